@@ -1,0 +1,124 @@
+"""Leader epochs of one log: which epoch started at which offset (KIP-101, KIP-279).
+
+Pure data that `log` persists and `replication` decides by. Entries rise strictly in epoch and in
+start offset. The end of an epoch is the start of the next one, the log end for the last.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from tidelog.core.types import NO_EPOCH, EpochEnd
+
+#: No offset is known (Kafka's UNDEFINED_EPOCH_OFFSET).
+UNDEFINED_OFFSET = -1
+
+
+class LeaderEpochs:
+    """The epoch history of a log, kept in offset order."""
+
+    __slots__ = ("_epochs", "_starts", "changed")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        #: Set by every change, cleared by whoever writes the checkpoint.
+        self.changed = False
+        for epoch, start_offset in entries:
+            self.assign(epoch, start_offset)
+        self.changed = False
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), oldest first."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def copy(self) -> LeaderEpochs:
+        """An independent copy."""
+        other = LeaderEpochs()
+        other._epochs = self._epochs.copy()
+        other._starts = self._starts.copy()
+        return other
+
+    @property
+    def latest_epoch(self) -> int:
+        """The last epoch, -1 when there is none."""
+        return self._epochs[-1] if self._epochs else NO_EPOCH
+
+    @property
+    def latest_start_offset(self) -> int:
+        """Where the last epoch starts, -1 when there is none."""
+        return self._starts[-1] if self._starts else UNDEFINED_OFFSET
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that records from `start_offset` on have `epoch`; returns whether it was news.
+
+        Entries that contradict it (a later start or epoch, from a log that was cut) give way.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"negative leader epoch or offset: {epoch}, {start_offset}")
+        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
+            return False
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.changed = True
+        return True
+
+    def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEnd:
+        """The largest epoch <= `requested_epoch` and its end offset, (-1, -1) when unknown.
+
+        A requested epoch equal to the latest one ends at `log_end_offset`; one above it, or below
+        the first, is unknown (Kafka's LeaderEpochFileCache.endOffsetFor).
+        """
+        if requested_epoch == NO_EPOCH or not self._epochs:
+            return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
+        if requested_epoch == self._epochs[-1]:
+            return EpochEnd(requested_epoch, log_end_offset)
+        index = bisect_right(self._epochs, requested_epoch)
+        if index == len(self._epochs):
+            return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
+        if index == 0:
+            # Before our first epoch: nothing of it is here; it ends where our log begins.
+            return EpochEnd(requested_epoch, self._starts[0])
+        return EpochEnd(self._epochs[index - 1], self._starts[index])
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`, -1 when it lies before the first entry."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else NO_EPOCH
+
+    def start_offset_of(self, epoch: int) -> int:
+        """Where `epoch` starts, -1 when it is not here."""
+        index = bisect_right(self._epochs, epoch)
+        if index and self._epochs[index - 1] == epoch:
+            return self._starts[index - 1]
+        return UNDEFINED_OFFSET
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drop entries that start at or beyond `end_offset` (truncation, V38)."""
+        while self._starts and self._starts[-1] >= end_offset:
+            self._starts.pop()
+            self._epochs.pop()
+            self.changed = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Keep what tells of offsets >= `start_offset` (retention, DeleteRecords)."""
+        keep_from = bisect_right(self._starts, start_offset) - 1
+        if keep_from < 0 or (keep_from == 0 and self._starts[0] == start_offset):
+            return
+        del self._starts[:keep_from], self._epochs[:keep_from]
+        self._starts[0] = max(self._starts[0], start_offset)
+        self.changed = True
+
+    def clear(self) -> None:
+        """Forget everything (the log starts anew elsewhere)."""
+        if self._epochs:
+            self.changed = True
+        self._epochs.clear()
+        self._starts.clear()

@@ -1,0 +1,220 @@
+"""Errors: Kafka's numbered protocol errors, and the exceptions that this package raises.
+
+`ErrorCode` holds the numbers that travel on the wire (Kafka's `Errors`). `KafkaError` carries one
+of them with a message for a person. Operating errors are handled where they arise; a broken
+invariant is an `InvariantError` and stops the broker loudly (DESIGN.md, rule 9).
+`NodeDead` is raised by port handles of a crashed incarnation under simulation; it is a
+BaseException so that no handler of operating errors can swallow it.
+"""
+
+from __future__ import annotations
+
+import errno as _errno
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """Kafka's protocol error codes (org.apache.kafka.common.protocol.Errors, 3.9)."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    INVALID_FETCH_SIZE = 4
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    STALE_CONTROLLER_EPOCH = 11
+    OFFSET_METADATA_TOO_LARGE = 12
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
+    RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SECURITY_DISABLED = 54
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    LOG_DIR_NOT_FOUND = 57
+    SASL_AUTHENTICATION_FAILED = 58
+    UNKNOWN_PRODUCER_ID = 59
+    REASSIGNMENT_IN_PROGRESS = 60
+    DELEGATION_TOKEN_AUTH_DISABLED = 61
+    DELEGATION_TOKEN_NOT_FOUND = 62
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
+    DELEGATION_TOKEN_EXPIRED = 66
+    INVALID_PRINCIPAL_TYPE = 67
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
+    LISTENER_NOT_FOUND = 72
+    TOPIC_DELETION_DISABLED = 73
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    STALE_BROKER_EPOCH = 77
+    OFFSET_NOT_AVAILABLE = 78
+    MEMBER_ID_REQUIRED = 79
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
+    INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
+    PRODUCER_FENCED = 90
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
+    INCONSISTENT_VOTER_SET = 94
+    INVALID_UPDATE_VERSION = 95
+    FEATURE_UPDATE_FAILED = 96
+    PRINCIPAL_DESERIALIZATION_FAILURE = 97
+    SNAPSHOT_NOT_FOUND = 98
+    POSITION_OUT_OF_RANGE = 99
+    UNKNOWN_TOPIC_ID = 100
+    DUPLICATE_BROKER_REGISTRATION = 101
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_TOPIC_ID = 103
+    INCONSISTENT_CLUSTER_ID = 104
+    TRANSACTIONAL_ID_NOT_FOUND = 105
+    FETCH_SESSION_TOPIC_ID_ERROR = 106
+    INELIGIBLE_REPLICA = 107
+    NEW_LEADER_ELECTED = 108
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
+    UNKNOWN_CONTROLLER_ID = 116
+    UNKNOWN_SUBSCRIPTION_ID = 117
+    TELEMETRY_TOO_LARGE = 118
+    INVALID_REGISTRATION = 119
+    TRANSACTION_ABORTABLE = 120
+
+
+class TidelogError(Exception):
+    """Base of every operating error raised by this package."""
+
+
+class KafkaError(TidelogError):
+    """An error with a protocol code, to be answered to the peer that asked.
+
+    `message` is meant for a person: what was wrong, where, and what would be right.
+    """
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(f"{code.name}: {message}" if message else code.name)
+        self.code = code
+        self.message = message
+
+
+class ProtocolError(TidelogError):
+    """Bytes from a peer that are not a valid frame or message."""
+
+
+class ConfigError(TidelogError):
+    """A configuration value that cannot be used: names the key, the value, what would be right."""
+
+
+class StorageError(TidelogError):
+    """A file operation failed; carries what the directory's owner needs to judge it (rules D1, D14, D17).
+
+    `directory` is the log directory, `operation` the call ("pwrite", "fsync", ...), `path` what it
+    touched, `errno` the cause, `at_ms` the wall clock when it failed.
+    """
+
+    def __init__(
+        self, directory: str, operation: str, path: str, errno: int, at_ms: int, detail: str = ""
+    ) -> None:
+        name = _errno.errorcode.get(errno, str(errno))
+        super().__init__(
+            f"{operation} of {path} failed with {name} in log directory {directory}"
+            + (f": {detail}" if detail else "")
+        )
+        self.directory = directory
+        self.operation = operation
+        self.path = path
+        self.errno = errno
+        self.at_ms = at_ms
+
+    @property
+    def is_full(self) -> bool:
+        """The disk or quota is full (D14): this operation failed, the device did not."""
+        return self.errno in FULL_ERRNOS
+
+    @property
+    def is_device_failure(self) -> bool:
+        """The directory must be taken as failed (D1's list; any failed fsync, D17)."""
+        return self.errno in DEVICE_ERRNOS or self.operation == "fsync"
+
+
+#: Errors that tell of a failed device or a directory that is gone (rule D1).
+DEVICE_ERRNOS = frozenset(
+    {_errno.EIO, _errno.EROFS, _errno.EACCES, _errno.ENOENT, _errno.ENXIO, _errno.ESTALE}
+)
+#: Errors that tell of a full disk or quota (rule D14).
+FULL_ERRNOS = frozenset({_errno.ENOSPC, _errno.EDQUOT})
+
+
+class InvariantError(AssertionError):
+    """A broken invariant: the broker stops rather than go on with a state that cannot be right."""
+
+
+class NodeDead(BaseException):
+    """Raised by every port call of a crashed incarnation (simulation only); never caught by code."""
+
+
+class ConnectionLost(TidelogError):
+    """The connection closed before the answer came; the outcome of the request is unknown."""
+
+
+class RequestTimeout(TidelogError):
+    """No answer within the time given; the outcome of the request is unknown."""

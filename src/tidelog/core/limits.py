@@ -1,0 +1,48 @@
+"""A limit on everything that a peer can make grow, each with its reason (DESIGN.md, rule 10).
+
+Values that an operator may change have a configuration key and are only defaulted here.
+"""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+#: `socket.request.max.bytes`: Kafka's default; one request is one frame held in memory.
+MAX_REQUEST_BYTES = 100 * MIB
+#: Frames before authentication: an ApiVersions or SASL message is small; strangers get no memory.
+MAX_UNAUTHENTICATED_REQUEST_BYTES = 512 * KIB
+#: An answer that we read as a client: our own fetches ask for at most 10 MiB, with one batch above.
+MAX_RESPONSE_BYTES = 256 * MIB
+#: First receive buffer of a connection; grows with what really arrives.
+RECEIVE_BUFFER_BYTES = 256 * KIB
+#: `max.connections`: a descriptor and a receive buffer each.
+MAX_CONNECTIONS = 4096
+#: Requests of one connection that wait for an answer; reading stops above (Kafka mutes at one).
+MAX_IN_FLIGHT_PER_CONNECTION = 256
+#: Answer bytes queued on one connection; reading stops above, so that a slow reader costs itself.
+MAX_SEND_QUEUE_BYTES = 16 * MIB
+#: `max.incremental.fetch.session.cache.slots`: Kafka's default.
+MAX_FETCH_SESSIONS = 1000
+#: Partitions over all fetch sessions: about 400 bytes each.
+MAX_FETCH_SESSION_PARTITIONS = 200_000
+#: `max.decompressed.message.bytes`: decompressed size of one batch, whatever it claims.
+MAX_DECOMPRESSED_BYTES = 100 * MIB
+#: `message.max.bytes`: Kafka's default: 1 MiB and the batch overhead of a record batch v2.
+MESSAGE_MAX_BYTES = MIB + 12
+#: Longest topic name (rule V24).
+MAX_TOPIC_NAME_CHARS = 249
+#: Partitions of one CreateTopics request: bounds one decision of the controller.
+MAX_PARTITIONS_PER_REQUEST = 10_000
+#: Buffers of one writev/pwritev (IOV_MAX of Linux).
+MAX_IOVECS = 1024
+#: Producers remembered per partition: about 300 bytes each (KIP-854 bounds them by time only).
+MAX_PRODUCERS_PER_PARTITION = 100_000
+#: Batches remembered per producer (Kafka: 5 in flight, so 5 sequences can be repeated).
+PRODUCER_BATCHES_REMEMBERED = 5
+#: Producer ids of one block (KIP-730).
+PRODUCER_ID_BLOCK_SIZE = 1000
+#: One node of the metadata store: ZooKeeper's default limit (jute.maxbuffer), less its overhead.
+MAX_NODE_BYTES = 1_000_000
+#: Operations of one store transaction: 0.065 s for 10,000 writes was best at 500 to 1,000.
+MAX_TRANSACTION_OPS = 1000

@@ -1,0 +1,229 @@
+"""Ports: everything outside that code from `broker` down can reach.
+
+The real ones live in `tidelog.runtime`, the simulated ones in `tidelog.sim`; both start the same
+composition (DESIGN.md, rule 2). Under simulation a port handle belongs to one incarnation of a
+node: after its crash every call raises NodeDead and has no effect (rule 5). The metadata store's
+port is `tidelog.metadata.store.MetadataStore`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from tidelog.core.completion import Completion
+
+Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
+
+
+class TimerHandle(Protocol):
+    """A timer that can be cancelled."""
+
+    def cancel(self) -> None:
+        """Never call back; harmless if it has fired."""
+
+
+class Clock(Protocol):
+    """Time. Monotonic time is for durations, wall time for timestamps in records and nodes only."""
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds that never go back; comparable within one process only."""
+
+    def monotonic_ms(self) -> int:
+        """`monotonic_ns` in whole milliseconds."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970; may jump."""
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
+        """Call back on the loop after `delay_ms`, never before this call returns."""
+
+
+class Random(Protocol):
+    """Randomness; `random.Random` fits."""
+
+    def random(self) -> float: ...
+    def randrange(self, start: int, stop: int) -> int: ...
+    def randbytes(self, n: int) -> bytes: ...
+
+
+class Handle(Protocol):
+    """An open file; opaque to its users."""
+
+    @property
+    def path(self) -> str: ...
+
+
+class Files(Protocol):
+    """File calls of one log directory, as POSIX has them; failures are OSError with errno.
+
+    Paths are absolute or relative to nothing: they are passed on as they are. Only operations
+    that a lane runs may hold one of these.
+    """
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle: ...
+    def close(self, handle: Handle) -> None: ...
+    def pwritev(self, handle: Handle, buffers: Sequence[Buffer], position: int) -> int:
+        """Write at a position; returns the bytes written, which may be fewer (a full disk)."""
+
+    def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
+        """Up to `size_bytes`; fewer only at the end of the file."""
+
+    def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> bytes | None:
+        """Like `pread`, but None where it would wait for the disk (RWF_NOWAIT)."""
+
+    def size(self, handle: Handle) -> int: ...
+    def truncate(self, handle: Handle, size_bytes: int) -> None: ...
+    def fsync(self, handle: Handle) -> None: ...
+    def fsync_directory(self, path: str) -> None: ...
+    def rename(self, old: str, new: str) -> None: ...
+    def unlink(self, path: str) -> None: ...
+    def mkdir(self, path: str) -> None:
+        """Make a directory and its parents; no error when it is there."""
+
+    def rmdir(self, path: str) -> None: ...
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all that is in it; no error when it is not there."""
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in the directory, sorted."""
+
+    def exists(self, path: str) -> bool: ...
+    def read_file(self, path: str) -> bytes: ...
+    def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Write `path + ".tmp"`, sync it if asked, rename it over `path`: old or new, never half."""
+
+    def free_bytes(self, path: str) -> int: ...
+
+
+class Work(Enum):
+    """Where a lane may run an operation."""
+
+    #: On the loop while the directory is quick, else on its thread; in order of submission.
+    FAST = "fast"
+    #: Always on the directory's thread: fsync, delete, recovery, reads from the disk itself.
+    SLOW = "slow"
+
+
+class Lane(Protocol):
+    """All file operations of one log directory go through its lane (DESIGN.md, rule 3).
+
+    Operations see nothing but `Files` and what they captured; their result is delivered on the
+    loop. An OSError becomes a StorageError that names directory, call, path, errno and time.
+    """
+
+    @property
+    def directory(self) -> str: ...
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether a FAST operation submitted now is done when `submit` returns."""
+
+    def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
+        """Run `operation(files)`; FAST ones among themselves and SLOW ones among themselves keep
+        their order; a FAST one never overtakes an earlier FAST one that waits for the thread."""
+
+    async def close(self) -> None:
+        """Finish what was submitted and end the thread."""
+
+
+class FrameHandler(Protocol):
+    """What a connection's owner implements."""
+
+    def frames_received(self, frames: list[memoryview]) -> None:
+        """Whole frames without their size prefix, in order. Views are valid during this call
+        only, unless `Transport.keep_frames()` is called in it."""
+
+    def connection_lost(self, reason: str) -> None:
+        """The connection is gone; called once, also after `close()`."""
+
+    def send_queue_drained(self) -> None:
+        """The peer has taken what was queued; called only after `queued_bytes` was over the limit."""
+
+
+class Transport(Protocol):
+    """A connection that carries frames."""
+
+    @property
+    def peer(self) -> str:
+        """`host:port` of the other side, for logs."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes given to `send` that the kernel has not taken."""
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Send bytes that already carry their size prefixes. Sends during `frames_received` are
+        corked and leave together when it returns. Buffers must not change until sent."""
+
+    def keep_frames(self) -> None:
+        """The frames of the current `frames_received` call stay valid as long as they are held."""
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self, reason: str) -> None:
+        """Send what is queued if the peer takes it, then close; safe to repeat."""
+
+
+class Listener(Protocol):
+    """A listening socket."""
+
+    @property
+    def port(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    """Connections to and from this node."""
+
+    def listen(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Transport], FrameHandler],
+        max_frame_bytes: int,
+    ) -> Awaitable[Listener]:
+        """Listen; OSError when the port is taken. `port` 0 takes a free one."""
+
+    def connect(
+        self,
+        host: str,
+        port: int,
+        open_handler: Callable[[Transport], FrameHandler],
+        timeout_ms: int,
+        max_frame_bytes: int,
+    ) -> Awaitable[Transport]:
+        """Connect; ConnectionLost when refused, unreachable or not there in time."""
+
+
+class Tracer(Protocol):
+    """What happened, for logs, metrics, checkers and stories. Never decides anything."""
+
+    def event(self, name: str, /, **fields: Any) -> None:
+        """A state change worth a line in the state-change log and in a simulation's trace."""
+
+    def mark(self, name: str, /) -> None:
+        """An interesting state was reached (`sometimes` marks)."""
+
+    def log(self, logger: str, level: int, message: str, /) -> None:
+        """A line for people; `level` as in stdlib logging."""
+
+
+@dataclass(slots=True)
+class Ports:
+    """All ports of one node; the store is opened by the composition."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    random: Random
+    network: Network
+    tracer: Tracer
+    #: Opens the lane of a log directory; raises ConfigError for one that cannot be used.
+    open_lane: Callable[[str], Lane]
+    #: Ends the node at once without clean-up, as a crash does; the reason goes to the log.
+    halt: Callable[[str], None]

@@ -1,0 +1,156 @@
+"""Coroutines that behave alike under asyncio and under virtual time.
+
+`asyncio.wait`, `gather`, `TaskGroup` and `timeout` order by object address or reach for the
+running loop's clock; these do not. A task that fails is never silent: its error goes to the
+`on_failure` of its `Tasks`, which stops the broker (DESIGN.md, rule 9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from tidelog.core.errors import RequestTimeout
+from tidelog.core.ports import Clock
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """Starts and ends the long flows of one node."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._on_failure = on_failure
+        self._running: dict[asyncio.Task[Any], str] = {}
+
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine; its failure (not its cancellation) is reported by name."""
+        task = asyncio.Task(coroutine, loop=self._loop, name=name)
+        self._running[task] = name
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        name = self._running.pop(task, "")
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self._on_failure(name, error)
+
+    async def sleep(self, delay_ms: float) -> None:
+        """Wait; cancellable."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        timer = self._clock.call_later(delay_ms, lambda: _resolve(future))
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+    async def timeout(self, delay_ms: float, awaitable: Awaitable[T], what: str) -> T:
+        """The result of `awaitable`; RequestTimeout naming `what` when it takes too long.
+
+        A task or future is cancelled on timeout.
+        """
+        inner = (
+            awaitable
+            if isinstance(awaitable, asyncio.Future)
+            else asyncio.Task(_drive(awaitable), loop=self._loop, name=f"timeout({what})")
+        )
+        done: asyncio.Future[bool] = self._loop.create_future()
+        inner.add_done_callback(lambda _: _resolve_with(done, True))
+        timer = self._clock.call_later(delay_ms, lambda: _resolve_with(done, False))
+        try:
+            in_time = await done
+        except asyncio.CancelledError:
+            inner.cancel()
+            raise
+        finally:
+            timer.cancel()
+        if not in_time:
+            inner.cancel()
+            raise RequestTimeout(f"{what}: no answer within {delay_ms:g} ms")
+        return inner.result()
+
+    async def gather_ordered(self, *awaitables: Awaitable[T]) -> list[T]:
+        """All results in order; the first error, in order of the arguments, is raised after all
+        have ended."""
+        tasks = [
+            asyncio.Task(_drive(item), loop=self._loop, name="gather_ordered")
+            for item in awaitables
+        ]
+        results: list[T] = []
+        first_error: BaseException | None = None
+        try:
+            for task in tasks:
+                try:
+                    results.append(await task)
+                except Exception as error:
+                    first_error = first_error or error
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            raise
+        if first_error is not None:
+            raise first_error
+        return results
+
+    async def close(self) -> None:
+        """Cancel what runs, in order of creation, and wait for each to end."""
+        current = asyncio.current_task(self._loop)
+        for task in [task for task in self._running if task is not current]:
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                if current is not None and current.cancelling():
+                    raise
+            except Exception:  # reported by _ended already
+                continue
+
+
+async def _drive(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _resolve_with(future: asyncio.Future[bool], value: bool) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+class Signal:
+    """Wakes one waiting coroutine; a set before the wait is kept."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._set = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        """Wake the waiter, now or when it comes."""
+        self._set = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Return once set, and clear it. One waiter at a time."""
+        if not self._set:
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        self._set = False
