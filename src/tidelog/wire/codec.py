@@ -1,0 +1,258 @@
+"""Frames to messages and back: headers, and the generated codec of each (API, version).
+
+Encoding gives parts ready for writev or join: the first begins with the four bytes of frame size;
+record buffers of 1 KiB and more are parts of their own, uncopied, so their owner must leave them
+unchanged until sent. Decoding takes a frame without its size and is total: any bytes give a message
+or a ProtocolError. Codecs are generated at first use and kept. A frame whose API or version is not
+spoken raises UnsupportedVersion with the header, so that a server can answer ApiVersions.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, NamedTuple
+
+from tidelog.core.errors import ProtocolError
+from tidelog.wire.decoding import Decoder, build_decoder, has_bytes
+from tidelog.wire.encoding import Encoder, build_encoder
+from tidelog.wire.primitives import (
+    Buffer,
+    buffer_size,
+    decode_uvarint,
+    encode_nullable_string,
+    skip_tagged_fields,
+)
+from tidelog.wire.registry import API
+from tidelog.wire.schema import SchemaError
+
+_SIZE: Final = struct.Struct(">i")
+_REQUEST_HEADER: Final = struct.Struct(">hhih")
+_REQUEST_PREFIX: Final = struct.Struct(">ihhi")
+_RESPONSE_PREFIX: Final = struct.Struct(">ii")
+_RESPONSE_PREFIX_FLEXIBLE: Final = struct.Struct(">iix")
+
+#: What malformed bytes can raise in generated decoders, besides ProtocolError.
+_MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
+#: What a wrongly built message can raise in generated encoders, besides SchemaError.
+_MISBUILT = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
+
+
+class RequestHeader(NamedTuple):
+    """What precedes every request's body."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+class UnsupportedVersion(ProtocolError):
+    """A request for an API or version that is not spoken here; carries its header."""
+
+    def __init__(self, header: RequestHeader) -> None:
+        api = API.get(header.api_key)
+        spoken = (
+            f"versions {api.min_version} to {api.max_version} are" if api else "no version of it is"
+        )
+        name = f"API {api.name} ({header.api_key})" if api else f"API key {header.api_key}"
+        super().__init__(f"{name} version {header.api_version}: {spoken} spoken")
+        self.header = header
+
+
+class _Codec:
+    """One message at one version, with generated functions made when first needed."""
+
+    __slots__ = (
+        "_decoder",
+        "_encoder",
+        "api_key",
+        "flexible",
+        "header_flexible",
+        "in_view",
+        "message",
+        "version",
+    )
+
+    def __init__(
+        self, message: type, api_key: int, version: int, flexible: bool, header_flexible: bool
+    ) -> None:
+        self.message = message
+        self.api_key = api_key
+        self.version = version
+        self.flexible = flexible
+        self.header_flexible = header_flexible
+        self.in_view = has_bytes(message, version)
+        self._decoder: Decoder | None = None
+        self._encoder: Encoder | None = None
+
+    def decode(self, frame: memoryview, offset: int) -> Any:
+        """The message in `frame[offset:]`, which it must fill; raises ProtocolError."""
+        decoder = self._decoder
+        if decoder is None:
+            decoder = self._decoder = build_decoder(self.message, self.version, self.flexible)
+        end = len(frame)
+        try:
+            message, stop = decoder(frame if self.in_view else bytes(frame), offset, end)
+        except _MALFORMED as error:
+            raise ProtocolError(f"malformed {self.title}: {error}") from error
+        if stop != end:
+            raise ProtocolError(f"{end - stop} bytes follow a {self.title}")
+        return message
+
+    def encode(self, head: bytes, message: Any) -> list[Buffer]:
+        """The frame of `message` after `head`, whose first four bytes become the frame size."""
+        encoder = self._encoder
+        if encoder is None:
+            encoder = self._encoder = build_encoder(self.message, self.version, self.flexible)
+        if type(message) is not self.message:
+            raise SchemaError(f"a {type(message).__name__} is not a {self.title}")
+        out: list[Buffer] = [head]
+        parts: list[Buffer] = []
+        try:
+            encoder(message, out, parts)
+        except _MISBUILT as error:
+            raise SchemaError(f"cannot encode {self.title}: {error}") from error
+        if not parts:
+            whole = bytearray().join(out)
+            _SIZE.pack_into(whole, 0, len(whole) - 4)
+            return [whole]
+        if out:
+            parts.append(bytearray().join(out))
+        size = sum(map(buffer_size, parts)) - 4
+        first = parts[0]
+        assert isinstance(first, bytearray)
+        try:
+            _SIZE.pack_into(first, 0, size)
+        except struct.error as error:
+            raise SchemaError(f"a {self.title} of {size} bytes is no frame") from error
+        return parts
+
+    @property
+    def title(self) -> str:
+        """The message and version, for errors."""
+        return f"{self.message.__name__} version {self.version}"
+
+
+_REQUESTS: Final[dict[tuple[int, int], _Codec]] = {}
+_RESPONSES: Final[dict[tuple[int, int], _Codec]] = {}
+for _api in API.values():
+    for _version in range(_api.min_version, _api.max_version + 1):
+        _REQUESTS[_api.key, _version] = _Codec(
+            _api.request,
+            _api.key,
+            _version,
+            _api.is_flexible(_version),
+            _api.request_header_version(_version) > 1,
+        )
+        _RESPONSES[_api.key, _version] = _Codec(
+            _api.response,
+            _api.key,
+            _version,
+            _api.is_flexible(_version),
+            _api.response_header_version(_version) > 0,
+        )
+
+
+def _codec(codecs: dict[tuple[int, int], _Codec], api_key: int, version: int) -> _Codec:
+    try:
+        return codecs[api_key, version]
+    except KeyError:
+        raise SchemaError(f"API key {api_key} version {version} is not spoken") from None
+
+
+def decode_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """The header of a request frame and the offset of its body.
+
+    Raises UnsupportedVersion (with the header) where the API or version is not spoken, and
+    ProtocolError for anything that is no header.
+    """
+    try:
+        api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        offset = 10
+        client_id = None
+        if length >= 0:
+            offset += length
+            if offset > len(frame):
+                raise ProtocolError(f"a client id of {length} bytes reaches beyond its frame")
+            client_id = str(frame[10:offset], "utf-8")
+        elif length != -1:
+            raise ProtocolError(f"a client id has the length {length}")
+        header = RequestHeader(api_key, version, correlation_id, client_id)
+        codec = _REQUESTS.get((api_key, version))
+        if codec is None:
+            raise UnsupportedVersion(header)
+        if codec.header_flexible:
+            count = frame[offset]
+            offset += 1
+            if count:
+                count, offset = decode_uvarint(frame, offset - 1)
+                offset = skip_tagged_fields(count, frame, offset, len(frame))
+    except _MALFORMED as error:
+        raise ProtocolError(f"malformed request header: {error}") from error
+    return header, offset
+
+
+def decode_body(header: RequestHeader, frame: memoryview, offset: int) -> Any:
+    """The request that begins at `offset` of a frame whose `header` is decoded already."""
+    codec = _REQUESTS.get((header.api_key, header.api_version))
+    if codec is None:
+        raise UnsupportedVersion(header)
+    return codec.decode(frame, offset)
+
+
+def decode_request(frame: memoryview) -> tuple[RequestHeader, Any]:
+    """Header and request of a whole frame (without its size). Raises ProtocolError."""
+    header, offset = decode_header(frame)
+    return header, _REQUESTS[header.api_key, header.api_version].decode(frame, offset)
+
+
+def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:
+    """Correlation id and response of a whole frame (without its size). Raises ProtocolError.
+
+    `api_key` and `version` are those of the request that it answers.
+    """
+    codec = _codec(_RESPONSES, api_key, version)
+    try:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+        offset = 4
+        if codec.header_flexible:
+            count, offset = decode_uvarint(frame, offset)
+            offset = skip_tagged_fields(count, frame, offset, len(frame))
+    except _MALFORMED as error:
+        raise ProtocolError(f"malformed response header: {error}") from error
+    return correlation_id, codec.decode(frame, offset)
+
+
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, message: Any
+) -> list[Buffer]:
+    """The parts of a request's frame, size included. Raises SchemaError for a wrong message."""
+    codec = _codec(_REQUESTS, api_key, version)
+    try:
+        head = _REQUEST_PREFIX.pack(0, api_key, version, correlation_id)
+        head += encode_nullable_string(client_id)
+    except (struct.error, ValueError) as error:
+        raise SchemaError(f"cannot encode the header of {codec.title}: {error}") from error
+    if codec.header_flexible:
+        head += b"\0"
+    return codec.encode(head, message)
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, message: Any) -> list[Buffer]:
+    """The parts of a response's frame, size included. Raises SchemaError for a wrong message."""
+    codec = _codec(_RESPONSES, api_key, version)
+    prefix = _RESPONSE_PREFIX_FLEXIBLE if codec.header_flexible else _RESPONSE_PREFIX
+    return codec.encode(prefix.pack(0, correlation_id), message)
+
+
+__all__ = [
+    "RequestHeader",
+    "SchemaError",
+    "UnsupportedVersion",
+    "decode_header",
+    "decode_body",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+]

@@ -1,0 +1,92 @@
+"""AlterPartition (key 56), versions 2 and 3: a leader asks the controller for a new ISR.
+
+Version 2 names topics by id (KIP-841), 3 gives the broker epoch of each ISR member instead of the
+bare ids (KIP-903). Both are flexible. Two structs of Kafka's are called TopicData and two
+PartitionData; here their names begin with Request or Response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, int8, int16, int32, int64, uuid
+
+
+@dataclass(slots=True)
+class BrokerState:
+    """An ISR member under the broker epoch at which it caught up; -1 skips the check."""
+
+    broker_id: int = int32("3+")
+    broker_epoch: int = int64("3+", -1)
+
+
+@dataclass(slots=True)
+class RequestPartitionData:
+    """`new_isr` in version 2, `new_isr_with_epochs` in 3."""
+
+    partition_index: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    new_isr: Sequence[int] = array("int32", "0-2")
+    new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
+    leader_recovery_state: int = int8("1+")
+    partition_epoch: int = int32("0+")
+
+
+@dataclass(slots=True)
+class RequestTopicData:
+    """Partitions of one topic."""
+
+    topic_id: bytes = uuid("2+", ignorable=True)
+    partitions: list[RequestPartitionData] = array(RequestPartitionData, "0+")
+
+
+@dataclass(slots=True)
+class AlterPartitionRequest:
+    """Fenced by the sender's `broker_epoch`."""
+
+    broker_id: int = int32("0+")
+    broker_epoch: int = int64("0+", -1)
+    topics: list[RequestTopicData] = array(RequestTopicData, "0+")
+
+
+@dataclass(slots=True)
+class ResponsePartitionData:
+    """What the controller made of it, or why not."""
+
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+    leader_id: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    isr: Sequence[int] = array("int32", "0+")
+    leader_recovery_state: int = int8("1+", ignorable=True)
+    partition_epoch: int = int32("0+")
+
+
+@dataclass(slots=True)
+class ResponseTopicData:
+    """Partitions of one topic."""
+
+    topic_id: bytes = uuid("2+", ignorable=True)
+    partitions: list[ResponsePartitionData] = array(ResponsePartitionData, "0+")
+
+
+@dataclass(slots=True)
+class AlterPartitionResponse:
+    """A top-level error means that nothing was considered."""
+
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    topics: list[ResponseTopicData] = array(ResponseTopicData, "0+")
+
+
+API = Api(
+    key=56,
+    name="AlterPartition",
+    request=AlterPartitionRequest,
+    response=AlterPartitionResponse,
+    min_version=2,
+    max_version=3,
+    first_flexible_version=0,
+    inter_broker=True,
+)

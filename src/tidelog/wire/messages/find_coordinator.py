@@ -1,0 +1,57 @@
+"""FindCoordinator (key 10), versions 0 to 4: which broker coordinates a group or transaction.
+
+Version 1 adds the kind of key (0 group, 1 transaction), 3 is flexible, 4 asks for many keys in one
+request and answers in `coordinators` (KIP-699).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, int8, int16, int32, string
+
+
+@dataclass(slots=True)
+class FindCoordinatorRequest:
+    """`key` up to version 3, `coordinator_keys` from 4."""
+
+    key: str = string("0-3")
+    key_type: int = int8("1+")
+    coordinator_keys: Sequence[str] = array("string", "4+")
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """The answer for one key."""
+
+    key: str = string("4+")
+    node_id: int = int32("4+")
+    host: str = string("4+")
+    port: int = int32("4+")
+    error_code: int = int16("4+")
+    error_message: str | None = string("4+", nullable="4+", ignorable=True)
+
+
+@dataclass(slots=True)
+class FindCoordinatorResponse:
+    """The flat fields up to version 3, `coordinators` from 4."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16("0-3")
+    error_message: str | None = string("1-3", nullable="1-3", ignorable=True)
+    node_id: int = int32("0-3")
+    host: str = string("0-3")
+    port: int = int32("0-3")
+    coordinators: list[Coordinator] = array(Coordinator, "4+")
+
+
+API = Api(
+    key=10,
+    name="FindCoordinator",
+    request=FindCoordinatorRequest,
+    response=FindCoordinatorResponse,
+    min_version=0,
+    max_version=4,
+    first_flexible_version=3,
+)

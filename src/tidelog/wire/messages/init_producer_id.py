@@ -1,0 +1,42 @@
+"""InitProducerId (key 22), versions 0 to 4: an id and epoch for an idempotent producer.
+
+Version 2 is flexible, 3 lets a producer go on with its id after INVALID_PRODUCER_EPOCH (KIP-360),
+4 may answer PRODUCER_FENCED (KIP-588).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class InitProducerIdRequest:
+    """A null `transactional_id` asks for an idempotent producer only."""
+
+    transactional_id: str | None = string("0+", nullable="0+")
+    transaction_timeout_ms: int = int32("0+")
+    producer_id: int = int64("3+", -1)
+    producer_epoch: int = int16("3+", -1)
+
+
+@dataclass(slots=True)
+class InitProducerIdResponse:
+    """The id and epoch to produce with; -1 with an error."""
+
+    throttle_time_ms: int = int32("0+", ignorable=True)
+    error_code: int = int16("0+")
+    producer_id: int = int64("0+", -1)
+    producer_epoch: int = int16("0+")
+
+
+API = Api(
+    key=22,
+    name="InitProducerId",
+    request=InitProducerIdRequest,
+    response=InitProducerIdResponse,
+    min_version=0,
+    max_version=4,
+    first_flexible_version=2,
+)

@@ -1,0 +1,99 @@
+"""LeaderAndIsr (key 4), versions 4 to 7: the controller tells a broker its replicas' roles.
+
+Kafka 3.9 sends version 7 without negotiation. Version 5 brings topic ids and the request type
+(0 incremental, 1 full: a replica that a full request does not name is stray), 6 the leader
+recovery state (KIP-704), 7 the flag of KRaft controllers (KIP-866). All four are flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
+
+
+@dataclass(slots=True)
+class LeaderAndIsrPartitionState:
+    """Leader, ISR and replicas of one partition; `is_new` allows creation."""
+
+    partition_index: int = int32("0+")
+    controller_epoch: int = int32("0+")
+    leader: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    isr: Sequence[int] = array("int32", "0+")
+    partition_epoch: int = int32("0+")
+    replicas: Sequence[int] = array("int32", "0+")
+    adding_replicas: Sequence[int] = array("int32", "3+", ignorable=True)
+    removing_replicas: Sequence[int] = array("int32", "3+", ignorable=True)
+    is_new: bool = boolean("1+", ignorable=True)
+    leader_recovery_state: int = int8("6+")
+
+
+@dataclass(slots=True)
+class LeaderAndIsrTopicState:
+    """Partitions of one topic."""
+
+    topic_name: str = string("2+")
+    topic_id: bytes = uuid("5+", ignorable=True)
+    partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState, "2+")
+
+
+@dataclass(slots=True)
+class LeaderAndIsrLiveLeader:
+    """Where a leader named in this request listens."""
+
+    broker_id: int = int32("0+")
+    host_name: str = string("0+")
+    port: int = int32("0+")
+
+
+@dataclass(slots=True)
+class LeaderAndIsrRequest:
+    """Fenced by `controller_epoch` and `broker_epoch`."""
+
+    controller_id: int = int32("0+")
+    is_kraft_controller: bool = boolean("7+")
+    controller_epoch: int = int32("0+")
+    broker_epoch: int = int64("2+", -1, ignorable=True)
+    type: int = int8("5+")
+    topic_states: list[LeaderAndIsrTopicState] = array(LeaderAndIsrTopicState, "2+")
+    live_leaders: list[LeaderAndIsrLiveLeader] = array(LeaderAndIsrLiveLeader, "0+")
+
+
+@dataclass(slots=True)
+class LeaderAndIsrPartitionError:
+    """Outcome of one partition."""
+
+    topic_name: str = string("0-4", ignorable=True)
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+@dataclass(slots=True)
+class LeaderAndIsrTopicError:
+    """Outcomes of one topic (from version 5)."""
+
+    topic_id: bytes = uuid("5+")
+    partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "5+")
+
+
+@dataclass(slots=True)
+class LeaderAndIsrResponse:
+    """`partition_errors` up to version 4, `topics` from 5."""
+
+    error_code: int = int16("0+")
+    partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "0-4")
+    topics: list[LeaderAndIsrTopicError] = array(LeaderAndIsrTopicError, "5+")
+
+
+API = Api(
+    key=4,
+    name="LeaderAndIsr",
+    request=LeaderAndIsrRequest,
+    response=LeaderAndIsrResponse,
+    min_version=4,
+    max_version=7,
+    first_flexible_version=4,
+    inter_broker=True,
+)

@@ -1,0 +1,76 @@
+"""ListOffsets (key 2), versions 1 to 9: offsets by timestamp.
+
+Timestamps below 0 have meanings: -1 latest, -2 earliest, -3 of the largest timestamp (version 7),
+-4 earliest local (8), -5 latest tiered (9). Version 2 brings the isolation level, 4 the leader
+epoch for fencing, 6 is flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, int8, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class ListOffsetsPartition:
+    """One question: the first offset whose record is not older than `timestamp`."""
+
+    partition_index: int = int32("0+")
+    current_leader_epoch: int = int32("4+", -1, ignorable=True)
+    timestamp: int = int64("0+")
+
+
+@dataclass(slots=True)
+class ListOffsetsTopic:
+    """Questions on one topic."""
+
+    name: str = string("0+")
+    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition, "0+")
+
+
+@dataclass(slots=True)
+class ListOffsetsRequest:
+    """`replica_id` -1 asks as a consumer: below the high watermark or the LSO."""
+
+    replica_id: int = int32("0+")
+    isolation_level: int = int8("2+")
+    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, "0+")
+
+
+@dataclass(slots=True)
+class ListOffsetsPartitionResponse:
+    """Offset -1 with no error: no record is that new."""
+
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+    timestamp: int = int64("1+", -1)
+    offset: int = int64("1+", -1)
+    leader_epoch: int = int32("4+", -1)
+
+
+@dataclass(slots=True)
+class ListOffsetsTopicResponse:
+    """Answers on one topic."""
+
+    name: str = string("0+")
+    partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse, "0+")
+
+
+@dataclass(slots=True)
+class ListOffsetsResponse:
+    """`throttle_time_ms` is 0 without quotas."""
+
+    throttle_time_ms: int = int32("2+", ignorable=True)
+    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse, "0+")
+
+
+API = Api(
+    key=2,
+    name="ListOffsets",
+    request=ListOffsetsRequest,
+    response=ListOffsetsResponse,
+    min_version=1,
+    max_version=9,
+    first_flexible_version=6,
+)

@@ -1,0 +1,73 @@
+"""OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ends in the log.
+
+Followers and consumers find their divergence with it (KIP-101, KIP-320). Version 2 fences by the
+current leader epoch, 3 tells who asks (-2: anyone, beyond the high watermark), 4 is flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class OffsetForLeaderPartition:
+    """The epoch asked about, and the epoch that the asker believes current."""
+
+    partition: int = int32("0+")
+    current_leader_epoch: int = int32("2+", -1, ignorable=True)
+    leader_epoch: int = int32("0+")
+
+
+@dataclass(slots=True)
+class OffsetForLeaderTopic:
+    """Questions on one topic."""
+
+    topic: str = string("0+")
+    partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition, "0+")
+
+
+@dataclass(slots=True)
+class OffsetForLeaderEpochRequest:
+    """`replica_id` -1 is a consumer, -2 a tool."""
+
+    replica_id: int = int32("3+", -2, ignorable=True)
+    topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic, "0+")
+
+
+@dataclass(slots=True)
+class EpochEndOffset:
+    """The largest epoch not above the one asked for, and its end offset; -1 unknown."""
+
+    error_code: int = int16("0+")
+    partition: int = int32("0+")
+    leader_epoch: int = int32("1+", -1, ignorable=True)
+    end_offset: int = int64("0+", -1)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderTopicResult:
+    """Answers on one topic."""
+
+    topic: str = string("0+")
+    partitions: list[EpochEndOffset] = array(EpochEndOffset, "0+")
+
+
+@dataclass(slots=True)
+class OffsetForLeaderEpochResponse:
+    """`throttle_time_ms` is 0 without quotas."""
+
+    throttle_time_ms: int = int32("2+", ignorable=True)
+    topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult, "0+")
+
+
+API = Api(
+    key=23,
+    name="OffsetForLeaderEpoch",
+    request=OffsetForLeaderEpochRequest,
+    response=OffsetForLeaderEpochResponse,
+    min_version=2,
+    max_version=4,
+    first_flexible_version=4,
+)

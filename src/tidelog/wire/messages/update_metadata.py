@@ -1,0 +1,86 @@
+"""UpdateMetadata (key 6), versions 6 to 8: the controller tells a broker the cluster's state.
+
+Kafka 3.9 sends version 8 without negotiation. Version 7 brings topic ids, 8 the flag of KRaft
+controllers and the request type as a tagged field (KIP-866). All three are flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
+
+
+@dataclass(slots=True)
+class UpdateMetadataPartitionState:
+    """State of one partition; leader -2 means that the topic is being deleted."""
+
+    partition_index: int = int32("0+")
+    controller_epoch: int = int32("0+")
+    leader: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    isr: Sequence[int] = array("int32", "0+")
+    zk_version: int = int32("0+")
+    replicas: Sequence[int] = array("int32", "0+")
+    offline_replicas: Sequence[int] = array("int32", "4+", ignorable=True)
+
+
+@dataclass(slots=True)
+class UpdateMetadataTopicState:
+    """Partitions of one topic."""
+
+    topic_name: str = string("5+")
+    topic_id: bytes = uuid("7+", ignorable=True)
+    partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, "5+")
+
+
+@dataclass(slots=True)
+class UpdateMetadataEndpoint:
+    """One listener of a broker; `security_protocol` 0 is PLAINTEXT, 1 SSL, 2 and 3 SASL."""
+
+    port: int = int32("1+")
+    host: str = string("1+")
+    listener: str = string("3+", ignorable=True)
+    security_protocol: int = int16("1+")
+
+
+@dataclass(slots=True)
+class UpdateMetadataBroker:
+    """A live broker."""
+
+    id: int = int32("0+")
+    endpoints: list[UpdateMetadataEndpoint] = array(UpdateMetadataEndpoint, "1+", ignorable=True)
+    rack: str | None = string("2+", nullable="0+", ignorable=True)
+
+
+@dataclass(slots=True)
+class UpdateMetadataRequest:
+    """Fenced by `controller_epoch` and `broker_epoch`; lists all live brokers."""
+
+    controller_id: int = int32("0+")
+    is_kraft_controller: bool = boolean("8+")
+    type: int = int8("8+", tag=0)
+    controller_epoch: int = int32("0+")
+    broker_epoch: int = int64("5+", -1, ignorable=True)
+    topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+")
+    live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
+
+
+@dataclass(slots=True)
+class UpdateMetadataResponse:
+    """One error code for all."""
+
+    error_code: int = int16("0+")
+
+
+API = Api(
+    key=6,
+    name="UpdateMetadata",
+    request=UpdateMetadataRequest,
+    response=UpdateMetadataResponse,
+    min_version=6,
+    max_version=8,
+    first_flexible_version=6,
+    inter_broker=True,
+)

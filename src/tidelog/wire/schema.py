@@ -1,0 +1,285 @@
+"""Declares messages: which fields a struct has, of which type, at which versions.
+
+A message is a `@dataclass(slots=True)` whose fields are made by the functions below; one class
+serves all versions, and the codecs of a version are generated from the declarations
+(`decoding.py`, `encoding.py`). This module knows no bytes and no API keys' meaning.
+Versions are written as Kafka writes them: "3+" from 3 on, "0-12" both included, "5" that one.
+A field with a tag travels in the tagged section wherever it exists; flexible versions only.
+Structs that are usually absent (tagged ones) are frozen, so that all messages share one default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidelog.core.errors import TidelogError
+
+ZERO_UUID: Final = bytes(16)
+_OPEN_END: Final = 0x7FFF
+_METADATA_KEY: Final = "wire"
+
+#: Fixed-width types and their struct codes (big endian on the wire).
+FIXED_FORMATS: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint16": "H",
+    "uint32": "I",
+    "float64": "d",
+    "uuid": "16s",
+}
+VARIABLE_TYPES: Final = ("string", "bytes", "records", "array", "struct")
+
+
+class SchemaError(TidelogError):
+    """A programming error: a message that cannot be expressed at the version asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """An inclusive range of versions; empty where `high < low`."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def parse(cls, text: str) -> Versions:
+        """Reads "3+", "0-12", "5" or "none"; raises SchemaError otherwise."""
+        if text == "none":
+            return cls(0, -1)
+        match = re.fullmatch(r"(\d+)(?:(\+)|-(\d+))?", text)
+        if match is None:
+            raise SchemaError(f"not a range of versions: {text!r}")
+        low = int(match[1])
+        if match[2]:
+            return cls(low, _OPEN_END)
+        return cls(low, int(match[3]) if match[3] else low)
+
+    def __contains__(self, version: int) -> bool:
+        return self.low <= version <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """How one field travels: `kind` is a key of FIXED_FORMATS or one of VARIABLE_TYPES.
+
+    `element` is the class of a struct, or for arrays a class or a primitive's name.
+    `default` is the value that an absent field has (for arrays and structs: made anew or shared).
+    """
+
+    kind: str
+    versions: Versions
+    nullable: Versions
+    default: object
+    ignorable: bool
+    tag: int | None = None
+    element: type | str | None = None
+
+
+def _field(
+    type_name: str,
+    versions: str,
+    default: object,
+    *,
+    nullable: str = "none",
+    ignorable: bool = False,
+    tag: int | None = None,
+    element: type | str | None = None,
+) -> Any:
+    spec = FieldSpec(
+        kind=type_name,
+        versions=Versions.parse(versions),
+        nullable=Versions.parse(nullable),
+        default=default,
+        ignorable=ignorable,
+        tag=tag,
+        element=element,
+    )
+    metadata = {_METADATA_KEY: spec}
+    if type_name == "array" and default is not None:
+        return field(default_factory=list, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def boolean(
+    versions: str, default: bool = False, *, ignorable: bool = False, tag: int | None = None
+) -> Any:
+    """One byte; any non-zero byte reads as true."""
+    return _field("bool", versions, default, ignorable=ignorable, tag=tag)
+
+
+def int8(
+    versions: str, default: int = 0, *, ignorable: bool = False, tag: int | None = None
+) -> Any:
+    """A signed byte."""
+    return _field("int8", versions, default, ignorable=ignorable, tag=tag)
+
+
+def int16(
+    versions: str, default: int = 0, *, ignorable: bool = False, tag: int | None = None
+) -> Any:
+    """Two bytes, signed, big endian."""
+    return _field("int16", versions, default, ignorable=ignorable, tag=tag)
+
+
+def int32(
+    versions: str, default: int = 0, *, ignorable: bool = False, tag: int | None = None
+) -> Any:
+    """Four bytes, signed, big endian."""
+    return _field("int32", versions, default, ignorable=ignorable, tag=tag)
+
+
+def int64(
+    versions: str, default: int = 0, *, ignorable: bool = False, tag: int | None = None
+) -> Any:
+    """Eight bytes, signed, big endian."""
+    return _field("int64", versions, default, ignorable=ignorable, tag=tag)
+
+
+def uuid(versions: str, *, ignorable: bool = False, tag: int | None = None) -> Any:
+    """Sixteen bytes; absent is ZERO_UUID."""
+    return _field("uuid", versions, ZERO_UUID, ignorable=ignorable, tag=tag)
+
+
+def string(
+    versions: str,
+    default: str | None = "",
+    *,
+    nullable: str = "none",
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> Any:
+    """UTF-8 text of at most 32,767 bytes (compact form: bounded by the frame)."""
+    return _field("string", versions, default, nullable=nullable, ignorable=ignorable, tag=tag)
+
+
+def records(versions: str, *, nullable: str = "none", ignorable: bool = False) -> Any:
+    """Record batches: opaque here, a view of the frame on decode, any buffers on encode."""
+    return _field("records", versions, None, nullable=nullable, ignorable=ignorable)
+
+
+def array(
+    element: type | str,
+    versions: str,
+    *,
+    nullable: str = "none",
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> Any:
+    """A list of structs, or of a primitive given by name ("int32", "int64", "string", ...)."""
+    return _field(
+        "array", versions, (), nullable=nullable, ignorable=ignorable, tag=tag, element=element
+    )
+
+
+def nested(element: type, versions: str, *, tag: int | None = None, ignorable: bool = False) -> Any:
+    """One struct of a frozen class; absent is that class's all-defaults instance, shared."""
+    return _field("struct", versions, element(), ignorable=ignorable, tag=tag, element=element)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedField:
+    """A declared field with its attribute name."""
+
+    name: str
+    spec: FieldSpec
+
+
+def fields_of(struct_class: type) -> tuple[NamedField, ...]:
+    """The declared fields of a struct in wire order; SchemaError if one is undeclared."""
+    named = []
+    for each in dataclasses.fields(struct_class):
+        spec = each.metadata.get(_METADATA_KEY)
+        if not isinstance(spec, FieldSpec):
+            raise SchemaError(
+                f"{struct_class.__name__}.{each.name} is not declared as a wire field"
+            )
+        named.append(NamedField(each.name, spec))
+    return tuple(named)
+
+
+def plain_fields(struct_class: type, version: int) -> list[NamedField]:
+    """The untagged fields present at this version, in wire order."""
+    return [f for f in fields_of(struct_class) if f.spec.tag is None and version in f.spec.versions]
+
+
+def tagged_fields(struct_class: type, version: int) -> list[NamedField]:
+    """The tagged fields present at this version, by tag."""
+    tagged = [
+        f for f in fields_of(struct_class) if f.spec.tag is not None and version in f.spec.versions
+    ]
+    return sorted(tagged, key=lambda f: f.spec.tag or 0)
+
+
+def absent_fields(struct_class: type, version: int) -> list[NamedField]:
+    """The fields that this version lacks."""
+    return [f for f in fields_of(struct_class) if version not in f.spec.versions]
+
+
+def is_frozen(struct_class: type) -> bool:
+    """Whether instances are immutable (and so built by a call, and shared as defaults)."""
+    params = getattr(struct_class, "__dataclass_params__")  # noqa: B009 - untyped attribute
+    return bool(params.frozen)
+
+
+def min_size(spec_type: str, element: type | str | None, version: int, flexible: bool) -> int:
+    """The fewest bytes that a value of this type takes at this version."""
+    if spec_type in FIXED_FORMATS:
+        code = FIXED_FORMATS[spec_type]
+        return {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}[code]
+    if spec_type == "struct":
+        assert isinstance(element, type)
+        return struct_min_size(element, version, flexible)
+    if flexible:
+        return 1
+    return 2 if spec_type == "string" else 4
+
+
+def struct_min_size(struct_class: type, version: int, flexible: bool) -> int:
+    """The fewest bytes that an instance of this class takes at this version."""
+    total = 1 if flexible else 0
+    for each in plain_fields(struct_class, version):
+        total += min_size(each.spec.kind, each.spec.element, version, flexible)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API key: its messages and the versions that this project speaks.
+
+    `inter_broker` marks the APIs that brokers use among each other (they are not negotiated).
+    """
+
+    key: int
+    name: str
+    request: type
+    response: type
+    min_version: int
+    max_version: int
+    first_flexible_version: int
+    inter_broker: bool = False
+
+    def supports(self, version: int) -> bool:
+        """Whether this version is spoken."""
+        return self.min_version <= version <= self.max_version
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether this version has compact lengths and tagged fields (KIP-482)."""
+        return version >= self.first_flexible_version
+
+    def request_header_version(self, version: int) -> int:
+        """2 for flexible versions, 1 otherwise (header 0 belongs to ControlledShutdown 0 alone)."""
+        return 2 if self.is_flexible(version) else 1
+
+    def response_header_version(self, version: int) -> int:
+        """1 for flexible versions, 0 otherwise; always 0 for ApiVersions (KIP-511)."""
+        return 1 if self.is_flexible(version) and self.key != API_VERSIONS_KEY else 0
+
+
+#: ApiVersions is named here because its answers' header breaks the rule of all other APIs.
+API_VERSIONS_KEY: Final = 18

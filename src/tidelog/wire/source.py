@@ -1,0 +1,59 @@
+"""Writes Python source for the generated codecs: lines, indentation, names, constants.
+
+Knows nothing of messages. Constants (struct methods, classes, shared defaults) enter the generated
+function's globals under short names; equal constants share a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Source:
+    """A function under construction."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._depth = 0
+        self._count = 0
+        self._names: dict[object, str] = {}
+        self.namespace: dict[str, Any] = {}
+
+    def line(self, text: str) -> None:
+        """Adds one line at the present depth."""
+        self._lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """Adds `header` and indents what is added inside; the inside must not be empty."""
+        self.line(header)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def fresh(self, prefix: str) -> str:
+        """A local name not used before."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def constant(self, key: object, prefix: str, value: Any) -> str:
+        """The global name of `value`; the same name again for the same `key`."""
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = f"{prefix}_{len(self._names)}"
+            self.namespace[name] = value
+        return name
+
+    def build(self, name: str, title: str) -> Callable[..., Any]:
+        """Compiles the lines; returns the function `name`. `title` shows in tracebacks."""
+        text = "\n".join(self._lines) + "\n"
+        exec(compile(text, f"<{title}>", "exec"), self.namespace)
+        function: Callable[..., Any] = self.namespace[name]
+        return function
+
+    @property
+    def text(self) -> str:
+        """The source so far."""
+        return "\n".join(self._lines) + "\n"
