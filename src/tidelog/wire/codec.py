@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
-from tidelog.core.errors import ProtocolError
+from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.wire.decoding import Decoder, build_decoder, has_bytes
 from tidelog.wire.encoding import Encoder, build_encoder
 from tidelog.wire.primitives import (
@@ -22,7 +22,7 @@ from tidelog.wire.primitives import (
     encode_nullable_string,
     skip_tagged_fields,
 )
-from tidelog.wire.registry import API
+from tidelog.wire.registry import API, API_VERSIONS
 from tidelog.wire.schema import SchemaError
 
 _SIZE: Final = struct.Struct(">i")
@@ -30,6 +30,8 @@ _REQUEST_HEADER: Final = struct.Struct(">hhih")
 _REQUEST_PREFIX: Final = struct.Struct(">ihhi")
 _RESPONSE_PREFIX: Final = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE: Final = struct.Struct(">iix")
+
+_UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 #: What malformed bytes can raise in generated decoders, besides ProtocolError.
 _MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
@@ -209,7 +211,8 @@ def decode_request(frame: memoryview) -> tuple[RequestHeader, Any]:
 def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:
     """Correlation id and response of a whole frame (without its size). Raises ProtocolError.
 
-    `api_key` and `version` are those of the request that it answers.
+    `api_key` and `version` are those of the request that it answers. An ApiVersions answer with
+    UNSUPPORTED_VERSION may be of version 0 whatever was asked (KIP-511).
     """
     codec = _codec(_RESPONSES, api_key, version)
     try:
@@ -220,6 +223,11 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
             offset = skip_tagged_fields(count, frame, offset, len(frame))
     except _MALFORMED as error:
         raise ProtocolError(f"malformed response header: {error}") from error
+    if api_key == API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
+        try:
+            return correlation_id, codec.decode(frame, offset)
+        except ProtocolError:
+            return correlation_id, _RESPONSES[api_key, 0].decode(frame, offset)
     return correlation_id, codec.decode(frame, offset)
 
 

@@ -1,0 +1,137 @@
+"""The client's side of one connection as a state: what was sent, what may come, when to give up.
+
+No I/O and no clock: `now_ms` is an argument, frames go out as parts and come in as views. Kafka
+answers one connection's requests in order, so an answer must carry the oldest correlation id;
+anything else is a ProtocolError, after which the connection is of no use. A request that expired
+keeps its place: everything behind it waits for the same peer, so a driver should close the
+connection (Kafka's clients do); where it does not, the late answer comes with the token LATE.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
+from tidelog.wire.codec import decode_response, encode_request
+from tidelog.wire.messages.api_versions import ApiVersionsResponse
+from tidelog.wire.messages.produce import ProduceRequest
+from tidelog.wire.primitives import Buffer
+from tidelog.wire.registry import API
+
+
+class _Late:
+    """The token of an answer whose request had expired."""
+
+    def __repr__(self) -> str:
+        return "LATE"
+
+
+LATE: Final = _Late()
+
+
+@dataclass(slots=True)
+class _InFlight:
+    correlation_id: int
+    api_key: int
+    version: int
+    deadline_ms: int
+    token: Any
+
+
+class Peer:
+    """Correlation ids, requests in flight, their deadlines, and the peer's API versions."""
+
+    __slots__ = ("_client_id", "_correlation_id", "_in_flight", "versions")
+
+    def __init__(self, client_id: str | None) -> None:
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._in_flight: deque[_InFlight] = deque()
+        #: Versions that the peer speaks, by API key; empty until `learn_versions`.
+        self.versions: Mapping[int, tuple[int, int]] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer so far, expired ones included."""
+        return len(self._in_flight)
+
+    def learn_versions(self, response: ApiVersionsResponse) -> None:
+        """Takes what ApiVersions answered; also its UNSUPPORTED_VERSION, which lists the ranges."""
+        self.versions = {
+            each.api_key: (each.min_version, each.max_version) for each in response.api_keys
+        }
+
+    def version(self, api_key: int, highest: int | None = None) -> int:
+        """The highest version of an API that both sides speak, at most `highest`.
+
+        Raises KafkaError UNSUPPORTED_VERSION where there is none.
+        """
+        api = API[api_key]
+        low, high = self.versions.get(api_key, (0, -1))
+        best = min(api.max_version, high)
+        if highest is not None:
+            best = min(best, highest)
+        if best < max(api.min_version, low):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{api.name}: the peer speaks versions {low} to {high}, "
+                f"this side {api.min_version} to {api.max_version}",
+            )
+        return best
+
+    def send(
+        self, api_key: int, version: int, message: Any, now_ms: int, timeout_ms: int, token: Any
+    ) -> list[Buffer]:
+        """The parts to write. `token` comes back with the answer, or from `expired` or `close`.
+
+        A Produce with acks 0 has no answer: its token never comes back.
+        Raises SchemaError where the message cannot be sent at this version.
+        """
+        correlation_id = self._correlation_id
+        parts = encode_request(api_key, version, correlation_id, self._client_id, message)
+        self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        if not (isinstance(message, ProduceRequest) and message.acks == 0):
+            self._in_flight.append(
+                _InFlight(correlation_id, api_key, version, now_ms + timeout_ms, token)
+            )
+        return parts
+
+    def received(self, frame: memoryview) -> tuple[Any, Any]:
+        """Token and message of an answer; the token is LATE where the request had expired.
+
+        Raises ProtocolError for bytes that are not the answer to the oldest request.
+        """
+        if not self._in_flight:
+            raise ProtocolError(f"{len(frame)} bytes of answer where nothing was asked")
+        oldest = self._in_flight[0]
+        got = int.from_bytes(frame[:4], "big", signed=True)
+        if len(frame) < 4 or got != oldest.correlation_id:
+            raise ProtocolError(
+                f"an answer with correlation id {got} where {oldest.correlation_id} is due"
+            )
+        _, message = decode_response(oldest.api_key, oldest.version, frame)
+        self._in_flight.popleft()
+        return oldest.token, message
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expired` will next have something to say; None while nothing is awaited."""
+        deadlines = [each.deadline_ms for each in self._in_flight if each.token is not LATE]
+        return min(deadlines, default=None)
+
+    def expired(self, now_ms: int) -> list[Any]:
+        """The tokens of requests whose deadline has come, each reported once, oldest first."""
+        tokens = []
+        for each in self._in_flight:
+            if each.deadline_ms <= now_ms and each.token is not LATE:
+                tokens.append(each.token)
+                each.token = LATE
+        return tokens
+
+    def close(self) -> list[Any]:
+        """Forgets all requests; the tokens of those that had neither answer nor expiry."""
+        tokens = [each.token for each in self._in_flight if each.token is not LATE]
+        self._in_flight.clear()
+        return tokens
