@@ -1,0 +1,227 @@
+"""Produce (key 0), versions 3 to 11.
+
+Appends each partition's batch to the log this broker leads; acks=0 gets no answer, acks=1 one when
+the leader has written, acks=-1 when the high watermark passes the batch (V64).
+Partitions are answered together, each with its own error. Not supported yet: transactions
+(a transactional id gets INVALID_TXN_STATE). A refused acks=0 request closes the connection, as in
+Kafka, since there is no answer to say so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.partitions import Partition
+    from tidelog.log.partition_log import AppendInfo
+
+CARD = Card(api_key=0, min_version=3, max_version=11, note="no transactions yet")
+
+_LEADER_HINT_VERSION = 10
+
+
+class _Produce:
+    """A request under way: counts down the partitions that have no outcome yet."""
+
+    __slots__ = ("acks", "broker", "pending", "remaining", "response", "timeout", "unanswered")
+
+    def __init__(self, broker: Broker, acks: int) -> None:
+        self.broker = broker
+        self.acks = acks
+        self.response = ProduceResponse()
+        self.pending: Pending | None = None
+        self.timeout: object = None
+        #: One for the loop that begins the partitions, so that it cannot be done too early.
+        self.remaining = 1
+        self.unanswered: dict[_PartitionAppend, None] = {}
+
+    def one_done(self) -> None:
+        self.remaining -= 1
+        if self.remaining == 0 and self.pending is not None:
+            if self.timeout is not None:
+                self.timeout.cancel()  # type: ignore[attr-defined]
+            self.pending.complete(self.response if self.acks != 0 else None)
+
+    def timed_out(self) -> None:
+        for append in list(self.unanswered):
+            append.refused(
+                ErrorCode.REQUEST_TIMED_OUT, "the in-sync replicas did not have it in time"
+            )
+
+
+class _PartitionAppend:
+    """One partition of a request; an AcksWait."""
+
+    __slots__ = ("answer", "done", "partition", "produce")
+
+    def __init__(
+        self, produce: _Produce, partition: Partition, answer: PartitionProduceResponse
+    ) -> None:
+        self.produce = produce
+        self.partition = partition
+        self.answer = answer
+        self.done = False
+
+    def appended(self, completion: Completion[AppendInfo]) -> None:
+        """The leader has written it, or could not."""
+        error = completion.error
+        if error is not None:
+            _set_error(self.produce.broker, self.partition.topic_partition, self.answer, error)
+            self._finish()
+            return
+        info = completion.result()
+        partition = self.partition
+        answer = self.answer
+        answer.base_offset = info.base_offset
+        answer.log_append_time_ms = info.log_append_time_ms
+        answer.log_start_offset = partition.log.log_start_offset
+        if self.produce.acks != -1 or partition.high_watermark > info.last_offset:
+            self._finish()
+            return
+        if not partition.is_leader:
+            self.refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost while appending")
+            return
+        self.produce.unanswered[self] = None
+        partition.watchers.wait_for_acks(info.last_offset + 1, self)
+
+    def acknowledged(self) -> None:
+        self._finish()
+
+    def refused(self, error: ErrorCode, message: str) -> None:
+        if self.done:
+            return
+        answer = self.answer
+        answer.error_code = error
+        answer.error_message = message
+        answer.base_offset = -1
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self.done:
+            self.done = True
+            self.produce.unanswered.pop(self, None)
+            self.produce.one_done()
+
+
+def handle(broker: Broker, request: Request) -> ProduceResponse | Pending | None:
+    """Begin every append; the log writes them when the read event ends."""
+    message: ProduceRequest = request.message
+    acks = message.acks
+    refusal = _refusal(message)
+    produce = _Produce(broker, acks)
+    now_ms = broker.clock.wall_ms()
+    for topic in message.topic_data:
+        answers: list[PartitionProduceResponse] = []
+        produce.response.responses.append(TopicProduceResponse(topic.name, answers))
+        for data in topic.partition_data:
+            answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+            answers.append(answer)
+            topic_partition = TopicPartition(topic.name, data.index)
+            if refusal is not None:
+                _set_error(broker, topic_partition, answer, refusal)
+            else:
+                _begin(broker, produce, topic_partition, data, answer, now_ms)
+    if request.header.api_version >= _LEADER_HINT_VERSION:
+        _add_leader_hints(broker, produce.response)
+    produce.remaining -= 1
+    if acks == 0:
+        if _any_error(produce.response):
+            request.connection.close("a Produce with acks=0 was refused")
+        return None
+    if produce.remaining == 0:
+        return produce.response
+    produce.pending = Pending()
+    if acks == -1:
+        produce.timeout = broker.timers.after(message.timeout_ms, produce.timed_out)
+    return produce.pending
+
+
+def _refusal(message: ProduceRequest) -> KafkaError | None:
+    if message.acks not in (-1, 0, 1):
+        return KafkaError(
+            ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {message.acks}; -1, 0 and 1 are valid"
+        )
+    if message.transactional_id is not None:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
+    return None
+
+
+def _begin(
+    broker: Broker,
+    produce: _Produce,
+    topic_partition: TopicPartition,
+    data: PartitionProduceData,
+    answer: PartitionProduceResponse,
+    now_ms: int,
+) -> None:
+    partition = broker.replicas.get(topic_partition)
+    if partition is None:
+        error = broker.missing_replica_error(topic_partition)
+        _set_error(broker, topic_partition, answer, KafkaError(error))
+        return
+    try:
+        completion = partition.append(data.records or b"", produce.acks, now_ms)
+    except (KafkaError, StorageError) as error:
+        _set_error(broker, topic_partition, answer, error)
+        return
+    broker.appending(partition)
+    produce.remaining += 1
+    completion.then(_PartitionAppend(produce, partition, answer).appended)
+
+
+def _set_error(
+    broker: Broker,
+    topic_partition: TopicPartition,
+    answer: PartitionProduceResponse,
+    error: BaseException,
+) -> None:
+    if isinstance(error, KafkaError):
+        answer.error_code = error.code
+        answer.error_message = error.message or None
+        if error.code == ErrorCode.INVALID_RECORD:
+            answer.record_errors = [BatchIndexAndErrorMessage(0, error.message)]
+    elif isinstance(error, StorageError):
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        answer.error_message = str(error)
+    else:
+        broker.unexpected(f"append to {topic_partition}", error)
+        answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    answer.base_offset = -1
+
+
+def _any_error(response: ProduceResponse) -> bool:
+    return any(
+        answer.error_code for topic in response.responses for answer in topic.partition_responses
+    )
+
+
+def _add_leader_hints(broker: Broker, response: ProduceResponse) -> None:
+    """KIP-951: name the new leader and its address in place."""
+    named: dict[int, None] = {}
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                view = broker.view.partition(TopicPartition(topic.name, answer.index))
+                if view is not None and view.leader >= 0:
+                    answer.current_leader = LeaderIdAndEpoch(view.leader, view.leader_epoch)
+                    named[view.leader] = None
+    for leader in named:
+        endpoint = broker.client_endpoint(leader)
+        if endpoint is not None:
+            response.node_endpoints.append(NodeEndpoint(leader, endpoint.host, endpoint.port))

@@ -1,0 +1,158 @@
+"""What this broker knows of the cluster: live brokers, topics, leaders (V82).
+
+Filled by the controller's UpdateMetadata requests only, so that clients are told published state
+and nothing else. A full request (type 2, sent by a new controller and to a new registration)
+replaces everything, so that a deletion that this broker missed cannot stay visible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidelog.core.types import (
+    NO_BROKER_EPOCH,
+    ZERO_TOPIC_ID,
+    BrokerInfo,
+    Endpoint,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.wire.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+#: Leader that marks a topic as being deleted (Kafka's LeaderDuringDelete).
+LEADER_DURING_DELETE = -2
+_FULL = 2
+_PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """Published state of one partition."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    partition_epoch: int
+
+
+@dataclass(slots=True)
+class TopicView:
+    """A topic and its partitions by number."""
+
+    name: str
+    topic_id: TopicId
+    partitions: dict[int, PartitionView] = field(default_factory=dict)
+
+
+class ClusterView:
+    """Published state as the controller last told it."""
+
+    def __init__(self) -> None:
+        self.controller_id = -1
+        self.controller_epoch = 0
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.topics: dict[str, TopicView] = {}
+        self._names: dict[TopicId, str] = {}
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the broker was registered when the controller last told."""
+        return broker_id in self.brokers
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """The name of a topic id, None when it is not (or no longer) known."""
+        return self._names.get(topic_id)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
+        """Published state of a partition, None when it is not known."""
+        topic = self.topics.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
+        """The broker's address on a listener; None for a dead broker or one without it."""
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            return None
+        for endpoint in broker.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+    def forget(self) -> None:
+        """Know nothing: a new registration is told everything anew."""
+        self.brokers = {}
+        self.topics = {}
+        self._names = {}
+
+    def apply(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
+        """Take over what the controller tells; returns the partitions of deleted topics."""
+        self.controller_id = request.controller_id
+        self.controller_epoch = request.controller_epoch
+        if request.type == _FULL:
+            self.topics = {}
+            self._names = {}
+        self.brokers = {
+            broker.id: BrokerInfo(
+                broker_id=broker.id,
+                broker_epoch=NO_BROKER_EPOCH,
+                endpoints=tuple(
+                    Endpoint(
+                        endpoint.listener,
+                        endpoint.host,
+                        endpoint.port,
+                        _PROTOCOL_NAMES.get(endpoint.security_protocol, "PLAINTEXT"),
+                    )
+                    for endpoint in broker.endpoints
+                ),
+                rack=broker.rack,
+            )
+            for broker in request.live_brokers
+        }
+        deleted: list[TopicPartition] = []
+        for topic_state in request.topic_states:
+            deleted.extend(self._apply_topic(topic_state))
+        return deleted
+
+    def _apply_topic(self, topic_state: UpdateMetadataTopicState) -> list[TopicPartition]:
+        name = topic_state.topic_name
+        topic = self.topics.get(name)
+        if topic is not None and topic.topic_id != topic_state.topic_id:
+            if any(state.leader == LEADER_DURING_DELETE for state in topic_state.partition_states):
+                return []  # the deletion of an earlier topic of this name
+            self._drop(topic)
+            topic = None
+        deleted: list[TopicPartition] = []
+        for state in topic_state.partition_states:
+            if state.leader == LEADER_DURING_DELETE:
+                deleted.append(TopicPartition(name, state.partition_index))
+                if topic is not None:
+                    topic.partitions.pop(state.partition_index, None)
+                continue
+            if topic is None:
+                topic = self.topics[name] = TopicView(name, topic_state.topic_id)
+                if topic_state.topic_id != ZERO_TOPIC_ID:
+                    self._names[topic_state.topic_id] = name
+            topic.partitions[state.partition_index] = _partition_view(state)
+        if topic is not None and not topic.partitions:
+            self._drop(topic)
+        return deleted
+
+    def _drop(self, topic: TopicView) -> None:
+        self.topics.pop(topic.name, None)
+        self._names.pop(topic.topic_id, None)
+
+
+def _partition_view(state: UpdateMetadataPartitionState) -> PartitionView:
+    return PartitionView(
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        replicas=tuple(state.replicas),
+        isr=tuple(state.isr),
+        offline_replicas=tuple(state.offline_replicas),
+        partition_epoch=state.zk_version,
+    )

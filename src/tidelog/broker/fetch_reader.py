@@ -1,0 +1,348 @@
+"""What one fetch reads, and how it waits.
+
+Looks at the dirty partitions of a session, checks epochs and offsets (V36, V37), finds divergence
+for followers (KIP-595), reads logs up to the log end for followers and up to the high watermark for
+consumers, and answers when there is enough or the time is over. A follower's fetch offset has been
+told to its partition before anything is read, so that the answer carries the moved high watermark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.fetch_sessions import FetchSession, SessionPartition
+from tidelog.broker.requests import Pending
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.partitions import Partition
+    from tidelog.broker.timers import Timeout
+    from tidelog.log.partition_log import LogSlice
+
+_LEADER_HINT_VERSION = 16
+
+
+class FetchWait:
+    """One fetch under way: reads, waits, answers once."""
+
+    __slots__ = (
+        "_all_partitions",
+        "_answered",
+        "_answers",
+        "_broker",
+        "_max_bytes",
+        "_min_bytes",
+        "_missing_bytes",
+        "_reading",
+        "_session",
+        "_timeout",
+        "_version",
+        "pending",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        session: FetchSession,
+        version: int,
+        min_bytes: int,
+        max_bytes: int,
+        all_partitions: bool,
+    ) -> None:
+        self._broker = broker
+        self._session = session
+        self._version = version
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        #: A full fetch is answered with every partition, an incremental one with news only.
+        self._all_partitions = all_partitions
+        self._missing_bytes = 0
+        self._reading = 0
+        self._answers: list[tuple[SessionPartition, PartitionData]] = []
+        self._timeout: Timeout | None = None
+        self._answered = False
+        self.pending: Pending | None = None
+
+    def start(self, max_wait_ms: int) -> FetchResponse | Pending:
+        """Answer at once where there is enough, an error, or no wish to wait; else wait."""
+        if self._session.waiting is not None:
+            self._session.waiting.abandoned()
+        self._read(final=max_wait_ms <= 0 or not self._session.partitions)
+        if self._answered:
+            return self._response()
+        self.pending = Pending()
+        self.pending.on_cancel(self._cancelled)
+        if self._reading == 0:
+            self._wait(max_wait_ms)
+        return self.pending
+
+    def partition_readable(self, partition: SessionPartition) -> None:
+        """A partition of the session has changed while this fetch waits."""
+        watched = partition.watched
+        if self._reading:
+            return
+        if watched is not None and watched.is_leader:
+            size = watched.log.size_bytes
+            self._missing_bytes -= max(size - partition.seen_size_bytes, 0)
+            partition.seen_size_bytes = size
+            if self._missing_bytes > 0:
+                return
+        self._read(final=False)
+        if self._answered:
+            self._complete()
+
+    def abandoned(self) -> None:
+        """The session went on without this fetch: answer it with nothing."""
+        self._answers.clear()
+        self._answered = True
+        self._complete()
+
+    def _cancelled(self) -> None:
+        self._answered = True
+        self._close()
+
+    def _wait(self, max_wait_ms: int) -> None:
+        self._session.waiting = self
+        self._timeout = self._broker.timers.after(max_wait_ms, self._timed_out)
+
+    def _timed_out(self) -> None:
+        if not self._answered and not self._reading:
+            self._read(final=True)
+            if self._answered:
+                self._complete()
+
+    def _complete(self) -> None:
+        pending = self.pending
+        self._close()
+        if pending is not None:
+            pending.complete(self._response())
+
+    def _close(self) -> None:
+        session = self._session
+        if session.waiting is self:
+            session.waiting = None
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+        if not session.session_id:
+            for partition in session.partitions.values():
+                partition.unwatch()
+
+    # reading
+
+    def _read(self, final: bool) -> None:
+        """Look at the dirty partitions; sets `_answered` when the answer is complete."""
+        session = self._session
+        remaining = self._max_bytes
+        total = 0
+        urgent = False
+        answers: list[tuple[SessionPartition, PartitionData]] = []
+        reads: list[tuple[SessionPartition, PartitionData, Completion[LogSlice]]] = []
+        for item in list(session.dirty):
+            if total > 0 and remaining <= 0:
+                break
+            answer, read = self._look(item, remaining, total == 0)
+            if read is not None:
+                size = 0
+                if read.done:
+                    size = _take(self._broker, answer, read)
+                    urgent = urgent or answer.error_code != 0
+                else:
+                    reads.append((item, answer, read))
+                    size = min(item.max_bytes, remaining)
+                total += size
+                remaining -= size
+                # It stays dirty, at the end: others come first next time.
+                del session.dirty[item]
+                session.dirty[item] = None
+            elif answer.error_code or answer.diverging_epoch.epoch >= 0:
+                urgent = True
+            else:
+                del session.dirty[item]
+            answers.append((item, answer))
+        if reads:
+            self._await_reads(answers, reads)
+        elif final or urgent or total >= self._min_bytes > 0 or self._min_bytes <= 0:
+            self._answers = answers
+            self._answered = True
+        else:
+            self._missing_bytes = self._min_bytes - total
+            for item, _ in answers:
+                session.dirty[item] = None
+                if item.watched is not None:
+                    item.seen_size_bytes = item.watched.log.size_bytes
+
+    def _await_reads(
+        self,
+        answers: list[tuple[SessionPartition, PartitionData]],
+        reads: list[tuple[SessionPartition, PartitionData, Completion[LogSlice]]],
+    ) -> None:
+        """Some of it must come from the disk: answer when all of it is here."""
+        self._reading = len(reads)
+        self._answers = answers
+
+        def one_read(answer: PartitionData, read: Completion[LogSlice]) -> None:
+            _take(self._broker, answer, read)
+            self._reading -= 1
+            if self._reading == 0 and not self._answered:
+                self._answered = True
+                if self.pending is not None:
+                    self._complete()
+
+        for _, answer, read in reads:
+            read.then(lambda done, answer=answer: one_read(answer, done))  # type: ignore[misc]
+
+    def _look(
+        self, item: SessionPartition, max_bytes: int, min_one: bool
+    ) -> tuple[PartitionData, Completion[LogSlice] | None]:
+        """The answer of one partition, and the read that fills it where there is data."""
+        answer = PartitionData(partition_index=item.key[1], high_watermark=-1)
+        partition, error = find_partition(self._broker, item)
+        if partition is None:
+            answer.error_code = error
+            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER and item.topic is not None:
+                _hint(self._broker, item.topic, answer)
+            return answer, None
+        item.watch(partition)
+        log = partition.log
+        high_watermark = partition.high_watermark
+        answer.high_watermark = high_watermark
+        answer.last_stable_offset = high_watermark
+        answer.log_start_offset = log.log_start_offset
+        answer.aborted_transactions = None
+        offset = item.fetch_offset
+        if item.last_fetched_epoch >= 0 and _diverges(partition, item, answer):
+            return answer, None
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            return answer, None
+        end = log.log_end_offset if self._session.replica_id >= 0 else high_watermark
+        if offset >= end:
+            return answer, None
+        try:
+            read = log.read(
+                offset, min(item.max_bytes, max_bytes), end, min_one_batch=min_one
+            )
+        except KafkaError as failure:
+            answer.error_code = failure.code
+            return answer, None
+        return answer, read
+
+    # answering
+
+    def _response(self) -> FetchResponse:
+        session = self._session
+        topics: dict[object, FetchableTopicResponse] = {}
+        hinted: dict[int, None] = {}
+        for item, answer in self._answers:
+            if not self._all_partitions and not _is_news(item, answer):
+                continue
+            item.sent_high_watermark = answer.high_watermark
+            item.sent_log_start_offset = answer.log_start_offset
+            topic = topics.get(item.key[0])
+            if topic is None:
+                topic = topics[item.key[0]] = _topic_response(item)
+            topic.partitions.append(answer)
+            if answer.current_leader.leader_id >= 0:
+                hinted[answer.current_leader.leader_id] = None
+        response = FetchResponse(session_id=session.session_id, responses=list(topics.values()))
+        if self._version >= _LEADER_HINT_VERSION:
+            for leader in hinted:
+                endpoint = self._broker.client_endpoint(leader)
+                if endpoint is not None:
+                    response.node_endpoints.append(
+                        NodeEndpoint(leader, endpoint.host, endpoint.port)
+                    )
+        if not session.session_id:
+            self._close()
+        return response
+
+
+def find_partition(
+    broker: Broker, item: SessionPartition
+) -> tuple[Partition | None, ErrorCode]:
+    """The replica that a session's partition reads, or why it cannot be read (V23, V37, G4)."""
+    if item.topic is None:
+        item.topic = broker.topic_name(item.key[0])  # type: ignore[arg-type]
+        if item.topic is None:
+            return None, ErrorCode.UNKNOWN_TOPIC_ID
+    topic_partition = TopicPartition(item.topic, item.key[1])
+    partition = broker.replicas.get(topic_partition)
+    if partition is None:
+        return None, broker.missing_replica_error(topic_partition)
+    topic_id = item.key[0]
+    if isinstance(topic_id, bytes) and not partition.has_topic_id(topic_id):
+        return None, ErrorCode.INCONSISTENT_TOPIC_ID
+    error = partition.check_leader_epoch(item.current_leader_epoch)
+    if error:
+        return None, error
+    return partition, ErrorCode.NONE
+
+
+def _diverges(partition: Partition, item: SessionPartition, answer: PartitionData) -> bool:
+    """Whether the follower's history differs from ours before its fetch offset (KIP-595)."""
+    log = partition.log
+    if item.last_fetched_epoch == log.epochs.latest_epoch and (
+        item.fetch_offset <= log.log_end_offset
+    ):
+        return False
+    end = log.epochs.end_offset_for(item.last_fetched_epoch, log.log_end_offset)
+    if end.end_offset < 0 or end.leader_epoch < 0:
+        answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        return True
+    if end.leader_epoch < item.last_fetched_epoch or end.end_offset < item.fetch_offset:
+        answer.diverging_epoch = EpochEndOffset(end.leader_epoch, end.end_offset)
+        return True
+    return False
+
+
+def _take(broker: Broker, answer: PartitionData, read: Completion[LogSlice]) -> int:
+    """Put what was read into the answer; returns its size in bytes."""
+    error = read.error
+    if error is None:
+        data = read.result()
+        answer.records = data.data
+        return len(data.data)
+    if isinstance(error, KafkaError):
+        answer.error_code = error.code
+    elif isinstance(error, StorageError):
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        broker.unexpected("read for a fetch", error)
+        answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return 0
+
+
+def _is_news(item: SessionPartition, answer: PartitionData) -> bool:
+    return bool(
+        answer.records
+        or answer.error_code
+        or answer.diverging_epoch.epoch >= 0
+        or answer.high_watermark != item.sent_high_watermark
+        or answer.log_start_offset != item.sent_log_start_offset
+    )
+
+
+def _topic_response(item: SessionPartition) -> FetchableTopicResponse:
+    name_or_id = item.key[0]
+    if isinstance(name_or_id, bytes):
+        return FetchableTopicResponse(topic_id=name_or_id)
+    return FetchableTopicResponse(topic=name_or_id)
+
+
+def _hint(broker: Broker, topic: str, answer: PartitionData) -> None:
+    """KIP-951: name the leader that we know of."""
+    view = broker.view.partition(TopicPartition(topic, answer.partition_index))
+    if view is not None and view.leader >= 0:
+        answer.current_leader = LeaderIdAndEpoch(view.leader, view.leader_epoch)

@@ -1,0 +1,82 @@
+"""Timeouts of waiting requests: 10 ms buckets on one timer of the loop (DESIGN.md, rule 7).
+
+Most requests are answered long before they time out, so a timeout must cost little to set and
+nothing to drop: cancelling only empties the entry, its bucket throws it away later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from tidelog.core.ports import Clock, TimerHandle
+
+BUCKET_MS = 10
+
+
+class Timeout:
+    """A timeout that was set; cancel it when what it guards is done."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Never call back; harmless if it has fired."""
+        self.callback = None
+
+
+class TimerWheel:
+    """All timeouts of one broker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._buckets: dict[int, list[Timeout]] = {}
+        self._order: list[int] = []
+        self._timer: TimerHandle | None = None
+        self._armed_for = 0
+
+    def __len__(self) -> int:
+        return sum(len(bucket) for bucket in self._buckets.values())
+
+    def after(self, delay_ms: float, callback: Callable[[], None]) -> Timeout:
+        """Call back after at least `delay_ms`, up to one bucket later."""
+        timeout = Timeout(callback)
+        due_ms = self._clock.monotonic_ms() + max(0, int(delay_ms))
+        bucket = due_ms // BUCKET_MS + 1
+        entries = self._buckets.get(bucket)
+        if entries is None:
+            self._buckets[bucket] = [timeout]
+            heappush(self._order, bucket)
+            if self._timer is None or bucket < self._armed_for:
+                self._arm()
+        else:
+            entries.append(timeout)
+        return timeout
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_for = self._order[0]
+        delay_ms = self._armed_for * BUCKET_MS - self._clock.monotonic_ms()
+        self._timer = self._clock.call_later(max(0, delay_ms), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now_bucket = self._clock.monotonic_ms() // BUCKET_MS
+        while self._order and self._order[0] <= now_bucket:
+            for timeout in self._buckets.pop(heappop(self._order)):
+                callback, timeout.callback = timeout.callback, None
+                if callback is not None:
+                    callback()
+        if self._order and self._timer is None:
+            self._arm()
+
+    def close(self) -> None:
+        """Drop every timeout."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._buckets.clear()
+        self._order.clear()
