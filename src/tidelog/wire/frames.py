@@ -21,6 +21,8 @@ SIZE_BYTES: Final = 4
 FIRST_BUFFER_BYTES: Final = 16 * KIB
 #: A frame of this size or more is read up to its end exactly, so that its successor starts clean.
 BIG_FRAME_BYTES: Final = 64 * KIB
+#: An incomplete frame of so few bytes moves to the front, so that the next read has all the room.
+CHEAP_MOVE_BYTES: Final = 4 * KIB
 #: A buffer above this is not kept for the next frame: a connection that falls silent holds no more.
 RETAINED_BYTES: Final = 2 * MIB
 #: Reads in a row that needed a quarter of the buffer or less, after which it shrinks.
@@ -120,7 +122,7 @@ class FrameReader:
                 return self._view[: self._expected]
             return self._view
         need = self._need
-        if self._start and self._start + need > capacity:
+        if self._start and (held <= CHEAP_MOVE_BYTES or self._start + need > capacity):
             self._view[:held] = self._view[self._start : self._end]
             self._start, self._end = 0, held
         if self._end == len(self._buffer):
