@@ -165,7 +165,9 @@ class ConfigError(TidelogError):
 
 
 class StorageError(TidelogError):
-    """A file operation failed; carries what the directory's owner needs to judge it (rules D1, D14, D17).
+    """A file operation failed; carries what the directory's owner needs to judge it.
+
+    Rules D1, D14, D17.
 
     `directory` is the log directory, `operation` the call ("pwrite", "fsync", ...), `path` what it
     touched, `errno` the cause, `at_ms` the wall clock when it failed.
@@ -209,7 +211,7 @@ class InvariantError(AssertionError):
 
 
 class NodeDead(BaseException):
-    """Raised by every port call of a crashed incarnation (simulation only); never caught by code."""
+    """Raised by every port call of a crashed incarnation (simulation only); never caught."""
 
 
 class ConnectionLost(TidelogError):

@@ -95,7 +95,7 @@ class Files(Protocol):
     def exists(self, path: str) -> bool: ...
     def read_file(self, path: str) -> bytes: ...
     def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Write `path + ".tmp"`, sync it if asked, rename it over `path`: old or new, never half."""
+        """Write `path + ".tmp"`, sync it if asked, rename it to `path`: old or new, never half."""
 
     def free_bytes(self, path: str) -> int: ...
 
@@ -142,7 +142,7 @@ class FrameHandler(Protocol):
         """The connection is gone; called once, also after `close()`."""
 
     def send_queue_drained(self) -> None:
-        """The peer has taken what was queued; called only after `queued_bytes` was over the limit."""
+        """The peer took what was queued; called only after `queued_bytes` was over the limit."""
 
 
 class Transport(Protocol):

@@ -1,8 +1,8 @@
 """Plain values that every layer names alike: partitions, topic ids, endpoints, published state.
 
 A topic id is 16 bytes here and on the wire; its text form is Kafka's (URL-safe base64 without
-padding, 22 characters). `PartitionState` is what the state node of a partition holds (rules V5, V6):
-an immutable value, replaced and never changed.
+padding, 22 characters). `PartitionState` is what the state node of a partition holds (rules V5,
+V6): an immutable value, replaced and never changed.
 """
 
 from __future__ import annotations

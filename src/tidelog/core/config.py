@@ -1,0 +1,397 @@
+"""The configuration of one broker: Kafka's server.properties, same keys, same defaults.
+
+`BrokerConfig` has one attribute per supported key (dots as underscores), checked when it is made:
+types and ranges as Kafka's, and what belongs together. What Kafka has and we have not is named in
+`warnings` or, where ignoring it would be dangerous, refused. Keys of ours are few and marked so.
+No file is read here (`core.config_text` reads text) and no host name looked up.
+
+Rules: F9 (`replica.fetch.wait.max.ms` must be less than `replica.lag.time.max.ms`; the session
+timeout should be), D1 (`log.dirs` is a list), V17 (`controller.propagation.linger.ms`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelog.core import limits
+from tidelog.core.config_keys import (
+    INT64_MAX,
+    boolean,
+    choice,
+    choices,
+    comma_list,
+    integer,
+    keys_of,
+    long,
+    read_all,
+    read_value,
+    text,
+)
+from tidelog.core.errors import ConfigError
+from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
+from tidelog.core.listeners import Listeners, read_listeners
+from tidelog.core.types import Endpoint
+
+_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+#: Kafka's default of log.retention.hours and log.roll.hours.
+_WEEK_MS = 7 * 24 * _HOUR_MS
+_EMBEDDED = "embedded:"
+_ZOOKEEPER = "zookeeper:"
+
+
+def _is_store(value: str) -> bool:
+    return value == "" or (
+        value.startswith((_EMBEDDED, _ZOOKEEPER)) and value.partition(":")[2].strip() != ""
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Everything a broker is told. Make one with `from_properties`; all values are checked.
+
+    Times are in the unit that ends the name, sizes in bytes, -1 means no limit where Kafka says so.
+    """
+
+    broker_id: int = integer(
+        -1, "This broker's number in the cluster.", at_least=0, synonyms=("node.id",)
+    )
+    broker_rack: str = text("", "The rack; replicas of a partition are spread over racks.")
+    metadata_store: str = text(
+        "",
+        "Where the cluster's metadata is: embedded:DIRECTORY, on a local disk shared by the "
+        "brokers of one machine.",
+        expected="embedded:DIRECTORY",
+        ours=True,
+        pattern=_is_store,
+    )
+    metadata_session_timeout_ms: int = integer(
+        18_000,
+        "A broker that has not renewed its session for this long is taken as dead.",
+        at_least=100,
+        ours=True,
+        synonyms=("zookeeper.session.timeout.ms",),
+    )
+    zookeeper_connect: str = text("", "ZooKeeper servers, host:port separated by commas.")
+
+    # Topics made without saying more.
+    num_partitions: int = integer(1, "Partitions of an automatically made topic.", at_least=1)
+    default_replication_factor: int = integer(
+        1, "Replication factor of an automatically made topic.", at_least=1, at_most=32_767
+    )
+    auto_create_topics_enable: bool = boolean(True, "Make a topic when a client asks for it.")
+    delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.")
+
+    # What a topic takes over unless it has a configuration of its own.
+    min_insync_replicas: int = integer(
+        1, "Replicas that must be in sync for acks=all to be accepted.", at_least=1
+    )
+    unclean_leader_election_enable: bool = boolean(
+        False, "Let a replica outside the ISR lead when nobody else can; may lose records."
+    )
+    message_max_bytes: int = integer(
+        limits.MESSAGE_MAX_BYTES, "Largest record batch accepted.", at_least=0
+    )
+    compression_type: str = choice(
+        "producer",
+        "Batches are stored as their producer compressed them.",
+        "producer",
+        known=("gzip", "snappy", "lz4", "zstd", "uncompressed"),
+    )
+    log_message_timestamp_type: str = choice(
+        "CreateTime", "Whose timestamp a record carries.", "CreateTime", "LogAppendTime"
+    )
+    log_cleanup_policy: tuple[str, ...] = choices(
+        ("delete",), "What happens to old records.", "delete", "compact"
+    )
+    log_segment_bytes: int = integer(1 << 30, "Size at which a segment is rolled.", at_least=14)
+    log_roll_ms: int = long(_WEEK_MS, "Age at which a segment is rolled.", at_least=1)
+    log_retention_ms: int = long(_WEEK_MS, "Age at which records may be deleted; -1: never.")
+    log_retention_bytes: int = long(-1, "Size of a partition above which records may go; -1: none.")
+    log_index_interval_bytes: int = integer(
+        4096, "Bytes of records between two entries of an index.", at_least=0
+    )
+    log_index_size_max_bytes: int = integer(
+        10 * limits.MIB, "Size of an index at which its segment is rolled.", at_least=4
+    )
+    log_flush_interval_messages: int = long(
+        INT64_MAX, "Records after which a log is flushed to the disk.", at_least=1
+    )
+    log_flush_interval_ms: int = long(
+        INT64_MAX, "Age at which unflushed records are flushed to the disk.", at_least=0
+    )
+    log_segment_delete_delay_ms: int = long(
+        60_000, "Time between taking a file away and removing it.", at_least=0
+    )
+
+    # The log directories.
+    log_dirs: tuple[str, ...] = field(default=("/tmp/kafka-logs",))
+    log_retention_check_interval_ms: int = long(
+        300_000, "How often retention looks for old segments.", at_least=1
+    )
+    log_flush_offset_checkpoint_interval_ms: int = integer(
+        60_000, "How often recovery points are written down.", at_least=0
+    )
+    log_stray_delete_delay_ms: int = long(
+        24 * _HOUR_MS, "How long a stray partition is kept (rule V35).", at_least=0, ours=True
+    )
+    producer_id_expiration_ms: int = integer(
+        86_400_000, "An idempotent producer that was silent for this long is forgotten.", at_least=1
+    )
+
+    # Replication.
+    replica_lag_time_max_ms: int = long(
+        30_000, "A follower that was not caught up for this long leaves the ISR.", at_least=1
+    )
+    replica_lag_max_bytes: int = long(
+        -1, "A follower this far behind leaves the ISR; -1: off (rule V62).", at_least=-1, ours=True
+    )
+    replica_fetch_wait_max_ms: int = integer(
+        500, "How long a leader may hold a follower's fetch.", at_least=0
+    )
+    replica_fetch_min_bytes: int = integer(1, "Bytes for which a fetch is answered.", at_least=0)
+    replica_fetch_max_bytes: int = integer(
+        limits.MIB, "Bytes fetched per partition; a batch above it still comes.", at_least=0
+    )
+    replica_fetch_response_max_bytes: int = integer(
+        10 * limits.MIB, "Bytes of a whole fetch answer.", at_least=0
+    )
+    replica_fetch_backoff_ms: int = integer(
+        1000, "Pause of a partition whose fetch failed.", at_least=0
+    )
+    replica_socket_timeout_ms: int = integer(
+        30_000, "How long a follower waits for an answer.", at_least=1
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = long(
+        5_000, "How often high watermarks are written down.", at_least=1
+    )
+    num_replica_fetchers: int = integer(1, "Fetchers per source broker.", at_least=1)
+
+    # The controller.
+    controller_socket_timeout_ms: int = integer(
+        30_000, "How long the controller waits for an answer to a command.", at_least=1
+    )
+    controller_propagation_linger_ms: int = integer(
+        0, "How long a decision may wait to be sent with others (rule V17).", at_least=0, ours=True
+    )
+
+    # Clients.
+    listeners: tuple[Endpoint, ...] = field(default=(Endpoint("PLAINTEXT", "", 9092),))
+    advertised_listeners: tuple[Endpoint, ...] = field(
+        default=(Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+    )
+    inter_broker_listener_name: str = field(default="PLAINTEXT")
+    socket_request_max_bytes: int = integer(
+        limits.MAX_REQUEST_BYTES, "Largest request accepted.", at_least=1
+    )
+    max_connections: int = integer(
+        limits.MAX_CONNECTIONS, "Connections at the same time.", at_least=1
+    )
+    connections_max_idle_ms: int = long(
+        600_000, "A connection that was idle for this long is closed.", at_least=-1
+    )
+    request_timeout_ms: int = integer(
+        30_000, "How long this broker waits for others on behalf of a client.", at_least=1
+    )
+    fetch_max_bytes: int = integer(
+        55 * limits.MIB, "Largest answer to a fetch, whatever a client asks for.", at_least=1024
+    )
+    max_incremental_fetch_session_cache_slots: int = integer(
+        limits.MAX_FETCH_SESSIONS, "Fetch sessions at the same time.", at_least=0
+    )
+    max_decompressed_message_bytes: int = integer(
+        limits.MAX_DECOMPRESSED_BYTES,
+        "Decompressed size above which a batch is refused.",
+        at_least=1024,
+        ours=True,
+    )
+
+    #: What the operator should know about this configuration, one sentence each.
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, str],
+        overrides: Mapping[str, str] | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
+        """Check a configuration; later sources win: properties, environment, overrides.
+
+        `environment` and `overrides` are already keyed by configuration key (`core.config_text`).
+        Raises ConfigError for a value that cannot be used, naming key, value, what would be right.
+        """
+        merged = {**properties, **(environment or {}), **(overrides or {})}
+        _refuse_dangerous(merged)
+        values = read_all(cls, merged)
+        warnings = _unknown_keys(merged)
+        if "broker_id" not in values:
+            raise ConfigError("broker.id is not set: an integer of at least 0 expected")
+        values["log_dirs"] = _log_dirs(merged)
+        _fold_times(merged, values)
+        _choose_store(values, warnings)
+        listening = read_listeners(merged)
+        values.update(_listener_values(listening))
+        warnings.extend(listening.warnings)
+        config = cls(**values)
+        _check_together(config, warnings)
+        return dataclasses.replace(config, warnings=tuple(warnings))
+
+    def embedded_store_directory(self) -> str:
+        """The directory of the embedded metadata store; ConfigError when none is configured."""
+        if self.metadata_store.startswith(_EMBEDDED):
+            return self.metadata_store[len(_EMBEDDED) :].strip()
+        if self.metadata_store:
+            raise ConfigError(
+                f"metadata.store={self.metadata_store}: ZooKeeper is not supported yet; "
+                "embedded:DIRECTORY expected"
+            )
+        raise ConfigError("metadata.store is not set: embedded:DIRECTORY expected")
+
+    @property
+    def inter_broker_endpoint(self) -> Endpoint:
+        """The advertised endpoint on which other brokers reach this one."""
+        for endpoint in self.advertised_listeners:
+            if endpoint.listener == self.inter_broker_listener_name:
+                return endpoint
+        raise AssertionError("checked when the configuration was made")
+
+
+#: Keys that are folded into another attribute or read by `core.listeners`.
+_FOLDED_KEYS = (
+    "node.id",
+    "log.dir",
+    "log.dirs",
+    "log.roll.hours",
+    "log.retention.minutes",
+    "log.retention.hours",
+    "listeners",
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "inter.broker.listener.name",
+    "security.inter.broker.protocol",
+    "zookeeper.session.timeout.ms",
+)
+
+
+def supported_keys() -> tuple[str, ...]:
+    """Every key that has an effect, in the order of the reference."""
+    return (*keys_of(BrokerConfig), *_FOLDED_KEYS)
+
+
+def known_keys() -> tuple[str, ...]:
+    """Every key that is known by name, supported or not; for reading the environment."""
+    return (*supported_keys(), *sorted(UNSUPPORTED_KEYS))
+
+
+def _refuse_dangerous(properties: Mapping[str, str]) -> None:
+    for key, (harmless, reason) in REFUSED_KEYS.items():
+        value = properties.get(key, "").strip()
+        if value.lower() not in harmless and value not in harmless:
+            raise ConfigError(f"{key}={value!r} is refused: {reason}")
+
+
+def _unknown_keys(properties: Mapping[str, str]) -> list[str]:
+    supported = dict.fromkeys(supported_keys())
+    warnings = []
+    for key in sorted(properties):
+        if key in supported or (key in REFUSED_KEYS and key not in UNSUPPORTED_KEYS):
+            continue
+        if key in UNSUPPORTED_KEYS or key.startswith(LISTENER_KEY_PREFIX):
+            warnings.append(f"{key} is a key of Kafka that is not supported here: it has no effect")
+            continue
+        near = difflib.get_close_matches(key, supported, n=1, cutoff=0.8)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        warnings.append(f"{key} is not a known key: it has no effect{hint}")
+    return warnings
+
+
+def _log_dirs(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """`log.dirs`, else `log.dir`, else Kafka's default; each directory once (rule D1)."""
+    key = "log.dirs" if properties.get("log.dirs", "").strip() else "log.dir"
+    text_value = properties.get(key, "/tmp/kafka-logs")
+    directories = [entry if entry == "/" else entry.rstrip("/") for entry in comma_list(text_value)]
+    if not directories:
+        raise ConfigError(f"{key}={text_value!r} names no directory: a comma list expected")
+    if len(dict.fromkeys(directories)) != len(directories):
+        raise ConfigError(f"{key}={text_value!r} names a directory twice")
+    return tuple(directories)
+
+
+def _fold_times(properties: Mapping[str, str], values: dict[str, Any]) -> None:
+    """Coarser keys count where the finer ones are absent, as in Kafka."""
+    keys = keys_of(BrokerConfig)
+    roll, retention = keys["log.roll.ms"][1], keys["log.retention.ms"][1]
+    if "log_roll_ms" not in values and "log.roll.hours" in properties:
+        hours = read_value("log.roll.hours", roll, properties["log.roll.hours"])
+        values["log_roll_ms"] = hours * _HOUR_MS
+    if "log_retention_ms" not in values:
+        for key, unit_ms in (
+            ("log.retention.minutes", _MINUTE_MS),
+            ("log.retention.hours", _HOUR_MS),
+        ):
+            if key in properties:
+                values["log_retention_ms"] = read_value(key, retention, properties[key]) * unit_ms
+                break
+    if values.get("log_retention_ms") == 0:
+        raise ConfigError(
+            "log.retention.ms=0 is not valid: at least 1, or -1 for no limit, expected"
+        )
+    if values.get("log_retention_ms", 0) < 0:
+        values["log_retention_ms"] = -1
+
+
+def _choose_store(values: dict[str, Any], warnings: list[str]) -> None:
+    connect = values.get("zookeeper_connect", "")
+    if not connect:
+        return
+    if values.get("metadata_store"):
+        warnings.append("zookeeper.connect has no effect beside metadata.store")
+    else:
+        values["metadata_store"] = _ZOOKEEPER + connect
+
+
+def _listener_values(listening: Listeners) -> dict[str, Any]:
+    return {
+        "listeners": listening.listeners,
+        "advertised_listeners": listening.advertised,
+        "inter_broker_listener_name": listening.inter_broker_name,
+    }
+
+
+def _check_together(config: BrokerConfig, warnings: list[str]) -> None:
+    """What no key can tell alone (rule F9 and Kafka's own checks)."""
+    lag_ms, wait_ms = config.replica_lag_time_max_ms, config.replica_fetch_wait_max_ms
+    if wait_ms >= lag_ms:
+        raise ConfigError(
+            f"replica.fetch.wait.max.ms={wait_ms} must be less than "
+            f"replica.lag.time.max.ms={lag_ms}: a follower whose fetch is held that long would "
+            "leave the ISR"
+        )
+    if wait_ms > config.replica_socket_timeout_ms:
+        raise ConfigError(
+            f"replica.socket.timeout.ms={config.replica_socket_timeout_ms} must be at least "
+            f"replica.fetch.wait.max.ms={wait_ms}"
+        )
+    if config.metadata_session_timeout_ms >= lag_ms:
+        warnings.append(
+            f"metadata.session.timeout.ms={config.metadata_session_timeout_ms} should be less than "
+            f"replica.lag.time.max.ms={lag_ms}: a dead broker would leave its ISRs before it is"
+            " taken as dead"
+        )
+    if config.min_insync_replicas > config.default_replication_factor:
+        warnings.append(
+            f"min.insync.replicas={config.min_insync_replicas} is more than "
+            f"default.replication.factor={config.default_replication_factor}: topics with fewer "
+            "replicas count all of their replicas as the minimum"
+        )
+    if config.message_max_bytes > config.socket_request_max_bytes:
+        warnings.append(
+            f"message.max.bytes={config.message_max_bytes} can never be reached: "
+            f"socket.request.max.bytes={config.socket_request_max_bytes} is less"
+        )

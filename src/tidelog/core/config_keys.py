@@ -1,0 +1,210 @@
+"""How one configuration key is declared and read: type, default, range, meaning.
+
+A key is a field of a frozen dataclass; its name is the attribute's with dots for underscores, and
+its declaration carries how to read it and what it means, so that parser, validation and the
+generated reference have one source. Types and ranges are Kafka's (ConfigDef in 3.9). This module
+knows no particular key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog.core.errors import ConfigError
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One configuration key.
+
+    `read` takes the text (without surrounding blanks) and raises ValueError with what would be
+    right; `expected` says the same for the reference. `ours` marks keys that Kafka does not have.
+    """
+
+    read: Callable[[str], Any]
+    expected: str
+    meaning: str
+    ours: bool = False
+    synonyms: tuple[str, ...] = ()
+
+
+def key_name(attribute: str) -> str:
+    """The configuration key of an attribute."""
+    return attribute.replace("_", ".")
+
+
+def keys_of(config_class: type[Any]) -> dict[str, tuple[str, Key, Any]]:
+    """`{key: (attribute, declaration, default)}` of a configuration class, in declared order."""
+    return {
+        key_name(field.name): (field.name, field.metadata["key"], field.default)
+        for field in dataclasses.fields(config_class)
+        if "key" in field.metadata
+    }
+
+
+def read_value(name: str, key: Key, text: str) -> Any:
+    """The value of a key's text; a ConfigError names key, value and what would be right."""
+    try:
+        return key.read(text.strip())
+    except ValueError as error:
+        reason = str(error)
+        raise ConfigError(
+            f"{name}={text.strip()!r} is not valid: {key.expected} expected"
+            + (f" ({reason})" if reason else "")
+        ) from None
+
+
+def read_all(config_class: type[Any], properties: Mapping[str, str]) -> dict[str, Any]:
+    """Attribute values of all keys of `config_class` that `properties` holds; the rest is ignored.
+
+    A key's own name counts before its synonyms, and those in their order.
+    """
+    values: dict[str, Any] = {}
+    for name, (attribute, key, _) in keys_of(config_class).items():
+        for candidate in (name, *key.synonyms):
+            if candidate in properties:
+                values[attribute] = read_value(candidate, key, properties[candidate])
+                break
+    return values
+
+
+def _declare(default: Any, key: Key) -> Any:
+    return dataclasses.field(default=default, metadata={"key": key})
+
+
+def integer(
+    default: int,
+    meaning: str,
+    *,
+    at_least: int = -(2**31),
+    at_most: int = INT32_MAX,
+    ours: bool = False,
+    synonyms: tuple[str, ...] = (),
+) -> Any:
+    """A field of Kafka's type INT: 32 bits, within a range."""
+    if at_least == -(2**31) and at_most == INT32_MAX:
+        expected = "an integer"
+    elif at_most in (INT32_MAX, INT64_MAX):
+        expected = f"an integer of at least {at_least}"
+    else:
+        expected = f"an integer from {at_least} to {at_most}"
+
+    def read(text: str) -> int:
+        number = whole_number(text)
+        if not at_least <= number <= at_most:
+            raise ValueError
+        return number
+
+    return _declare(default, Key(read, expected, meaning, ours, synonyms))
+
+
+def long(
+    default: int,
+    meaning: str,
+    *,
+    at_least: int = -(2**63),
+    ours: bool = False,
+    synonyms: tuple[str, ...] = (),
+) -> Any:
+    """A field of Kafka's type LONG: 64 bits, with a lower bound."""
+    return integer(
+        default, meaning, at_least=at_least, at_most=INT64_MAX, ours=ours, synonyms=synonyms
+    )
+
+
+def whole_number(text: str) -> int:
+    """An integer as Java reads one: ASCII digits and a sign; raises ValueError otherwise."""
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError("not an integer")
+    return int(text)
+
+
+def ratio(default: float, meaning: str) -> Any:
+    """A field of Kafka's type DOUBLE between 0 and 1."""
+
+    def read(text: str) -> float:
+        number = float(text)
+        if not 0 <= number <= 1:
+            raise ValueError
+        return number
+
+    return _declare(default, Key(read, "a number from 0 to 1", meaning))
+
+
+def boolean(default: bool, meaning: str, *, ours: bool = False) -> Any:
+    """A field of Kafka's type BOOLEAN."""
+
+    def read(text: str) -> bool:
+        lowered = text.lower()
+        if lowered not in ("true", "false"):
+            raise ValueError
+        return lowered == "true"
+
+    return _declare(default, Key(read, "true or false", meaning, ours))
+
+
+def choice(default: str, meaning: str, *allowed: str, known: tuple[str, ...] = ()) -> Any:
+    """A field with a fixed set of values; `known` are Kafka's others, refused as not supported."""
+
+    def read(text: str) -> str:
+        if text in known:
+            raise ValueError(f"{text} is not supported yet")
+        if text not in allowed:
+            raise ValueError
+        return text
+
+    return _declare(default, Key(read, " or ".join(allowed), meaning))
+
+
+def choices(default: tuple[str, ...], meaning: str, *allowed: str) -> Any:
+    """A field of Kafka's type LIST whose elements come from a fixed set."""
+
+    def read(text: str) -> tuple[str, ...]:
+        values = comma_list(text)
+        if not values or any(value not in allowed for value in values):
+            raise ValueError
+        return tuple(dict.fromkeys(values))
+
+    return _declare(default, Key(read, f"a comma list of {', '.join(allowed)}", meaning))
+
+
+def only(default: Any, meaning: str, value: str) -> Any:
+    """A key of Kafka whose one supported value is its default; others are refused by name."""
+
+    def read(text: str) -> Any:
+        if text.lower() != value:
+            raise ValueError("other values are not supported yet")
+        return default
+
+    return _declare(default, Key(read, value, meaning))
+
+
+def text(
+    default: str,
+    meaning: str,
+    *,
+    expected: str = "text",
+    ours: bool = False,
+    synonyms: tuple[str, ...] = (),
+    pattern: Callable[[str], bool] = lambda _: True,
+) -> Any:
+    """A field of Kafka's type STRING."""
+
+    def read(value: str) -> str:
+        if not pattern(value):
+            raise ValueError
+        return value
+
+    return _declare(default, Key(read, expected, meaning, ours, synonyms))
+
+
+def comma_list(value: str) -> list[str]:
+    """The elements of a comma list, without blanks around them and without empty ones."""
+    return [element.strip() for element in value.split(",") if element.strip()]

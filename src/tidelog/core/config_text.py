@@ -1,0 +1,160 @@
+"""Configuration as text: the file formats and the environment, all brought to `{key: value}`.
+
+Java's properties format is read as `java.util.Properties` reads it (comments, separators, line
+continuation, escapes), so that Kafka's server.properties needs no change. TOML files carry the same
+keys, flat and quoted or as tables. Environment variables are `TIDELOG_` and the key in upper case
+with underscores. No file is opened here and nothing is validated: that is `core.config`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+
+from tidelog.core.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "TIDELOG_"
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANKS = " \t\f"
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Read Java's properties format; of a repeated key the last one counts, as in Kafka.
+
+    Raises ConfigError for a malformed `\\uXXXX` escape; anything else is a key and a value.
+    """
+    properties: dict[str, str] = {}
+    for line in _logical_lines(text):
+        end = _key_end(line)
+        value_start = end
+        while value_start < len(line) and line[value_start] in _BLANKS:
+            value_start += 1
+        if value_start < len(line) and line[value_start] in "=:":
+            value_start += 1
+            while value_start < len(line) and line[value_start] in _BLANKS:
+                value_start += 1
+        properties[_unescape(line[:end])] = _unescape(line[value_start:])
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments and blanks; those that end in a backslash joined with the next."""
+    joined = ""
+    continues = False
+    for raw in text.splitlines():
+        line = raw.lstrip(_BLANKS)
+        if not continues and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            joined += line[:-1]
+            continues = True
+            continue
+        yield joined + line
+        joined = ""
+        continues = False
+    if joined:
+        yield joined
+
+
+def _key_end(line: str) -> int:
+    """Where the key ends: at the first blank, `=` or `:` that no backslash protects."""
+    position = 0
+    while position < len(line):
+        if line[position] == "\\":
+            position += 2
+            continue
+        if line[position] in "=:" or line[position] in _BLANKS:
+            return position
+        position += 1
+    return len(line)
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        position += 1
+        if char != "\\" or position >= len(text):
+            parts.append(char)
+            continue
+        escaped = text[position]
+        position += 1
+        if escaped != "u":
+            parts.append(_ESCAPES.get(escaped, escaped))
+            continue
+        digits = text[position : position + 4]
+        if len(digits) != 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+            raise ConfigError(f"malformed escape \\u{digits} in {text!r}: four hex digits expected")
+        parts.append(chr(int(digits, 16)))
+        position += 4
+    return "".join(parts)
+
+
+def parse_toml(text: str) -> dict[str, str]:
+    """Read TOML with Kafka's keys: `"log.dirs" = [...]`, `log.dirs = [...]` and tables are equal.
+
+    Lists become comma lists, booleans `true` and `false`. Raises ConfigError for invalid TOML and
+    for values that have no text form (dates, tables in lists).
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not valid TOML: {error}") from error
+    return dict(_flatten("", document))
+
+
+def _flatten(prefix: str, table: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for name, value in table.items():
+        key = prefix + name
+        if isinstance(value, dict):
+            yield from _flatten(key + ".", value)
+        elif isinstance(value, list):
+            yield key, ",".join(_toml_scalar(key, item) for item in value)
+        else:
+            yield key, _toml_scalar(key, value)
+
+
+def _toml_scalar(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise ConfigError(
+        f"{key}: {value!r} cannot be a configuration value: text or a number expected"
+    )
+
+
+def from_environment(environment: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
+    """The configuration in environment variables: `TIDELOG_LOG_DIRS` is `log.dirs`.
+
+    `keys` are all known keys; a variable that fits none is passed on as a guess (underscores as
+    dots), so that the validation names it as unknown.
+    """
+    by_variable = {environment_name(key): key for key in keys}
+    found: dict[str, str] = {}
+    for variable in sorted(environment):
+        if variable.startswith(ENVIRONMENT_PREFIX):
+            guess = variable[len(ENVIRONMENT_PREFIX) :].lower().replace("_", ".")
+            found[by_variable.get(variable, guess)] = environment[variable]
+    return found
+
+
+def environment_name(key: str) -> str:
+    """The environment variable of a key."""
+    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
+
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
+    """`key=value` words as `--override` takes them; raises ConfigError for a word without `=`."""
+    found: dict[str, str] = {}
+    for word in overrides:
+        key, separator, value = word.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"override {word!r} is not of the form key=value")
+        found[key.strip()] = value.strip()
+    return found

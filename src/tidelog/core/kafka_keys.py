@@ -1,0 +1,178 @@
+"""Kafka's broker keys that this broker knows by name and does not support.
+
+They are accepted with a warning that names them, so that a server.properties written for Kafka
+works and nobody believes in a setting that has no effect. A key whose loss would leave the cluster
+open, or that asks for another kind of cluster, is refused instead. Source: the ConfigDef of Kafka
+3.9. The keys that are supported are declared in `core.config`.
+"""
+
+from __future__ import annotations
+
+#: Family (prefix) -> the rest of each key.
+_UNSUPPORTED_BY_FAMILY: dict[str, str] = {
+    "": """
+        alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
+        alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
+        auto.include.jmx.reporter auto.leader.rebalance.enable background.threads
+        broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
+        client.quota.callback.class compression.gzip.level compression.lz4.level
+        compression.zstd.level connection.failed.authentication.delay.ms
+        connections.max.reauth.ms control.plane.listener.name controlled.shutdown.enable
+        controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
+        create.topic.policy.class.name delete.records.purgatory.purge.interval.requests
+        early.start.listeners eligible.leader.replicas.enable
+        fetch.purgatory.purge.interval.requests follower.replication.throttled.rate
+        initial.broker.registration.timeout.ms inter.broker.protocol.version
+        kafka.metrics.polling.interval.secs kafka.metrics.reporters
+        leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
+        leader.replication.throttled.rate max.connection.creation.rate
+        max.connections.per.ip max.connections.per.ip.overrides
+        max.request.partition.size.limit metric.reporters metrics.num.samples
+        metrics.recording.level metrics.sample.window.ms num.io.threads
+        num.network.threads num.recovery.threads.per.data.dir
+        num.replica.alter.log.dirs.threads offset.metadata.max.bytes
+        principal.builder.class process.roles producer.id.expiration.check.interval.ms
+        producer.purgatory.purge.interval.requests queued.max.request.bytes
+        queued.max.requests quota.window.num quota.window.size.seconds
+        remote.fetch.max.wait.ms replica.alter.log.dirs.io.max.bytes.per.second
+        replica.selector.class replica.socket.receive.buffer.bytes
+        replication.quota.window.num replication.quota.window.size.seconds
+        reserved.broker.max.id security.providers server.max.startup.time.ms
+        socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+        socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
+        telemetry.max.bytes transactional.id.expiration.ms
+        unclean.leader.election.interval.ms unstable.api.versions.enable
+        unstable.feature.versions.enable
+    """,
+    "controller.": """
+        listener.names quorum.append.linger.ms quorum.bootstrap.servers
+        quorum.election.backoff.max.ms quorum.election.timeout.ms quorum.fetch.timeout.ms
+        quorum.request.timeout.ms quorum.retry.backoff.ms quorum.voters quota.window.num
+        quota.window.size.seconds
+    """,
+    "delegation.token.": """
+        expiry.check.interval.ms expiry.time.ms master.key max.lifetime.ms secret.key
+    """,
+    "group.": """
+        consumer.assignors consumer.heartbeat.interval.ms
+        consumer.max.heartbeat.interval.ms consumer.max.session.timeout.ms
+        consumer.max.size consumer.migration.policy consumer.min.heartbeat.interval.ms
+        consumer.min.session.timeout.ms consumer.session.timeout.ms
+        coordinator.append.linger.ms coordinator.new.enable
+        coordinator.rebalance.protocols coordinator.threads initial.rebalance.delay.ms
+        max.session.timeout.ms max.size min.session.timeout.ms share.delivery.count.limit
+        share.enable share.heartbeat.interval.ms share.max.groups
+        share.max.heartbeat.interval.ms share.max.record.lock.duration.ms
+        share.max.session.timeout.ms share.max.size share.min.heartbeat.interval.ms
+        share.min.record.lock.duration.ms share.min.session.timeout.ms
+        share.partition.max.record.locks share.record.lock.duration.ms
+        share.session.timeout.ms
+    """,
+    "log.": """
+        cleaner.backoff.ms cleaner.dedupe.buffer.size cleaner.delete.retention.ms
+        cleaner.enable cleaner.io.buffer.load.factor cleaner.io.buffer.size
+        cleaner.io.max.bytes.per.second cleaner.max.compaction.lag.ms
+        cleaner.min.cleanable.ratio cleaner.min.compaction.lag.ms cleaner.threads
+        dir.failure.timeout.ms flush.scheduler.interval.ms
+        flush.start.offset.checkpoint.interval.ms initial.task.delay.ms
+        local.retention.bytes local.retention.ms message.downconversion.enable
+        message.format.version message.timestamp.after.max.ms
+        message.timestamp.before.max.ms message.timestamp.difference.max.ms preallocate
+        roll.jitter.hours roll.jitter.ms
+    """,
+    "offsets.": """
+        commit.required.acks commit.timeout.ms load.buffer.size
+        retention.check.interval.ms retention.minutes topic.compression.codec
+        topic.num.partitions topic.replication.factor topic.segment.bytes
+    """,
+    "password.encoder.": """
+        cipher.algorithm iterations key.length keyfactory.algorithm old.secret secret
+    """,
+    "remote.log.": """
+        index.file.cache.total.size.bytes manager.copier.thread.pool.size
+        manager.copy.max.bytes.per.second manager.copy.quota.window.num
+        manager.copy.quota.window.size.seconds manager.expiration.thread.pool.size
+        manager.fetch.max.bytes.per.second manager.fetch.quota.window.num
+        manager.fetch.quota.window.size.seconds manager.task.interval.ms
+        manager.task.retry.backoff.max.ms manager.task.retry.backoff.ms
+        manager.task.retry.jitter manager.thread.pool.size
+        metadata.custom.metadata.max.bytes metadata.manager.class.name
+        metadata.manager.class.path metadata.manager.impl.prefix
+        metadata.manager.listener.name reader.max.pending.tasks reader.threads
+        storage.manager.class.name storage.manager.class.path storage.manager.impl.prefix
+        storage.system.enable
+    """,
+    "sasl.": """
+        client.callback.handler.class enabled.mechanisms jaas.config kerberos.kinit.cmd
+        kerberos.min.time.before.relogin kerberos.principal.to.local.rules
+        kerberos.service.name kerberos.ticket.renew.jitter
+        kerberos.ticket.renew.window.factor login.callback.handler.class login.class
+        login.connect.timeout.ms login.read.timeout.ms login.refresh.buffer.seconds
+        login.refresh.min.period.seconds login.refresh.window.factor
+        login.refresh.window.jitter login.retry.backoff.max.ms login.retry.backoff.ms
+        mechanism mechanism.controller.protocol mechanism.inter.broker.protocol
+        oauthbearer.clock.skew.seconds oauthbearer.expected.audience
+        oauthbearer.expected.issuer oauthbearer.header.urlencode
+        oauthbearer.jwks.endpoint.refresh.ms
+        oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        oauthbearer.jwks.endpoint.retry.backoff.ms oauthbearer.jwks.endpoint.url
+        oauthbearer.scope.claim.name oauthbearer.sub.claim.name
+        oauthbearer.token.endpoint.url server.callback.handler.class
+        server.max.receive.size
+    """,
+    "ssl.": """
+        allow.dn.changes allow.san.changes cipher.suites client.auth enabled.protocols
+        endpoint.identification.algorithm engine.factory.class key.password
+        keymanager.algorithm keystore.certificate.chain keystore.key keystore.location
+        keystore.password keystore.type principal.mapping.rules protocol provider
+        secure.random.implementation trustmanager.algorithm truststore.certificates
+        truststore.location truststore.password truststore.type
+    """,
+    "transaction.": """
+        abort.timed.out.transaction.cleanup.interval.ms max.timeout.ms
+        partition.verification.enable remove.expired.transaction.cleanup.interval.ms
+        state.log.load.buffer.size state.log.min.isr state.log.num.partitions
+        state.log.replication.factor state.log.segment.bytes
+    """,
+    "zookeeper.": """
+        clientCnxnSocket connection.timeout.ms max.in.flight.requests
+        metadata.migration.enable metadata.migration.min.batch.size set.acl
+        ssl.cipher.suites ssl.client.enable ssl.crl.enable ssl.enabled.protocols
+        ssl.endpoint.identification.algorithm ssl.keystore.location ssl.keystore.password
+        ssl.keystore.type ssl.ocsp.enable ssl.protocol ssl.truststore.location
+        ssl.truststore.password ssl.truststore.type
+    """,
+    "metadata.": """
+        log.dir log.max.record.bytes.between.snapshots log.max.snapshot.interval.ms
+        log.segment.bytes log.segment.min.bytes log.segment.ms max.idle.interval.ms
+        max.retention.bytes max.retention.ms
+    """,
+}
+
+#: Kafka 3.9's keys without support here.
+UNSUPPORTED_KEYS: frozenset[str] = frozenset(
+    family + rest for family, words in _UNSUPPORTED_BY_FAMILY.items() for rest in words.split()
+)
+
+#: Any key below this prefix belongs to one listener's security.
+LISTENER_KEY_PREFIX = "listener.name."
+
+#: Keys that are refused when set to anything but the values given: what to do instead.
+REFUSED_KEYS: dict[str, tuple[tuple[str, ...], str]] = {
+    "authorizer.class.name": (
+        ("",),
+        "authorization is not supported yet, and leaving it out would open the cluster to everyone",
+    ),
+    "zookeeper.set.acl": (
+        ("", "false"),
+        "protected nodes are not supported yet, and leaving them out would open the store",
+    ),
+    "process.roles": (
+        ("",),
+        "this broker does not run KRaft: remove process.roles and set metadata.store=embedded:DIR",
+    ),
+    "inter.broker.protocol.version": (
+        ("", "3.9", "3.9-IV0"),
+        "brokers speak the protocol of Kafka 3.9 among themselves: remove the key",
+    ),
+}

@@ -1,0 +1,157 @@
+"""Listeners of a broker: Kafka's `listeners` family of keys, brought to endpoints.
+
+Decides which endpoints a broker listens on, which it advertises, and which of them other brokers
+use. Only plain connections are served today; a listener with TLS or SASL is refused rather than
+served in the clear. Looks no host name up: a listener without a host is advertised as 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.core.config_keys import comma_list
+from tidelog.core.errors import ConfigError
+from tidelog.core.types import Endpoint
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SERVED = ("PLAINTEXT",)
+_URI = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([0-9A-Za-z_.-]*)):([0-9]{1,5})")
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """What the family of keys comes to. An empty host in `listeners` means every interface."""
+
+    listeners: tuple[Endpoint, ...]
+    advertised: tuple[Endpoint, ...]
+    inter_broker_name: str
+    warnings: tuple[str, ...]
+
+
+def read_listeners(properties: Mapping[str, str]) -> Listeners:
+    """Read and check the family; raises ConfigError naming key, value and what would be right."""
+    protocols = _protocol_map(properties)
+    listeners = _endpoints("listeners", properties.get("listeners", "PLAINTEXT://:9092"), protocols)
+    warnings: list[str] = []
+    advertised_text = properties.get("advertised.listeners", "").strip()
+    if advertised_text:
+        advertised = _endpoints("advertised.listeners", advertised_text, protocols)
+        _check_advertised(advertised, listeners, advertised_text)
+    else:
+        advertised = tuple(_advertise(endpoint, warnings) for endpoint in listeners)
+    name = _inter_broker_name(properties, advertised)
+    return Listeners(listeners, advertised, name, tuple(warnings))
+
+
+def _protocol_map(properties: Mapping[str, str]) -> dict[str, str]:
+    text = properties.get("listener.security.protocol.map", "").strip()
+    if not text:
+        return {protocol: protocol for protocol in _PROTOCOLS}
+    mapping: dict[str, str] = {}
+    for entry in comma_list(text):
+        name, _, protocol = (part.strip().upper() for part in entry.partition(":"))
+        if not name or protocol not in _PROTOCOLS or name in mapping:
+            raise ConfigError(
+                f"listener.security.protocol.map={text!r} is not valid at {entry!r}: "
+                f"NAME:PROTOCOL expected, each name once, protocols {', '.join(_PROTOCOLS)}"
+            )
+        mapping[name] = protocol
+    return mapping
+
+
+def _endpoints(key: str, text: str, protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    found: dict[str, Endpoint] = {}
+    for entry in comma_list(text):
+        match = _URI.fullmatch(entry)
+        if match is None or int(match[4]) > 65535:
+            raise ConfigError(
+                f"{key}={text!r} is not valid at {entry!r}: NAME://HOST:PORT expected, "
+                "ports from 0 to 65535"
+            )
+        name = match[1].upper()
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise ConfigError(
+                f"{key}={text!r}: listener {name} has no entry in listener.security.protocol.map"
+            )
+        if protocol not in _SERVED:
+            raise ConfigError(
+                f"{key}={text!r}: listener {name} asks for {protocol}, which is not supported yet;"
+                f" {', '.join(_SERVED)} expected"
+            )
+        if name in found:
+            raise ConfigError(f"{key}={text!r} names listener {name} twice")
+        found[name] = Endpoint(name, match[2] or match[3] or "", int(match[4]), protocol)
+    if not found:
+        raise ConfigError(f"{key}={text!r} names no listener: NAME://HOST:PORT expected")
+    _check_distinct_ports(key, text, found)
+    return tuple(found.values())
+
+
+def _check_distinct_ports(key: str, text: str, found: Mapping[str, Endpoint]) -> None:
+    if key != "listeners":
+        return
+    ports = [endpoint.port for endpoint in found.values() if endpoint.port != 0]
+    if len(dict.fromkeys(ports)) != len(ports):
+        raise ConfigError(f"{key}={text!r}: each listener needs a port of its own")
+
+
+def _check_advertised(
+    advertised: tuple[Endpoint, ...], listeners: tuple[Endpoint, ...], text: str
+) -> None:
+    names = [endpoint.listener for endpoint in listeners]
+    for endpoint in advertised:
+        if endpoint.listener not in names:
+            raise ConfigError(
+                f"advertised.listeners={text!r}: {endpoint.listener} is not among listeners "
+                f"({', '.join(names)})"
+            )
+        if endpoint.host in ("", "0.0.0.0", "::"):
+            raise ConfigError(
+                f"advertised.listeners={text!r}: a host that clients can connect to is needed "
+                f"for {endpoint.listener}"
+            )
+
+
+def _advertise(endpoint: Endpoint, warnings: list[str]) -> Endpoint:
+    if endpoint.host in ("0.0.0.0", "::"):
+        raise ConfigError(
+            f"listeners: {endpoint.listener} listens on {endpoint.host}, which cannot be "
+            "advertised; set advertised.listeners"
+        )
+    if endpoint.host:
+        return endpoint
+    warnings.append(
+        f"listener {endpoint.listener} has no host: it is advertised as {_LOOPBACK}, which only "
+        "this machine can reach; set advertised.listeners for others"
+    )
+    return endpoint._replace(host=_LOOPBACK)
+
+
+def _inter_broker_name(properties: Mapping[str, str], advertised: tuple[Endpoint, ...]) -> str:
+    """The listener for other brokers: named, or by security protocol, or the only one there is."""
+    name = properties.get("inter.broker.listener.name", "").strip().upper()
+    protocol = properties.get("security.inter.broker.protocol", "").strip().upper()
+    names = [endpoint.listener for endpoint in advertised]
+    if name and protocol:
+        raise ConfigError(
+            f"inter.broker.listener.name={name} and security.inter.broker.protocol={protocol}: "
+            "only one of the two may be set"
+        )
+    if protocol and protocol not in _SERVED:
+        raise ConfigError(
+            f"security.inter.broker.protocol={protocol!r} is not supported yet: "
+            f"{', '.join(_SERVED)} expected"
+        )
+    wanted = name or protocol or "PLAINTEXT"
+    if wanted in names:
+        return wanted
+    if not name and not protocol and len(names) == 1:
+        return names[0]
+    raise ConfigError(
+        f"inter.broker.listener.name={wanted} is not among the advertised listeners "
+        f"({', '.join(names)})"
+    )

@@ -1,0 +1,178 @@
+"""The configuration of one topic: Kafka's topic-level keys over the broker's defaults.
+
+`validate_topic_configs` checks what a client sends with CreateTopics; `TopicConfig` is what a
+partition works with. A topic stores only what was set for it (`/config/topics/T`), so a changed
+default reaches every topic that does not say otherwise. Keys and ranges are Kafka's (LogConfig in
+3.9); where only Kafka's default is supported here, other values are refused by name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog.core.config import BrokerConfig
+from tidelog.core.config_keys import (
+    INT64_MAX,
+    boolean,
+    choice,
+    choices,
+    integer,
+    keys_of,
+    long,
+    only,
+    ratio,
+    read_value,
+)
+from tidelog.core.errors import ConfigError
+
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """What holds for one topic. Times in ms, sizes in bytes, -1 means no limit where it may.
+
+    Make one with `TopicConfig.of`; the defaults of the fields are those of a broker without any
+    configuration.
+    """
+
+    cleanup_policy: tuple[str, ...] = choices(
+        ("delete",),
+        "Delete old records, or keep the newest of each key; what waits for compaction is kept.",
+        "delete",
+        "compact",
+    )
+    retention_ms: int = long(7 * _DAY_MS, "Age at which records may be deleted.", at_least=-1)
+    retention_bytes: int = long(-1, "Size of a partition above which old records may go.")
+    segment_bytes: int = integer(1 << 30, "Size at which a segment is rolled.", at_least=14)
+    segment_ms: int = long(7 * _DAY_MS, "Age at which a segment is rolled.", at_least=1)
+    segment_index_bytes: int = integer(
+        10 << 20, "Size of an index at which its segment is rolled.", at_least=4
+    )
+    index_interval_bytes: int = integer(
+        4096, "Bytes of records between two index entries.", at_least=0
+    )
+    max_message_bytes: int = integer((1 << 20) + 12, "Largest record batch accepted.", at_least=0)
+    min_insync_replicas: int = integer(
+        1, "Replicas that must be in sync for acks=all to be accepted.", at_least=1
+    )
+    unclean_leader_election_enable: bool = boolean(
+        False, "Let a replica outside the ISR lead when nobody else can; may lose records."
+    )
+    message_timestamp_type: str = choice(
+        "CreateTime", "Whose timestamp a record carries.", "CreateTime", "LogAppendTime"
+    )
+    flush_messages: int = long(
+        INT64_MAX, "Records after which the log is flushed to the disk.", at_least=1
+    )
+    flush_ms: int = long(INT64_MAX, "Age at which unflushed records are flushed.", at_least=0)
+    file_delete_delay_ms: int = long(
+        60_000, "Time between taking a file away and removing it.", at_least=0
+    )
+    compression_type: str = choice(
+        "producer",
+        "Batches are stored as their producer compressed them.",
+        "producer",
+        known=("gzip", "snappy", "lz4", "zstd", "uncompressed"),
+    )
+
+    # For compaction, which keeps everything until it comes.
+    delete_retention_ms: int = long(_DAY_MS, "How long a deletion mark is kept.", at_least=0)
+    min_compaction_lag_ms: int = long(0, "Age below which nothing is compacted.", at_least=0)
+    max_compaction_lag_ms: int = long(
+        INT64_MAX, "Age above which records must be compacted.", at_least=1
+    )
+    min_cleanable_dirty_ratio: float = ratio(0.5, "Share of new records that starts compaction.")
+
+    # Known to Kafka, one supported value each.
+    preallocate: bool = only(False, "Files grow as they are written.", "false")
+    remote_storage_enable: bool = only(False, "Records stay on the brokers' disks.", "false")
+    segment_jitter_ms: int = only(0, "Segments roll at their age, not around it.", "0")
+
+    @classmethod
+    def of(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+        """The broker's defaults under what the topic's own configuration says.
+
+        Raises ConfigError like `validate_topic_configs`.
+        """
+        return cls(**{**_defaults_of(broker), **_read(overrides)})
+
+    @classmethod
+    def lenient(
+        cls, broker: BrokerConfig, overrides: Mapping[str, str]
+    ) -> tuple[TopicConfig, tuple[str, ...]]:
+        """Like `of` for a stored configuration, which somebody else may have written.
+
+        A key or value that cannot be used leaves the default in force and is reported.
+        """
+        values = _defaults_of(broker)
+        problems: list[str] = []
+        for key in sorted(overrides):
+            try:
+                values.update(_read({key: overrides[key]}))
+            except ConfigError as error:
+                problems.append(str(error))
+        return cls(**values), tuple(problems)
+
+    @property
+    def deletes_old_segments(self) -> bool:
+        """Whether retention applies; a topic that is only compacted keeps its records."""
+        return "delete" in self.cleanup_policy
+
+
+#: Topic attribute -> the broker's attribute that is its default (Kafka's synonyms).
+_BROKER_DEFAULTS = {
+    "cleanup_policy": "log_cleanup_policy",
+    "retention_ms": "log_retention_ms",
+    "retention_bytes": "log_retention_bytes",
+    "segment_bytes": "log_segment_bytes",
+    "segment_ms": "log_roll_ms",
+    "segment_index_bytes": "log_index_size_max_bytes",
+    "index_interval_bytes": "log_index_interval_bytes",
+    "max_message_bytes": "message_max_bytes",
+    "min_insync_replicas": "min_insync_replicas",
+    "unclean_leader_election_enable": "unclean_leader_election_enable",
+    "message_timestamp_type": "log_message_timestamp_type",
+    "flush_messages": "log_flush_interval_messages",
+    "flush_ms": "log_flush_interval_ms",
+    "file_delete_delay_ms": "log_segment_delete_delay_ms",
+    "compression_type": "compression_type",
+}
+
+
+def _defaults_of(broker: BrokerConfig) -> dict[str, Any]:
+    return {topic: getattr(broker, default) for topic, default in _BROKER_DEFAULTS.items()}
+
+
+def _read(configs: Mapping[str, str | None]) -> dict[str, Any]:
+    """Attribute values of topic keys, checked one by one and together."""
+    declared = keys_of(TopicConfig)
+    values: dict[str, Any] = {}
+    for key in sorted(configs):
+        if key not in declared:
+            near = difflib.get_close_matches(key, declared, n=1, cutoff=0.8)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"{key} is not a topic configuration that is supported here{hint}")
+        attribute, declaration, _ = declared[key]
+        value = configs[key]
+        if value is None:
+            raise ConfigError(f"{key} has no value (null): {declaration.expected} expected")
+        values[attribute] = read_value(key, declaration, value)
+    lag_ms, limit_ms = values.get("min_compaction_lag_ms"), values.get("max_compaction_lag_ms")
+    if lag_ms is not None and limit_ms is not None and lag_ms > limit_ms:
+        raise ConfigError(
+            f"min.compaction.lag.ms={lag_ms} must not be more than max.compaction.lag.ms={limit_ms}"
+        )
+    return values
+
+
+def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+    """Check what a client sets for a topic; returns it as it is stored, blanks around values gone.
+
+    Raises ConfigError naming the key, the value and what would be right.
+    """
+    _read(configs)
+    return {key: value.strip() for key, value in configs.items() if value is not None}
