@@ -1,0 +1,227 @@
+"""`core.ports.Files` on a simulated disk, for one incarnation of a node.
+
+Each call is a port call: it may be where the node dies. A write that is struck may have reached
+the page cache in part. Failed calls raise OSError with errno and path; `last_call` tells the lane
+which call it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.core.errors import NodeDead
+from tidelog.core.ports import Buffer, Handle
+from tidelog.sim.disk import Directory, File, SimDisk, os_error
+
+if TYPE_CHECKING:
+    from tidelog.sim.node import Incarnation
+
+#: Share of cached reads that would have to wait for the disk.
+_COLD_READS = 0.02
+
+
+class SimHandle:
+    """An open file."""
+
+    __slots__ = ("_path", "closed", "file", "writable")
+
+    def __init__(self, path: str, file: File, writable: bool) -> None:
+        self._path = path
+        self.file = file
+        self.writable = writable
+        self.closed = False
+
+    @property
+    def path(self) -> str:
+        """The path it was opened by."""
+        return self._path
+
+
+class SimFiles:
+    """File calls of one incarnation on one disk."""
+
+    def __init__(self, incarnation: Incarnation, disk: SimDisk, draw: random.Random) -> None:
+        self._incarnation = incarnation
+        self.disk = disk
+        self._draw = draw
+        #: Handles that are open now.
+        self.open_handles = 0
+        #: The call made last and its path: where a failure came from.
+        self.last_call = ""
+        self.last_path = ""
+
+    def _begin(self, call: str, path: str) -> None:
+        self.last_call = call
+        self.last_path = path
+        self._incarnation.port_call("files." + call)
+        if not path.startswith(self.disk.root):
+            raise ValueError(f"{path} is not in the log directory {self.disk.root}")
+        self._fail_if_planned(call, path)
+
+    def _fail_if_planned(self, call: str, path: str) -> None:
+        fault = self.disk.fault
+        if fault is not None:
+            number = fault(call, path)
+            if number:
+                raise os_error(number, path)
+
+    @staticmethod
+    def _of(handle: Handle) -> SimHandle:
+        if not isinstance(handle, SimHandle):
+            raise TypeError("a handle of another file system")
+        if handle.closed:
+            raise os_error(errno.EBADF, handle.path)
+        return handle
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle:
+        """Open a file, made if it is not there and `create` says so."""
+        self._begin("open", path)
+        entry = self.disk.find(path)
+        if isinstance(entry, Directory):
+            raise os_error(errno.EISDIR, path)
+        if entry is None:
+            if not create:
+                raise os_error(errno.ENOENT, path)
+            entry = self.disk.create(path)
+        self.open_handles += 1
+        return SimHandle(path, entry, write or create)
+
+    def close(self, handle: Handle) -> None:
+        """Close; EBADF when it is closed already."""
+        opened = self._of(handle)
+        self._begin("close", opened.path)
+        opened.closed = True
+        self.open_handles -= 1
+
+    def pwritev(self, handle: Handle, buffers: Sequence[Buffer], position: int) -> int:
+        """Write at a position; returns the bytes written."""
+        opened = self._of(handle)
+        if not opened.writable:
+            raise os_error(errno.EBADF, opened.path)
+        lived = self._incarnation.alive
+        self.last_call = "pwritev"
+        self.last_path = opened.path
+        try:
+            self._incarnation.port_call("files.pwritev")
+        except NodeDead:
+            if lived:
+                self._write_struck(opened, buffers, position)
+            raise
+        self._fail_if_planned("pwritev", opened.path)
+        return self.disk.write(opened.file, opened.path, buffers, position)
+
+    def _write_struck(self, opened: SimHandle, buffers: Sequence[Buffer], position: int) -> None:
+        """The process died in the call: any first part of the write may be in the page cache.
+
+        After a power loss there is no page cache left to have it.
+        """
+        if not self._incarnation.died_with_page_cache:
+            return
+        content = b"".join(buffers)
+        part = self._draw.randrange(len(content) + 1)
+        if part:
+            self.disk.write(opened.file, opened.path, [content[:part]], position)
+
+    def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
+        """Read at a position; fewer bytes only at the end of the file."""
+        opened = self._of(handle)
+        self._begin("pread", opened.path)
+        return bytes(memoryview(opened.file.data)[position : position + size_bytes])
+
+    def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> bytes | None:
+        """Like `pread`; None, now and then, as if the pages were not in memory."""
+        opened = self._of(handle)
+        self._begin("pread_cached", opened.path)
+        if self._draw.random() < _COLD_READS:
+            return None
+        return bytes(memoryview(opened.file.data)[position : position + size_bytes])
+
+    def size(self, handle: Handle) -> int:
+        """The file's size in bytes."""
+        opened = self._of(handle)
+        self._begin("size", opened.path)
+        return len(opened.file.data)
+
+    def truncate(self, handle: Handle, size_bytes: int) -> None:
+        """Cut the file, or extend it with zeros."""
+        opened = self._of(handle)
+        self._begin("truncate", opened.path)
+        if not opened.writable:
+            raise os_error(errno.EBADF, opened.path)
+        self.disk.truncate(opened.file, size_bytes)
+
+    def fsync(self, handle: Handle) -> None:
+        """Make the file's content durable; not its name."""
+        opened = self._of(handle)
+        self._begin("fsync", opened.path)
+        opened.file.pending.clear()
+
+    def fsync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        self._begin("fsync_directory", path)
+        self.disk.sync_directory(path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename at one instant."""
+        self._begin("rename", old)
+        self.disk.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        self._begin("unlink", path)
+        self.disk.unlink(path)
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and its parents."""
+        self._begin("mkdir", path)
+        self.disk.make_directories(path)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        self._begin("rmdir", path)
+        self.disk.remove_directory(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it."""
+        self._begin("remove_tree", path)
+        self.disk.remove_tree(path)
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in the directory, sorted."""
+        self._begin("listdir", path)
+        return sorted(self.disk.directory(path).entries)
+
+    def exists(self, path: str) -> bool:
+        """Whether anything is there."""
+        self._begin("exists", path)
+        return self.disk.find(path) is not None
+
+    def read_file(self, path: str) -> bytes:
+        """The whole content."""
+        self._begin("read_file", path)
+        return bytes(self.disk.file(path).data)
+
+    def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Write `path + ".tmp"`, sync it if asked, rename it over `path`."""
+        temporary = path + ".tmp"
+        handle = self.open(temporary, write=True, create=True)
+        try:
+            self.truncate(handle, 0)
+            written = 0
+            while written < len(data):
+                written += self.pwritev(handle, [data[written:]], written)
+            if sync:
+                self.fsync(handle)
+        finally:
+            self.close(handle)
+        self.rename(temporary, path)
+        if sync:
+            self.fsync_directory(path.rpartition("/")[0])
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes that can still be written."""
+        self._begin("free_bytes", path)
+        return max(0, self.disk.capacity_bytes - self.disk.used_bytes)

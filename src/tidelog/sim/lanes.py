@@ -1,0 +1,144 @@
+"""`core.ports.Lane` on a simulated disk.
+
+While the disk is quick, FAST operations are done when `submit` returns; SLOW ones, and FAST ones of
+a slow disk, wait for the directory's one worker, which takes a drawn time for each and keeps their
+order. An operation runs at one instant between its submission and its delivery: a node that dies in
+between may have done it and never learns of it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import StorageError
+from tidelog.core.ports import Files, Work
+from tidelog.sim.files import SimFiles
+
+if TYPE_CHECKING:
+    from tidelog.sim.node import Incarnation
+
+T = TypeVar("T")
+
+#: Time that a SLOW operation of a quick disk takes, drawn between these.
+QUICK_NS = (20_000, 1_500_000)
+#: Time that an operation takes while the disk is slow.
+SLOW_NS = (5_000_000, 120_000_000)
+#: Calls whose failure means a failed fsync (rule D17).
+_FSYNC_CALLS = ("fsync", "fsync_directory")
+
+
+class _Job:
+    """An operation that waits for the worker."""
+
+    __slots__ = ("completion", "name", "operation", "work")
+
+    def __init__(
+        self, operation: Callable[[Files], Any], work: Work, name: str, completion: Completion[Any]
+    ) -> None:
+        self.operation = operation
+        self.work = work
+        self.name = name
+        self.completion = completion
+
+
+class SimLane:
+    """All file operations of one incarnation on one log directory."""
+
+    def __init__(
+        self, incarnation: Incarnation, directory: str, files: SimFiles, draw: random.Random
+    ) -> None:
+        self._incarnation = incarnation
+        self._scheduler = incarnation.world.scheduler
+        self._directory = directory
+        self._files = files
+        self._draw = draw
+        self._jobs: deque[_Job] = deque()
+        self._busy = False
+        self._fast_waiting = 0
+        self._closing: Completion[None] | None = None
+
+    @property
+    def directory(self) -> str:
+        """The log directory."""
+        return self._directory
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether a FAST operation submitted now is done when `submit` returns."""
+        return not self._files.disk.slow and self._fast_waiting == 0
+
+    def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
+        """Run `operation(files)` now or later; see the port."""
+        self._incarnation.check_alive()
+        if self._closing is not None:
+            raise RuntimeError(f"the lane of {self._directory} is closed")
+        if work is Work.FAST and self.is_fast:
+            try:
+                return Completion.of(operation(self._files))
+            except OSError as error:
+                return Completion.failed(self._attributed(error))
+            except Exception as error:
+                return Completion.failed(error)
+        completion: Completion[T] = Completion()
+        if work is Work.FAST:
+            self._fast_waiting += 1
+        self._jobs.append(_Job(operation, work, name, completion))
+        self._start()
+        return completion
+
+    async def close(self) -> None:
+        """Finish what was submitted; nothing can be submitted afterwards."""
+        self._incarnation.check_alive()
+        if self._closing is None:
+            self._closing = Completion()
+            if not self._busy:
+                self._closing.resolve(None)
+        await self._closing
+
+    def _start(self) -> None:
+        if self._busy or not self._jobs:
+            return
+        self._busy = True
+        low, high = SLOW_NS if self._files.disk.slow else QUICK_NS
+        time_ns = self._draw.randrange(low, high)
+        runs_after_ns = self._draw.randrange(time_ns)
+        self._scheduler.after(runs_after_ns, self._incarnation, self._run, time_ns - runs_after_ns)
+
+    def _run(self, rest_ns: int) -> None:
+        job = self._jobs[0]
+        result: Any = None
+        failure: BaseException | None = None
+        try:
+            result = job.operation(self._files)
+        except OSError as error:
+            failure = self._attributed(error)
+        except Exception as error:
+            failure = error
+        self._scheduler.after(rest_ns, self._incarnation, self._deliver, result, failure)
+
+    def _deliver(self, result: Any, failure: BaseException | None) -> None:
+        job = self._jobs.popleft()
+        self._busy = False
+        if job.work is Work.FAST:
+            self._fast_waiting -= 1
+        self._start()
+        if failure is not None:
+            job.completion.fail(failure)
+        else:
+            job.completion.resolve(result)
+        if self._closing is not None and not self._busy and not self._closing.done:
+            self._closing.resolve(None)
+
+    def _attributed(self, error: OSError) -> StorageError:
+        call = self._files.last_call
+        return StorageError(
+            self._directory,
+            "fsync" if call in _FSYNC_CALLS else call,
+            str(error.filename or self._files.last_path),
+            error.errno or 0,
+            self._incarnation.clock.wall_ms(),
+        )

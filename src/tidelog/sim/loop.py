@@ -1,0 +1,272 @@
+"""Virtual time: one scheduler for all nodes, and an asyncio loop for each incarnation of a node.
+
+The scheduler keeps one heap ordered by (time, sequence); time is integer nanoseconds and stands
+still while an event runs. A `NodeLoop` forwards what the standard library's Task and Future ask
+for (`call_soon`, `call_at`, ...) into the heap, tagged with its incarnation: events of a dead
+incarnation are held and never run, those of a paused one wait and run in order on resume.
+Knows nothing of brokers, disks or the network. Holds rule 5 of DESIGN.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import events as _events
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+from tidelog.core.errors import NodeDead
+from tidelog.sim.trace import Trace
+
+if TYPE_CHECKING:
+    from tidelog.sim.node import Incarnation
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+#: Events at one instant that tell of callbacks that call each other for ever.
+MAX_EVENTS_AT_ONE_INSTANT = 200_000
+#: The heap is rebuilt when it holds more cancelled events than this, and than live ones.
+_MIN_CANCELLED_TO_REBUILD = 4096
+#: Node id of events that belong to no node (faults, the run's own timers).
+WORLD = -1
+
+_set_running_loop = _events._set_running_loop
+
+
+class Event(asyncio.TimerHandle):
+    """Something to be called at an instant; cancelled by `cancel()`."""
+
+    __slots__ = ("args", "callback", "context", "owner", "scheduler", "time_ns")
+
+    def __init__(  # the base class's fields (loop, when, source traceback) are of no use here
+        self,
+        scheduler: Scheduler,
+        time_ns: int,
+        owner: Incarnation | None,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> None:
+        self.scheduler = scheduler
+        self.time_ns = time_ns
+        self.owner = owner
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+        self.context = context
+
+    def cancel(self) -> None:
+        """Never call back; harmless when it has run."""
+        if self.callback is not None:
+            self.callback = None
+            self.args = ()
+            self.scheduler.note_cancelled()
+
+    def cancelled(self) -> bool:
+        """Whether it will not run (any more)."""
+        return self.callback is None
+
+    def when(self) -> float:
+        """Its time in seconds, on its loop's clock."""
+        return self.time_ns / NS_PER_S
+
+    def __repr__(self) -> str:
+        return f"<Event {self.time_ns} {self.callback}>"
+
+    # A handle is compared and hashed by identity here: the heap orders (time, sequence) alone.
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+class Scheduler:
+    """Runs the events of all nodes in the order (time, sequence)."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.now_ns = 0
+        self.trace = trace
+        #: Called after every event with the node whose event ran (None: the world's).
+        self.after_event: Callable[[Incarnation | None], None] | None = None
+        #: Called when a callback of a live node raises.
+        self.on_unhandled: Callable[[Incarnation | None, str, BaseException], None] = _reraise
+        self._heap: list[tuple[int, int, Event]] = []
+        self._sequence = 0
+        self._cancelled = 0
+        self._at_this_instant = 0
+
+    def at(
+        self,
+        time_ns: int,
+        owner: Incarnation | None,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> Event:
+        """Call `callback(*args)` at `time_ns` (not before now) as an event of `owner`."""
+        time_ns = max(time_ns, self.now_ns)
+        event = Event(self, time_ns, owner, callback, args, context)
+        self._sequence += 1
+        heappush(self._heap, (time_ns, self._sequence, event))
+        return event
+
+    def after(
+        self, delay_ns: int, owner: Incarnation | None, callback: Callable[..., object], *args: Any
+    ) -> Event:
+        """Call `callback(*args)` `delay_ns` from now as an event of `owner`."""
+        return self.at(self.now_ns + delay_ns, owner, callback, *args)
+
+    def put_back(self, event: Event) -> None:
+        """Queue an event that waited for its paused node, behind what is ready now."""
+        if event.callback is not None:
+            self._sequence += 1
+            heappush(self._heap, (self.now_ns, self._sequence, event))
+
+    def note_cancelled(self) -> None:
+        """An event was cancelled; drop such events once they are most of the heap."""
+        self._cancelled += 1
+        if self._cancelled > _MIN_CANCELLED_TO_REBUILD and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            heapify(self._heap)
+            self._cancelled = 0
+
+    def next_time_ns(self) -> int | None:
+        """When the next event is due; None when there is none."""
+        while self._heap and self._heap[0][2].callback is None:
+            heappop(self._heap)
+            self._cancelled = max(0, self._cancelled - 1)
+        return self._heap[0][0] if self._heap else None
+
+    def run_next(self) -> bool:
+        """Execute one event; False when none is left."""
+        while self._heap:
+            time_ns, _, event = heappop(self._heap)
+            callback = event.callback
+            if callback is None:
+                self._cancelled = max(0, self._cancelled - 1)
+                continue
+            owner = event.owner
+            if owner is not None and not owner.runs:
+                owner.defer(event)
+                continue
+            self._advance(time_ns)
+            self._execute(owner, event, callback)
+            return True
+        return False
+
+    def run_until(self, time_ns: int) -> None:
+        """Execute everything due up to `time_ns` and let that time come."""
+        while (next_ns := self.next_time_ns()) is not None and next_ns <= time_ns:
+            self.run_next()
+        self.now_ns = max(self.now_ns, time_ns)
+
+    def _advance(self, time_ns: int) -> None:
+        if time_ns > self.now_ns:
+            self.now_ns = time_ns
+            self._at_this_instant = 0
+        else:
+            self._at_this_instant += 1
+            if self._at_this_instant > MAX_EVENTS_AT_ONE_INSTANT:
+                raise RuntimeError(f"time stands still at {time_ns} ns: callbacks without end")
+
+    def _execute(
+        self, owner: Incarnation | None, event: Event, callback: Callable[..., object]
+    ) -> None:
+        args, context = event.args, event.context
+        event.callback = None
+        self.trace.tick(self.now_ns, WORLD if owner is None else owner.node_id)
+        if owner is not None:
+            _set_running_loop(owner.loop)
+        try:
+            if context is None:
+                callback(*args)
+            else:
+                context.run(callback, *args)
+        except NodeDead as error:
+            if owner is None or owner.alive:
+                self.on_unhandled(owner, "NodeDead reached a live node", error)
+        except Exception as error:
+            self.on_unhandled(owner, "exception in a callback", error)
+        finally:
+            if owner is not None:
+                _set_running_loop(None)
+        if self.after_event is not None:
+            self.after_event(owner)
+
+
+def _reraise(_owner: Incarnation | None, _what: str, error: BaseException) -> None:
+    raise error
+
+
+class NodeLoop(asyncio.AbstractEventLoop):
+    """The loop that one incarnation of a node sees."""
+
+    def __init__(self, scheduler: Scheduler, owner: Incarnation) -> None:
+        self._scheduler = scheduler
+        self._owner = owner
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        scheduler = self._scheduler
+        return scheduler.at(scheduler.now_ns, self._owner, callback, *args, context=context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        due_ns = self._scheduler.now_ns + max(0, round(delay * NS_PER_S))
+        return self._scheduler.at(due_ns, self._owner, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self._scheduler.at(
+            round(when * NS_PER_S), self._owner, callback, *args, context=context
+        )
+
+    def time(self) -> float:
+        return self._scheduler.now_ns / NS_PER_S
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        text = None if name is None else str(name)
+        return asyncio.Task(coro, loop=self, name=text, context=context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        raise RuntimeError("a simulated loop has no debug mode")
+
+    def is_running(self) -> bool:
+        return self._owner.alive
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not self._owner.alive or isinstance(error, NodeDead):
+            return
+        message = str(context.get("message", "unhandled"))
+        self._scheduler.on_unhandled(self._owner, message, error or RuntimeError(message))

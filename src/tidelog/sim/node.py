@@ -1,0 +1,279 @@
+"""A simulated node: what outlives its process, and the incarnations of that process.
+
+Every port handle belongs to one incarnation. Its port calls are counted and may be the place where
+a planned crash strikes; after death each call raises NodeDead and has no effect. Dead coroutines
+are held until the run ends, so that no `finally` of theirs acts (DESIGN.md, rule 5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidelog.core.errors import NodeDead
+from tidelog.core.ports import Ports, TimerHandle
+from tidelog.sim.disk import Loss
+from tidelog.sim.loop import NS_PER_MS, Event, NodeLoop
+from tidelog.sim.seeds import stream
+from tidelog.sim.trace import canonical_fields
+
+if TYPE_CHECKING:
+    from tidelog.sim.world import World
+
+#: Wall clock when virtual time is 0: 2024-01-01T00:00:00Z.
+WALL_EPOCH_MS = 1_704_067_200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A planned crash: at the `countdown`-th port call from now whose name starts with `prefix`."""
+
+    countdown: int
+    loss: Loss
+    prefix: str = ""
+
+
+class Incarnation:
+    """One life of a node's process."""
+
+    def __init__(self, world: World, node: SimNode, number: int) -> None:
+        self.world = world
+        self.node = node
+        self.node_id = node.node_id
+        self.number = number
+        self.alive = True
+        self.paused = False
+        #: Whether its events are executed: alive and not paused.
+        self.runs = True
+        self.port_calls = 0
+        #: Why it ended; empty while it lives.
+        self.end_reason = ""
+        self.loop = NodeLoop(world.scheduler, self)  # type: ignore[abstract]  # what Tasks use
+        self.clock = NodeClock(self)
+        self.random = NodeRandom(self)
+        self.tracer = NodeTracer(self)
+        #: Whether what it wrote outlived it in the page cache (a killed process, no power loss).
+        self.died_with_page_cache = False
+        #: Called in order when it dies, with what its disks lose.
+        self.on_death: list[Callable[[Loss], None]] = []
+        self._strike: Strike | None = None
+        self._waiting: list[Event] = []
+        self._held: list[object] = []
+
+    def check_alive(self) -> None:
+        """Raise NodeDead after death."""
+        if not self.alive:
+            raise NodeDead(f"node {self.node_id}.{self.number}: {self.end_reason}")
+
+    def port_call(self, name: str) -> None:
+        """Count a call through a port; raise NodeDead if the node is dead or dies at this call."""
+        if not self.alive:
+            raise NodeDead(f"node {self.node_id}.{self.number}: {self.end_reason}")
+        self.port_calls += 1
+        strike = self._strike
+        if strike is None or not name.startswith(strike.prefix):
+            return
+        if strike.countdown > 1:
+            self._strike = Strike(strike.countdown - 1, strike.loss, strike.prefix)
+            return
+        self.die(strike.loss, f"crash at port call {self.port_calls} ({name})")
+        raise NodeDead(f"node {self.node_id}.{self.number}: {self.end_reason}")
+
+    def plan_strike(self, strike: Strike | None) -> None:
+        """Replace the planned crash."""
+        self._strike = strike
+
+    def die(self, loss: Loss, reason: str) -> None:
+        """End at once: nothing of it acts any more. What unsynced data is lost, `loss` says."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.runs = False
+        self.end_reason = reason
+        self.died_with_page_cache = loss is Loss.NONE
+        self.world.note(self.node_id, "death", f"{loss.name} {reason}")
+        self._held.extend(self._waiting)
+        self._waiting.clear()
+        # The order of a weak set does not matter here: the tasks are only kept from collection.
+        self._held.extend(asyncio.all_tasks(self.loop))
+        for callback in self.on_death:
+            callback(loss)
+        self.world.node_died(self, loss)
+
+    def pause(self) -> None:
+        """Stop executing its events, as SIGSTOP does."""
+        if self.alive and not self.paused:
+            self.paused = True
+            self.runs = False
+            self.world.note(self.node_id, "pause", "")
+
+    def resume(self) -> None:
+        """Execute what waited, in order, and go on."""
+        if self.alive and self.paused:
+            self.paused = False
+            self.runs = True
+            self.world.note(self.node_id, "resume", f"{len(self._waiting)} waiting")
+            for event in self._waiting:
+                self.world.scheduler.put_back(event)
+            self._waiting.clear()
+
+    def defer(self, event: Event) -> None:
+        """An event came up that cannot run: keep it for `resume`, or only keep it alive."""
+        if self.alive:
+            self._waiting.append(event)
+        else:
+            self._held.append(event)
+
+    def bury(self) -> None:
+        """At the end of the run: end its coroutines without letting them act."""
+        if self.alive:
+            self.alive = False
+            self.runs = False
+            self.end_reason = "the run has ended"
+            self._held.extend(asyncio.all_tasks(self.loop))
+        for held in self._held:
+            if isinstance(held, asyncio.Task):
+                held._log_destroy_pending = False  # type: ignore[attr-defined]
+                with contextlib.suppress(BaseException):  # its ports raise NodeDead
+                    held.get_coro().close()
+        self._held.clear()
+        self._waiting.clear()
+        self.on_death.clear()
+
+
+class SimNode:
+    """What stays when a node's process ends: its name, its clock, its disks."""
+
+    def __init__(self, world: World, node_id: int, host: str) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.host = host
+        self.wall_offset_ms = 0
+        self.incarnation: Incarnation | None = None
+        self._started = 0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its process lives (it may be paused)."""
+        return self.incarnation is not None and self.incarnation.alive
+
+    def start(self) -> Ports:
+        """Begin a new incarnation; returns its ports."""
+        if self.is_up:
+            raise RuntimeError(f"node {self.node_id} is running")
+        self._started += 1
+        incarnation = Incarnation(self.world, self, self._started)
+        self.incarnation = incarnation
+        self.world.node_started(incarnation)
+
+        def halt(reason: str) -> None:
+            incarnation.check_alive()
+            self.world.node_halted(incarnation, reason)
+            raise NodeDead(reason)
+
+        return Ports(
+            loop=incarnation.loop,
+            clock=incarnation.clock,
+            random=incarnation.random,
+            network=self.world.network.handle(incarnation),
+            tracer=incarnation.tracer,
+            open_lane=lambda directory: self.world.open_lane(incarnation, directory),
+            halt=halt,
+        )
+
+
+class NodeClock:
+    """`core.ports.Clock` of one incarnation."""
+
+    __slots__ = ("_incarnation", "_scheduler")
+
+    def __init__(self, incarnation: Incarnation) -> None:
+        self._incarnation = incarnation
+        self._scheduler = incarnation.world.scheduler
+
+    def monotonic_ns(self) -> int:
+        """Virtual time."""
+        self._incarnation.check_alive()
+        return self._scheduler.now_ns
+
+    def monotonic_ms(self) -> int:
+        """Virtual time in whole milliseconds."""
+        self._incarnation.check_alive()
+        return self._scheduler.now_ns // NS_PER_MS
+
+    def wall_ms(self) -> int:
+        """Virtual time as a date, with the node's offset."""
+        self._incarnation.check_alive()
+        return (
+            WALL_EPOCH_MS
+            + self._scheduler.now_ns // NS_PER_MS
+            + self._incarnation.node.wall_offset_ms
+        )
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
+        """Call back as an event of the node."""
+        self._incarnation.check_alive()
+        due_ns = self._scheduler.now_ns + max(0, round(delay_ms * NS_PER_MS))
+        return self._scheduler.at(due_ns, self._incarnation, callback)
+
+
+class NodeRandom:
+    """`core.ports.Random` of one incarnation: a stream of its own."""
+
+    __slots__ = ("_incarnation", "_random")
+
+    def __init__(self, incarnation: Incarnation) -> None:
+        self._incarnation = incarnation
+        self._random = stream(
+            incarnation.world.seed, "node", incarnation.node_id, incarnation.number
+        )
+
+    def random(self) -> float:
+        """A number from 0 (inclusive) to 1 (exclusive)."""
+        self._incarnation.check_alive()
+        return self._random.random()
+
+    def randrange(self, start: int, stop: int) -> int:
+        """A whole number from `start` (inclusive) to `stop` (exclusive)."""
+        self._incarnation.check_alive()
+        return self._random.randrange(start, stop)
+
+    def randbytes(self, n: int) -> bytes:
+        """`n` bytes."""
+        self._incarnation.check_alive()
+        return self._random.randbytes(n)
+
+
+class NodeTracer:
+    """`core.ports.Tracer` of one incarnation; feeds the run's trace and whoever follows it."""
+
+    __slots__ = ("_incarnation", "_world")
+
+    def __init__(self, incarnation: Incarnation) -> None:
+        self._incarnation = incarnation
+        self._world = incarnation.world
+
+    def event(self, name: str, /, **fields: Any) -> None:
+        """A state change."""
+        self._incarnation.check_alive()
+        self._world.traced(self._incarnation, name, fields)
+
+    def mark(self, name: str, /) -> None:
+        """An interesting state."""
+        self._incarnation.check_alive()
+        self._world.trace.mark(name)
+
+    def log(self, logger: str, level: int, message: str, /) -> None:
+        """A line for people; only warnings and worse are kept."""
+        self._incarnation.check_alive()
+        if level >= logging.WARNING:
+            self._world.note(self._incarnation.node_id, logger, message)
+
+
+def trace_detail(name: str, fields: dict[str, Any]) -> str:
+    """The canonical line of a traced state change."""
+    return f"{name} {canonical_fields(fields)}" if fields else name

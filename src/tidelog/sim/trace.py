@@ -1,0 +1,96 @@
+"""What happened in a run, as canonical lines and one hash over them.
+
+Two runs are the same run when their hashes are equal: every executed event, every port event and
+every traced state change enters it as a line "time node kind detail". Lines hold no addresses and
+nothing whose order depends on them; `canonical` refuses what could.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+#: Lines are hashed in blocks of this many.
+_BLOCK_LINES = 512
+#: Byte strings up to this length are shown whole.
+_SHOWN_BYTES = 24
+
+
+class Trace:
+    """Hash, counters and the most recent lines of one run."""
+
+    __slots__ = ("_block", "_hash", "events", "listener", "marks", "recent")
+
+    def __init__(self, recent_lines: int = 400) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._block: list[str] = []
+        #: Executed events of the scheduler.
+        self.events = 0
+        #: How often each interesting state was reached.
+        self.marks: dict[str, int] = {}
+        #: The last lines, for reports of violations.
+        self.recent: deque[str] = deque(maxlen=recent_lines)
+        #: Called with every line but those of plain loop callbacks (a story being told).
+        self.listener: Callable[[str], None] | None = None
+
+    def tick(self, time_ns: int, node: int) -> None:
+        """An event of the scheduler is executed."""
+        self.events += 1
+        block = self._block
+        block.append(f"{time_ns} {node}")
+        if len(block) >= _BLOCK_LINES:
+            self._flush()
+
+    def line(self, time_ns: int, node: int, kind: str, detail: str) -> None:
+        """Something happened at a port or in a broker's state."""
+        text = f"{time_ns} {node} {kind} {detail}"
+        self._block.append(text)
+        self.recent.append(text)
+        if self.listener is not None:
+            self.listener(text)
+
+    def mark(self, name: str) -> None:
+        """An interesting state was reached."""
+        self.marks[name] = self.marks.get(name, 0) + 1
+
+    def digest(self) -> str:
+        """Hash over everything so far, hexadecimal."""
+        self._flush()
+        return self._hash.hexdigest()
+
+    def _flush(self) -> None:
+        if self._block:
+            self._block.append("")
+            self._hash.update("\n".join(self._block).encode("utf-8", "surrogatepass"))
+            self._block.clear()
+
+
+def canonical_fields(fields: Mapping[str, Any]) -> str:
+    """`key=value` pairs in the order in which they were given."""
+    return " ".join(f"{key}={canonical(value)}" for key, value in fields.items())
+
+
+def canonical(value: Any) -> str:
+    """A text that is the same in every process; TypeError for what has none."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value.name if isinstance(value, Enum) else str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        raw = bytes(value)
+        shown = raw.hex() if len(raw) <= _SHOWN_BYTES else f"{zlib.crc32(raw):08x}"
+        return f"<{len(raw)}:{shown}>"
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, tuple | list):
+        return "[" + ",".join([canonical(item) for item in value]) + "]"
+    if isinstance(value, set | frozenset):
+        return "{" + ",".join(sorted([canonical(item) for item in value])) + "}"
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{canonical(k)}:{canonical(v)}" for k, v in value.items()]) + "}"
+    text = f"{type(value).__name__}({value})" if isinstance(value, BaseException) else repr(value)
+    if " at 0x" in text:
+        raise TypeError(f"a trace line would hold an object's address: {text}")
+    return text
