@@ -1,0 +1,327 @@
+"""Headers, versions and misuse: what the codec says besides messages themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+import pytest
+from tests.unit.wire.test_wire_round_trips import joined
+from tests.unit.wire.wire_strategies import all_cases
+
+from tidelog.core.errors import ProtocolError
+from tidelog.wire import decoding, schema
+from tidelog.wire.codec import (
+    RequestHeader,
+    UnsupportedVersion,
+    decode_body,
+    decode_header,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ReplicaState,
+)
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.wire.registry import (
+    API,
+    API_VERSIONS,
+    FETCH,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
+from tidelog.wire.schema import SchemaError, Versions, int32
+
+
+class TestHeaders:
+    def test_an_unknown_api_keeps_its_header(self) -> None:
+        frame = memoryview(bytes.fromhex("7fff 0001 00000009 0002 6d65"))
+        with pytest.raises(UnsupportedVersion, match="API key 32767 version 1") as caught:
+            decode_header(frame)
+        assert caught.value.header == RequestHeader(32767, 1, 9, "me")
+
+    def test_a_version_above_the_range_keeps_its_header_and_names_the_range(self) -> None:
+        frame = memoryview(bytes.fromhex("0012 0063 00000009 ffff 00"))
+        with pytest.raises(UnsupportedVersion, match="versions 0 to 4") as caught:
+            decode_header(frame)
+        assert caught.value.header == RequestHeader(API_VERSIONS, 99, 9, None)
+
+    def test_a_body_of_an_unknown_version_is_refused_alike(self) -> None:
+        with pytest.raises(UnsupportedVersion):
+            decode_body(RequestHeader(PRODUCE, 2, 0, None), memoryview(b""), 0)
+
+    def test_unknown_tags_of_a_header_are_skipped(self) -> None:
+        frame = bytes.fromhex("0012 0003 00000001 0001 61 01 05 02 ffff") + b"\x02x\x02y\0"
+        header, request = decode_request(memoryview(frame))
+        assert header == RequestHeader(API_VERSIONS, 3, 1, "a")
+        assert request == ApiVersionsRequest("x", "y")
+
+    @pytest.mark.parametrize(
+        "frame",
+        [
+            b"",
+            bytes(9),
+            bytes.fromhex("0012 0000 00000001 0005 6162"),
+            bytes.fromhex("0012 0000 00000001 fffe"),
+            bytes.fromhex("0012 0000 00000001 0001 ff"),
+            bytes.fromhex("0012 0003 00000001 ffff"),
+            bytes.fromhex("0012 0003 00000001 ffff 01 00 7f"),
+            bytes.fromhex("0012 0003 00000001 ffff ffffffffff0f"),
+        ],
+    )
+    def test_a_broken_header_is_a_protocol_error(self, frame: bytes) -> None:
+        with pytest.raises(ProtocolError):
+            decode_request(memoryview(frame))
+
+    def test_a_client_id_too_long_for_the_header_is_refused(self) -> None:
+        with pytest.raises(SchemaError):
+            encode_request(API_VERSIONS, 0, 1, "x" * 40_000, ApiVersionsRequest())
+
+
+class TestApiVersions:
+    def test_answers_carry_header_version_0_even_where_flexible(self) -> None:
+        frame = joined(encode_response(API_VERSIONS, 3, 7, ApiVersionsResponse()))
+        assert bytes(frame) == bytes.fromhex("00000007 0000 01 00000000 00")
+
+    def test_an_unsupported_version_answer_is_read_at_version_0(self) -> None:
+        answer = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(18, 0, 3)])
+        frame = joined(encode_response(API_VERSIONS, 0, 7, answer))
+        for asked in range(5):
+            assert decode_response(API_VERSIONS, asked, frame) == (7, answer)
+
+    def test_error_35_at_the_version_asked_for_is_read_too(self) -> None:
+        answer = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(18, 0, 3)])
+        for asked in range(5):
+            frame = joined(encode_response(API_VERSIONS, asked, 7, answer))
+            assert decode_response(API_VERSIONS, asked, frame) == (7, answer)
+
+
+class TestRecords:
+    def request(self, records: object) -> ProduceRequest:
+        partition = PartitionProduceData(index=3, records=records)  # type: ignore[arg-type]
+        return ProduceRequest(topic_data=[TopicProduceData("t", [partition])])
+
+    def test_several_buffers_follow_each_other(self) -> None:
+        slices = [memoryview(b"a" * 2000), b"bc", bytearray(b"d" * 1024), b""]
+        parts = encode_request(PRODUCE, 9, 1, None, self.request(slices))
+        assert parts[1] is slices[0]
+        assert parts[3] is slices[2]
+        _, decoded = decode_request(joined(parts))
+        assert decoded.topic_data[0].partition_data[0].records == b"".join(slices)
+
+    @pytest.mark.parametrize("version", [8, 9])
+    def test_null_and_empty_records_differ(self, version: int) -> None:
+        for records in (None, b""):
+            frame = joined(encode_request(PRODUCE, version, 1, None, self.request(records)))
+            decoded = decode_request(frame)[1].topic_data[0].partition_data[0].records
+            assert decoded == records
+
+    def test_no_buffers_at_all_are_empty_records(self) -> None:
+        frame = joined(encode_request(PRODUCE, 9, 1, None, self.request([])))
+        assert decode_request(frame)[1].topic_data[0].partition_data[0].records == b""
+
+    def test_decoded_records_are_views_of_the_frame(self) -> None:
+        frame = bytearray(b"".join(encode_request(PRODUCE, 9, 1, None, self.request(b"zzz"))))
+        _, decoded = decode_request(memoryview(frame)[4:])
+        records = decoded.topic_data[0].partition_data[0].records
+        frame[frame.index(b"zzz")] = ord("a")
+        assert bytes(records) == b"azz"
+
+
+class TestVersionsOfFields:
+    def test_a_field_that_the_version_lacks_must_be_default(self) -> None:
+        request = FetchRequest(
+            topics=[FetchTopic(partitions=[FetchPartition(last_fetched_epoch=4)])]
+        )
+        with pytest.raises(SchemaError, match=r"FetchPartition.last_fetched_epoch .* version 11"):
+            encode_request(FETCH, 11, 1, None, request)
+        encode_request(FETCH, 12, 1, None, request)
+
+    def test_an_ignorable_field_is_dropped(self) -> None:
+        request = FetchRequest(rack_id="r", session_id=4)
+        frame = joined(encode_request(FETCH, 6, 1, None, request))
+        assert decode_request(frame)[1] == FetchRequest()
+
+    def test_a_struct_that_the_version_lacks_must_be_default(self) -> None:
+        request = FetchRequest(replica_state=ReplicaState(1, 2))
+        with pytest.raises(SchemaError, match="replica_state"):
+            encode_request(FETCH, 14, 1, None, request)
+
+    def test_a_struct_equal_to_the_default_is_not_sent(self) -> None:
+        data = PartitionData(current_leader=LeaderIdAndEpoch(-1, -1))
+        response = FetchResponse(responses=[FetchableTopicResponse(partitions=[data])])
+        plain = FetchResponse(responses=[FetchableTopicResponse(partitions=[PartitionData()])])
+        assert encode_response(FETCH, 12, 1, response) == encode_response(FETCH, 12, 1, plain)
+        assert encode_response(FETCH, 11, 1, response) == encode_response(FETCH, 11, 1, plain)
+
+    def test_null_where_the_version_knows_none_is_refused(self) -> None:
+        encode_request(METADATA, 1, 1, None, MetadataRequest(topics=None))
+        with pytest.raises(SchemaError):
+            encode_request(METADATA, 0, 1, None, MetadataRequest(topics=None))
+        by_id = MetadataRequest(topics=[MetadataRequestTopic(b"i" * 16, None)])
+        encode_request(METADATA, 12, 1, None, by_id)
+        with pytest.raises(SchemaError):
+            encode_request(METADATA, 9, 1, None, by_id)
+
+    def test_null_on_the_wire_where_the_version_knows_none_is_refused(self) -> None:
+        with pytest.raises(ProtocolError, match=r"MetadataRequest\.topics is null"):
+            decode_body(RequestHeader(METADATA, 0, 0, None), memoryview(b"\xff\xff\xff\xff"), 0)
+
+    def test_unknown_tagged_fields_are_skipped(self) -> None:
+        frame = joined(encode_request(METADATA, 9, 1, None, MetadataRequest()))
+        tagged = bytes(frame[:-1]) + bytes.fromhex("02 00 01 ff 8101 02 abcd")
+        assert decode_request(memoryview(tagged))[1] == MetadataRequest()
+
+    def test_a_known_tagged_field_of_the_wrong_size_is_refused(self) -> None:
+        frame = joined(encode_request(FETCH, 15, 1, None, FetchRequest()))
+        good = bytes(frame[:-1]) + bytes.fromhex("01 01 0d 00000001 0000000000000002 00")
+        assert decode_request(memoryview(good))[1].replica_state == ReplicaState(1, 2)
+        bad = bytes(frame[:-1]) + bytes.fromhex("01 01 0e 00000001 0000000000000002 00 00")
+        with pytest.raises(ProtocolError, match="replica_state"):
+            decode_request(memoryview(bad))
+
+
+class TestMisuse:
+    @pytest.mark.parametrize(
+        ("version", "message"),
+        [
+            (9, ProduceRequest(acks=1 << 20)),
+            (9, ProduceRequest(acks="all")),  # type: ignore[arg-type]
+            (9, ProduceRequest(topic_data=[TopicProduceData(None)])),  # type: ignore[arg-type]
+            (9, ProduceRequest(topic_data=[TopicProduceData("\ud800")])),
+            (9, ProduceRequest(topic_data=[None])),  # type: ignore[list-item]
+            (8, ProduceRequest(topic_data=[TopicProduceData("x" * 40_000)])),
+            (9, FetchRequest()),
+            (99, ProduceRequest()),
+        ],
+    )
+    def test_a_message_that_cannot_be_sent_is_a_schema_error(
+        self, version: int, message: object
+    ) -> None:
+        with pytest.raises(SchemaError):
+            encode_request(PRODUCE, version, 1, None, message)
+
+    def test_an_id_that_is_not_16_bytes_is_refused(self) -> None:
+        request = FetchRequest(topics=[FetchTopic(topic_id=b"short")])
+        with pytest.raises(SchemaError, match=r"FetchTopic.topic_id is not 16 bytes"):
+            encode_request(FETCH, 13, 1, None, request)
+
+    def test_a_response_of_an_unknown_version_is_refused(self) -> None:
+        with pytest.raises(SchemaError):
+            decode_response(PRODUCE, 99, memoryview(b""))
+
+
+class TestDeclarations:
+    @pytest.mark.parametrize(
+        ("text", "low", "high"), [("3+", 3, 0x7FFF), ("0-12", 0, 12), ("5", 5, 5)]
+    )
+    def test_versions_are_read_as_kafka_writes_them(self, text: str, low: int, high: int) -> None:
+        assert Versions.parse(text) == Versions(low, high)
+        assert low in Versions.parse(text)
+        assert low - 1 not in Versions.parse(text)
+
+    def test_no_versions(self) -> None:
+        assert 0 not in Versions.parse("none")
+
+    @pytest.mark.parametrize("text", ["", "+", "a", "3-", "3+4", "-1"])
+    def test_other_texts_are_refused(self, text: str) -> None:
+        with pytest.raises(SchemaError):
+            Versions.parse(text)
+
+    def test_an_undeclared_field_is_refused(self) -> None:
+        @dataclasses.dataclass(slots=True)
+        class Bad:
+            declared: int = int32("0+")
+            undeclared: int = 0
+
+        with pytest.raises(SchemaError, match=r"Bad\.undeclared"):
+            schema.fields_of(Bad)
+
+    def test_every_annotation_says_what_the_declaration_says(self) -> None:
+        python_types = {"bool": "bool", "string": "str", "uuid": "bytes", "records": "Records"}
+        for struct_class in every_struct():
+            hints = struct_class.__annotations__
+            for name, spec in ((f.name, f.spec) for f in schema.fields_of(struct_class)):
+                if spec.kind == "array" and isinstance(spec.element, type):
+                    expected = f"list[{spec.element.__name__}]"
+                elif spec.kind == "array":
+                    expected = f"Sequence[{python_types.get(str(spec.element), 'int')}]"
+                elif spec.kind == "struct":
+                    expected = typing.cast(type, spec.element).__name__
+                else:
+                    expected = python_types.get(spec.kind, "int")
+                nullable = spec.nullable.high >= 0
+                assert hints[name] == expected + (" | None" if nullable else ""), (
+                    struct_class,
+                    name,
+                )
+
+    def test_every_field_travels_at_some_version_spoken(self) -> None:
+        for api in API.values():
+            for message in (api.request, api.response):
+                spoken = range(api.min_version, api.max_version + 1)
+                for struct_class in structs_of(message):
+                    for field in schema.fields_of(struct_class):
+                        assert any(v in field.spec.versions for v in spoken), (message, field.name)
+
+    def test_tagged_fields_live_in_flexible_versions_only(self) -> None:
+        for case in all_cases():
+            for struct_class in structs_of(case.message):
+                if not case.flexible:
+                    assert not schema.tagged_fields(struct_class, case.version)
+
+    def test_structs_shared_as_defaults_are_frozen(self) -> None:
+        for struct_class in every_struct():
+            for field in schema.fields_of(struct_class):
+                if field.spec.kind == "struct":
+                    assert schema.is_frozen(typing.cast(type, field.spec.element))
+
+    def test_elements_without_bytes_are_refused(self) -> None:
+        @dataclasses.dataclass(slots=True)
+        class Nothing:
+            pass
+
+        @dataclasses.dataclass(slots=True)
+        class Many:
+            nothings: list[Nothing] = schema.array(Nothing, "0+")  # noqa: RUF009
+
+        with pytest.raises(SchemaError, match="no bytes"):
+            decoding.build_decoder(Many, 0, False)
+
+    def test_the_default_replica_of_epoch_lookups_is_the_debugging_one(self) -> None:
+        frame = joined(
+            encode_request(OFFSET_FOR_LEADER_EPOCH, 2, 1, None, OffsetForLeaderEpochRequest())
+        )
+        assert decode_request(frame)[1].replica_id == -2
+
+
+def structs_of(struct_class: type) -> list[type]:
+    """A message's class and those of all structs inside."""
+    found = [struct_class]
+    for field in schema.fields_of(struct_class):
+        if isinstance(field.spec.element, type):
+            found += structs_of(field.spec.element)
+    return found
+
+
+def every_struct() -> list[type]:
+    """All message and struct classes."""
+    return [
+        struct_class
+        for api in API.values()
+        for message in (api.request, api.response)
+        for struct_class in structs_of(message)
+    ]

@@ -1,0 +1,152 @@
+"""Any bytes give a message or a ProtocolError: nothing else, and no memory beyond their worth."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.wire.test_wire_round_trips import joined, thorough
+from tests.unit.wire.wire_strategies import Case, all_cases, messages
+
+from tidelog.core.errors import ProtocolError
+from tidelog.wire import codec
+from tidelog.wire.codec import RequestHeader, encode_request, encode_response
+from tidelog.wire.registry import API, FETCH, LEADER_AND_ISR, METADATA, PRODUCE
+
+CASES = list(all_cases())
+
+#: Lengths that no frame can back: 2^31-1 and 2^32-2 elements, negative ones, endless varints.
+HOSTILE_BODIES = [
+    b"\x7f\xff\xff\xff" * 20,
+    b"\xff\xff\xff\xff\x07" * 20,
+    b"\xff\xff\xff\xff\x0f" * 20,
+    b"\xff\xff\xff\xff\xff\xff\xff\xff" * 20,
+    b"\x80\x00\x00\x00" * 20,
+    b"\x00" * 10 + b"\x7f\xff\xff\xff" * 20,
+    b"\x00" * 11 + b"\xff\xff\xff\xff\x07" * 20,
+]
+
+
+def decode(case: Case, body: bytes) -> Any:
+    """Decodes a body; anything but a message or a ProtocolError fails the test."""
+    if case.direction == "request":
+        header = RequestHeader(case.api_key, case.version, 0, None)
+        return codec.decode_body(header, memoryview(body), 0)
+    flexible = API[case.api_key].response_header_version(case.version) > 0
+    frame = memoryview(bytes(4 + flexible) + body)
+    return codec.decode_response(case.api_key, case.version, frame)[1]
+
+
+def encode(case: Case, message: object) -> bytes:
+    """The body alone."""
+    if case.direction == "request":
+        frame = joined(encode_request(case.api_key, case.version, 0, None, message))
+        return bytes(frame[11:] if case.flexible else frame[10:])
+    flexible = API[case.api_key].response_header_version(case.version) > 0
+    return bytes(joined(encode_response(case.api_key, case.version, 0, message))[4 + flexible :])
+
+
+@st.composite
+def mutations(draw: st.DrawFn, case: Case) -> bytes:
+    """A valid body, then cut, overwritten, or with bytes put in or taken out."""
+    body = bytearray(encode(case, draw(messages(case.message, case.version))))
+    del body[4000:]
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(body)))
+        match draw(st.sampled_from(["cut", "set", "put", "take", "length"])):
+            case "cut":
+                del body[at:]
+            case "set":
+                body[at : at + 1] = draw(st.binary(min_size=1, max_size=1))
+            case "put":
+                body[at:at] = draw(st.binary(min_size=1, max_size=6))
+            case "take":
+                del body[at : at + draw(st.integers(1, 6))]
+            case "length":
+                body[at : at + 4] = draw(st.sampled_from(HOSTILE_BODIES))[:5]
+    return bytes(body)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_any_bytes_give_a_message_or_a_protocol_error(case: Case) -> None:
+    @thorough(40)
+    @given(body=st.one_of(mutations(case), st.binary(max_size=200)))
+    def check(body: bytes) -> None:
+        try:
+            message = decode(case, body)
+        except ProtocolError:
+            return
+        assert type(message) is case.message
+        assert decode(case, encode(case, message)) == message
+
+    check()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_cut_of_a_valid_body_is_a_protocol_error(case: Case) -> None:
+    @thorough(3)
+    @given(message=messages(case.message, case.version))
+    def check(message: object) -> None:
+        body = encode(case, message)
+        for length in range(0, len(body), max(1, len(body) // 50)):
+            with pytest.raises(ProtocolError):
+                decode(case, body[:length])
+        with pytest.raises(ProtocolError):
+            decode(case, body + b"\0")
+
+    check()
+
+
+@thorough(300)
+@given(frame=st.binary(max_size=100))
+def test_any_frame_gives_a_request_or_a_protocol_error(frame: bytes) -> None:
+    try:
+        codec.decode_request(memoryview(frame))
+    except ProtocolError:
+        return
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_claimed_lengths_allocate_nothing(case: Case) -> None:
+    decode(case, encode(case, case.message()))
+    for body in HOSTILE_BODIES:
+        tracemalloc.start()
+        try:
+            decode(case, body)
+        except ProtocolError:
+            pass
+        finally:
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+        assert peak < 32 * 1024
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "before_the_array"),
+    [
+        (FETCH, 4, b"\xff\xff\xff\xff" + bytes(4 + 4 + 4 + 1)),
+        (METADATA, 1, b""),
+        (PRODUCE, 3, b"\xff\xff" + bytes(2 + 4)),
+    ],
+)
+def test_two_billion_elements_are_refused_by_name(
+    api_key: int, version: int, before_the_array: bytes
+) -> None:
+    body = before_the_array + b"\x7f\xff\xff\xff" + bytes(1000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match=r"claims \d+ bytes where 1000 are left"):
+            decode(Case(api_key, version, "request"), body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 32 * 1024
+
+
+def test_a_compact_array_of_two_billion_elements_is_refused() -> None:
+    head = bytes(4 + 1 + 4 + 8 + 1)
+    with pytest.raises(ProtocolError, match=r"LeaderAndIsrRequest\.topic_states claims"):
+        decode(Case(LEADER_AND_ISR, 7, "request"), head + b"\xff\xff\xff\xff\x07" + bytes(100))
