@@ -69,7 +69,8 @@ class FetchWait:
         self._all_partitions = all_partitions
         self._missing_bytes = 0
         self._reading = 0
-        self._answers: list[tuple[SessionPartition, PartitionData]] = []
+        #: Kept while waiting, so that only what changes is looked at again.
+        self._answers: dict[SessionPartition, PartitionData] = {}
         self._timeout: Timeout | None = None
         self._answered = False
         self.pending: Pending | None = None
@@ -147,7 +148,7 @@ class FetchWait:
         remaining = self._max_bytes
         total = 0
         urgent = False
-        answers: list[tuple[SessionPartition, PartitionData]] = []
+        answers = self._answers
         reads: list[tuple[SessionPartition, PartitionData, Completion[LogSlice]]] = []
         for item in list(session.dirty):
             if total > 0 and remaining <= 0:
@@ -170,27 +171,23 @@ class FetchWait:
                 urgent = True
             else:
                 del session.dirty[item]
-            answers.append((item, answer))
+            answers[item] = answer
         if reads:
-            self._await_reads(answers, reads)
+            self._await_reads(reads)
         elif final or urgent or total >= self._min_bytes > 0 or self._min_bytes <= 0:
-            self._answers = answers
             self._answered = True
         else:
             self._missing_bytes = self._min_bytes - total
-            for item, _ in answers:
-                session.dirty[item] = None
+            for item in answers:
                 if item.watched is not None:
                     item.seen_size_bytes = item.watched.log.size_bytes
 
     def _await_reads(
         self,
-        answers: list[tuple[SessionPartition, PartitionData]],
         reads: list[tuple[SessionPartition, PartitionData, Completion[LogSlice]]],
     ) -> None:
         """Some of it must come from the disk: answer when all of it is here."""
         self._reading = len(reads)
-        self._answers = answers
 
         def one_read(answer: PartitionData, read: Completion[LogSlice]) -> None:
             _take(self._broker, answer, read)
@@ -245,7 +242,7 @@ class FetchWait:
         session = self._session
         topics: dict[object, FetchableTopicResponse] = {}
         hinted: dict[int, None] = {}
-        for item, answer in self._answers:
+        for item, answer in self._answers.items():
             if not self._all_partitions and not _is_news(item, answer):
                 continue
             item.sent_high_watermark = answer.high_watermark
@@ -288,6 +285,24 @@ def find_partition(
     if error:
         return None, error
     return partition, ErrorCode.NONE
+
+
+def note_follower(
+    broker: Broker, item: SessionPartition, replica_id: int, broker_epoch: int, now_ms: int
+) -> None:
+    """Tell the partition what its follower has (V60), unless the fetch will be refused: an offset
+    of a history that differs from ours tells nothing."""
+    partition, _ = find_partition(broker, item)
+    if partition is None:
+        return
+    log = partition.log
+    if not log.log_start_offset <= item.fetch_offset <= log.log_end_offset:
+        return
+    if item.last_fetched_epoch >= 0 and _diverges(partition, item, PartitionData()):
+        return
+    partition.follower_fetched(
+        replica_id, broker_epoch, item.fetch_offset, item.log_start_offset, now_ms
+    )
 
 
 def _diverges(partition: Partition, item: SessionPartition, answer: PartitionData) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.fetch_reader import FetchWait, find_partition
+from tidelog.broker.fetch_reader import FetchWait, note_follower
 from tidelog.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -49,12 +49,7 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
     if replica_id >= 0:
         listed = list(session.dirty) if not incremental else _listed(session, message, version)
         for item in listed:
-            partition, _ = find_partition(broker, item)
-            if partition is not None:
-                partition.follower_fetched(
-                    replica_id, broker_epoch, item.fetch_offset, item.log_start_offset,
-                    item.last_fetched_epoch, now_ms,
-                )
+            note_follower(broker, item, replica_id, broker_epoch, now_ms)
     limit = broker.config.fetch_max_bytes if replica_id < 0 else message.max_bytes
     fetch = FetchWait(
         broker,

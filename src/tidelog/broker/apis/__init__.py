@@ -1,0 +1,57 @@
+"""One module per API key, named as in `wire/messages`; each opens with its card."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tidelog.broker.requests import Card
+
+
+class Served(NamedTuple):
+    """A card and its handler."""
+
+    card: Card
+    handle: Any
+
+
+def handlers() -> dict[int, Served]:
+    """Every API served, by key, in ascending order."""
+    from tidelog.broker.apis import (
+        allocate_producer_ids,
+        alter_partition,
+        api_versions,
+        create_topics,
+        delete_topics,
+        describe_cluster,
+        fetch,
+        find_coordinator,
+        init_producer_id,
+        leader_and_isr,
+        list_offsets,
+        metadata,
+        offset_for_leader_epoch,
+        produce,
+        stop_replica,
+        update_metadata,
+    )
+
+    modules: tuple[Any, ...] = (
+        allocate_producer_ids,
+        alter_partition,
+        api_versions,
+        create_topics,
+        delete_topics,
+        describe_cluster,
+        fetch,
+        find_coordinator,
+        init_producer_id,
+        leader_and_isr,
+        list_offsets,
+        metadata,
+        offset_for_leader_epoch,
+        produce,
+        stop_replica,
+        update_metadata,
+    )
+    served = {module.CARD.api_key: Served(module.CARD, module.handle) for module in modules}
+    return dict(sorted(served.items()))

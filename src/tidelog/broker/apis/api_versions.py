@@ -1,0 +1,34 @@
+"""ApiVersions (key 18), versions 0 to 4.
+
+Answers the ranges of every card. A request newer than served is answered by the connection with
+version 0, error UNSUPPORTED_VERSION and the ranges (KIP-511). Software name and version from
+version 3 on must look like Kafka's pattern, else INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=18, min_version=0, max_version=4)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(broker: Broker, request: Request) -> ApiVersionsResponse:
+    """The versions of every API served."""
+    message: ApiVersionsRequest = request.message
+    error = ErrorCode.NONE
+    if request.header.api_version >= 3 and not (
+        _SOFTWARE.fullmatch(message.client_software_name)
+        and _SOFTWARE.fullmatch(message.client_software_version)
+    ):
+        error = ErrorCode.INVALID_REQUEST
+    return ApiVersionsResponse(error_code=error, api_keys=broker.advertised_versions())

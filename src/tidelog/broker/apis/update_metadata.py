@@ -1,0 +1,28 @@
+"""UpdateMetadata (key 6), versions 6 to 8; from the controller.
+
+Published state for this broker's view (V17, V82). A request of an older controller is refused with
+STALE_CONTROLLER_EPOCH, one for an earlier registration of this broker with STALE_BROKER_EPOCH (V30).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=6, min_version=6, max_version=8, inter_broker=True)
+
+
+def handle(broker: Broker, request: Request) -> UpdateMetadataResponse:
+    """Take over what the controller tells."""
+    message: UpdateMetadataRequest = request.message
+    error = broker.replicas.check_controller(
+        message.controller_id, message.controller_epoch, message.broker_epoch
+    )
+    if not error:
+        broker.view.apply(message)
+    return UpdateMetadataResponse(error_code=error)

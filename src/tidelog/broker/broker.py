@@ -1,0 +1,245 @@
+"""The composition of one broker: what there is, how it starts, how it stops.
+
+Start: session with the store, log directories (recovery), listeners, registration, race for the
+controller. From then on the controller's commands say what this broker leads and follows (V44).
+Stop: leave the cluster first, so that others take over at once, then flush and leave the marker of
+a clean shutdown (E3). One loop owns all of it (DESIGN.md, rule 3).
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker import apis
+from tidelog.broker.cluster_view import ClusterView
+from tidelog.broker.connections import Connection
+from tidelog.broker.controller_shell import ControllerShell
+from tidelog.broker.fetch_sessions import FetchSessions
+from tidelog.broker.fetchers import Fetchers
+from tidelog.broker.isr_changes import IsrChanges
+from tidelog.broker.partitions import Partition, Replicas
+from tidelog.broker.peers import Peers
+from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.requests import Pending, Request
+from tidelog.broker.session import Session
+from tidelog.broker.timers import TimerWheel
+from tidelog.core.config import BrokerConfig
+from tidelog.core.errors import ErrorCode, InvariantError, TidelogError
+from tidelog.core.ports import FrameHandler, Lane, Listener, Ports, Transport
+from tidelog.core.tasks import Tasks
+from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartition
+from tidelog.log.directory import LogDirectory
+from tidelog.wire.messages.api_versions import ApiVersion
+
+if TYPE_CHECKING:
+    from tidelog.metadata.store import MetadataStore
+
+Handler = Callable[["Broker", Request], Any]
+
+
+class Broker:
+    """One broker; everything it owns hangs here."""
+
+    def __init__(self, config: BrokerConfig, ports: Ports, store: MetadataStore) -> None:
+        self.config = config
+        self.ports = ports
+        self.store = store
+        self.clock = ports.clock
+        self.tracer = ports.tracer
+        self.broker_id = config.broker_id
+        #: Creation transaction id of the own registration; -1 while there is none.
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.cluster_id = ""
+        self.tasks = Tasks(ports.loop, ports.clock, self._task_failed)
+        self.timers = TimerWheel(ports.clock)
+        self.view = ClusterView()
+        self.peers = Peers(self)
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.directories: list[LogDirectory] = []
+        self.replicas = Replicas(self)
+        self.isr_changes = IsrChanges(self)
+        self.fetchers = Fetchers(self)
+        self.controller = ControllerShell(self)
+        self.producer_ids = ProducerIds(self)
+        self.session = Session(self)
+        self._handlers = apis.handlers()
+        self._lanes: list[Lane] = []
+        self._listeners: list[Listener] = []
+        self._ports_listened: dict[str, int] = {}
+        self._connections: dict[Connection, None] = {}
+        self._appending: dict[Partition, None] = {}
+        self._clean_shutdown_epoch = NO_BROKER_EPOCH
+        self._stopping = False
+
+    # start and stop
+
+    async def start(self) -> None:
+        """Come up; raises ConfigError, StorageError, OSError (port) or BrokerIdInUseError."""
+        self.cluster_id = await self.session.open()
+        await self._open_directories()
+        await self.replicas.open(self.directories)
+        for endpoint in self.config.listeners:
+            listener = await self.ports.network.listen(
+                endpoint.host, endpoint.port, self._accept, self.config.socket_request_max_bytes
+            )
+            self._listeners.append(listener)
+            self._ports_listened[endpoint.listener] = listener.port
+        await self.session.register()
+        await self.controller.start()
+
+    async def stop(self) -> None:
+        """Leave the cluster, finish what is asked, flush, mark the shutdown as clean."""
+        if self._stopping:
+            return
+        self._stopping = True
+        epoch = self.broker_epoch
+        await self.controller.close()
+        await self.session.close()
+        self.replicas.stop_leading("the broker is stopping")
+        self.fetchers.close()
+        self._close_connections()
+        await self.tasks.close()
+        await self.replicas.close()
+        for directory in self.directories:
+            await directory.close(broker_epoch=epoch)
+        for lane in self._lanes:
+            await lane.close()
+        self.timers.close()
+
+    def _close_connections(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self.fetch_sessions.close()
+        for connection in list(self._connections):
+            connection.close("the broker is stopping")
+        self.isr_changes.close()
+        self.peers.close()
+
+    async def _open_directories(self) -> None:
+        for path in self.config.log_dirs:
+            lane = self.ports.open_lane(path)
+            self._lanes.append(lane)
+            directory = await LogDirectory.open(
+                lane,
+                cluster_id=self.cluster_id,
+                broker_id=self.broker_id,
+                clock=self.clock,
+                tracer=self.tracer,
+                default_config=self.replicas.default_log_config(),
+                config_of=self.replicas.log_config,
+            )
+            directory.on_failure = self._directory_failed
+            self.directories.append(directory)
+        epochs = [directory.clean_shutdown_epoch for directory in self.directories]
+        if epochs and epochs[0] is not None and all(epoch == epochs[0] for epoch in epochs):
+            self._clean_shutdown_epoch = epochs[0]
+
+    def take_clean_shutdown_epoch(self) -> int:
+        """The broker epoch of the clean shutdown found at start, -1 without; valid once: a later
+        registration of this process proves nothing (E3)."""
+        epoch = self._clean_shutdown_epoch
+        if self.broker_epoch != NO_BROKER_EPOCH:
+            return NO_BROKER_EPOCH
+        return epoch
+
+    # connections
+
+    def _accept(self, transport: Transport) -> FrameHandler:
+        connection = Connection(self, transport)
+        if len(self._connections) >= self.config.max_connections:
+            connection.close(f"max.connections={self.config.max_connections} reached")
+        self._connections[connection] = None
+        return connection
+
+    def connection_closed(self, connection: Connection) -> None:
+        """A connection told that it is gone."""
+        self._connections.pop(connection, None)
+
+    def handler(self, api_key: int, version: int) -> Handler | None:
+        """The handler of an API, None where the version is not served."""
+        entry = self._handlers.get(api_key)
+        if entry is None or not entry.card.min_version <= version <= entry.card.max_version:
+            return None
+        return entry.handle
+
+    def advertised_versions(self) -> list[ApiVersion]:
+        """What ApiVersions answers, derived from the cards."""
+        return [
+            ApiVersion(key, entry.card.min_version, entry.card.max_version)
+            for key, entry in self._handlers.items()
+        ]
+
+    def answer_from(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Pending:
+        """Run an async handler; what it returns is the answer."""
+        pending = Pending()
+
+        async def run() -> None:
+            pending.complete(await coroutine)
+
+        self.tasks.spawn(name, run())
+        return pending
+
+    # appends of one read event
+
+    def appending(self, partition: Partition) -> None:
+        """The partition has planned appends that this read event will submit."""
+        self._appending[partition] = None
+
+    def submit_appends(self) -> bool:
+        """Submit what was planned; False where a lane has not written all of it yet."""
+        if not self._appending:
+            return True
+        partitions, self._appending = self._appending, {}
+        done = True
+        for partition in partitions:
+            done = partition.flush_appends() and done
+        return done
+
+    # what handlers ask
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """The name behind a topic id, by published state or by a replica that is here already."""
+        return self.view.topic_name(topic_id) or self.replicas.topic_name(topic_id)
+
+    def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
+        """Why a partition is not led here: it is elsewhere, or there is none."""
+        if self.view.partition(topic_partition) is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def client_endpoint(self, broker_id: int) -> Endpoint | None:
+        """Where clients reach a live broker (first advertised listener)."""
+        return self.view.endpoint(broker_id, self.config.advertised_listeners[0].listener)
+
+    def advertised_endpoints(self) -> tuple[Endpoint, ...]:
+        """Own endpoints; a listener on port 0 is advertised with the port it got."""
+        return tuple(
+            endpoint._replace(port=endpoint.port or self._ports_listened[endpoint.listener])
+            for endpoint in self.config.advertised_listeners
+        )
+
+    # failures
+
+    def unexpected(self, where: str, error: BaseException) -> None:
+        """A defect of ours that one request or partition pays for."""
+        text = "".join(traceback.format_exception(error))
+        self.tracer.event("unexpected_error", where=where, error=repr(error))
+        self.tracer.log("server", logging.ERROR, f"unexpected error in {where}: {text}")
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        """A long flow ended by an error: the broker cannot be what it says it is, so it ends."""
+        if self._stopping and isinstance(error, TidelogError):
+            return
+        text = "".join(traceback.format_exception(error))
+        kind = "broken invariant" if isinstance(error, InvariantError) else "failure"
+        self.tracer.event("task_failed", task=name, error=repr(error))
+        self.tracer.log("server", logging.CRITICAL, f"{kind} in {name}: {text}")
+        self.ports.halt(f"{kind} in {name}: {error!r}")
+
+    def _directory_failed(self, error: BaseException) -> None:
+        """A device error or failed fsync; with one broken directory the broker stops (D1, D17)."""
+        self.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
+        self.ports.halt(f"log directory failed: {error}")

@@ -1,0 +1,223 @@
+"""Connections from this broker to others: fetchers, ISR changes, the controller's channels.
+
+One connection per (broker, purpose), made when first used and made anew after it broke. Requests
+on it are answered in order; a request whose connection breaks or whose time is over fails with its
+outcome unknown, and an expired one takes its connection with it (Kafka's clients do the same: what
+is behind it would wait for the same peer).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tidelog.core import limits
+from tidelog.core.errors import ConnectionLost, ProtocolError, RequestTimeout
+from tidelog.core.ports import Transport
+from tidelog.wire.peer import LATE, Peer
+from tidelog.wire.registry import API, FETCH
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+#: Called with (answer, None) or (None, error).
+OnAnswer = Callable[[Any, Exception | None], None]
+CONNECT_TIMEOUT_MS = 10_000
+
+
+class PeerConnection:
+    """A connection to one endpoint; also the FrameHandler of its transport."""
+
+    def __init__(self, broker: Broker, host: str, port: int, purpose: str) -> None:
+        self._broker = broker
+        self._host = host
+        self._port = port
+        self._purpose = purpose
+        self._peer = Peer(f"broker-{broker.broker_id}-{purpose}")
+        self._transport: Transport | None = None
+        self._connecting = False
+        self._closed = False
+        #: Requests made before the connection was there.
+        self._queued: list[tuple[int, int, Any, int, OnAnswer]] = []
+        self._timer_armed = False
+
+    @property
+    def address(self) -> str:
+        """`host:port` of the other side."""
+        return f"{self._host}:{self._port}"
+
+    @property
+    def is_open(self) -> bool:
+        """Not closed and not broken."""
+        return not self._closed
+
+    def send(
+        self, api_key: int, version: int, message: Any, timeout_ms: int, on_answer: OnAnswer
+    ) -> None:
+        """Send a request; `on_answer` is called once. Byte fields of the answer are views that are
+        valid during the call only, unless `keep_frames` is called in it."""
+        if self._closed:
+            on_answer(None, ConnectionLost(f"{self.address}: the connection is closed"))
+            return
+        if self._transport is None:
+            self._queued.append((api_key, version, message, timeout_ms, on_answer))
+            if not self._connecting:
+                self._connecting = True
+                self._broker.tasks.spawn(f"connect {self.address}", self._connect())
+            return
+        now_ms = self._broker.clock.monotonic_ms()
+        parts = self._peer.send(api_key, version, message, now_ms, timeout_ms, on_answer)
+        self._transport.send(parts)
+        self._arm_timer()
+
+    async def call(self, api_key: int, version: int, message: Any, timeout_ms: int) -> Any:
+        """The answer; ConnectionLost, RequestTimeout (outcome unknown) or ProtocolError."""
+        future: asyncio.Future[Any] = self._broker.ports.loop.create_future()
+
+        def answered(answer: Any, error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+                return
+            if api_key == FETCH:
+                self.keep_frames()
+            future.set_result(answer)
+
+        self.send(api_key, version, message, timeout_ms, answered)
+        return await future
+
+    def keep_frames(self) -> None:
+        """Views of the answer that is being delivered stay valid as long as they are held."""
+        if self._transport is not None:
+            self._transport.keep_frames()
+
+    def close(self, reason: str = "closed") -> None:
+        """Close; what is in flight fails."""
+        if self._closed:
+            return
+        self._closed = True
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close(reason)
+        self._fail_all(ConnectionLost(f"{self.address}: {reason}"))
+
+    # FrameHandler
+
+    def frames_received(self, frames: list[memoryview]) -> None:
+        """Deliver answers in order."""
+        for frame in frames:
+            if self._closed:
+                return
+            try:
+                on_answer, answer = self._peer.received(frame)
+            except ProtocolError as error:
+                self.close(f"protocol error: {error}")
+                return
+            if on_answer is not LATE:
+                on_answer(answer, None)
+
+    def connection_lost(self, reason: str) -> None:
+        """The other side is gone."""
+        self._transport = None
+        self.close(reason)
+
+    def send_queue_drained(self) -> None:
+        """Requests are few and small: nothing waits for this."""
+
+    async def _connect(self) -> None:
+        try:
+            transport = await self._broker.ports.network.connect(
+                self._host,
+                self._port,
+                lambda transport: self,
+                CONNECT_TIMEOUT_MS,
+                limits.MAX_RESPONSE_BYTES,
+            )
+        except ConnectionLost as error:
+            self.close(str(error))
+            return
+        finally:
+            self._connecting = False
+        if self._closed:
+            transport.close("not needed any more")
+            return
+        self._transport = transport
+        queued, self._queued = self._queued, []
+        for request in queued:
+            self.send(*request)
+
+    def _arm_timer(self) -> None:
+        if self._timer_armed:
+            return
+        deadline_ms = self._peer.next_deadline_ms()
+        if deadline_ms is not None:
+            self._timer_armed = True
+            delay_ms = deadline_ms - self._broker.clock.monotonic_ms()
+            self._broker.timers.after(delay_ms, self._deadline)
+
+    def _deadline(self) -> None:
+        self._timer_armed = False
+        if self._closed:
+            return
+        expired = self._peer.expired(self._broker.clock.monotonic_ms())
+        for on_answer in expired:
+            on_answer(None, RequestTimeout(f"{self.address}: no answer in time"))
+        if expired:
+            self.close("a request was not answered in time")
+        else:
+            self._arm_timer()
+
+    def _fail_all(self, error: ConnectionLost) -> None:
+        queued, self._queued = self._queued, []
+        for on_answer in self._peer.close():
+            on_answer(None, error)
+        for _, _, _, _, on_answer in queued:
+            on_answer(None, error)
+
+
+class Peers:
+    """All outgoing connections of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._connections: dict[tuple[int, str], PeerConnection] = {}
+        self._opened: dict[PeerConnection, None] = {}
+
+    def connection(self, broker_id: int, purpose: str) -> PeerConnection:
+        """The connection to a live broker; ConnectionLost when its address is not known."""
+        endpoint = self._broker.view.endpoint(
+            broker_id, self._broker.config.inter_broker_listener_name
+        )
+        if endpoint is None:
+            raise ConnectionLost(f"broker {broker_id} is not alive as far as this broker knows")
+        key = (broker_id, purpose)
+        existing = self._connections.get(key)
+        if existing is not None:
+            if existing.is_open and existing.address == f"{endpoint.host}:{endpoint.port}":
+                return existing
+            existing.close("the broker has another address now")
+        made = PeerConnection(self._broker, endpoint.host, endpoint.port, purpose)
+        self._connections[key] = made
+        return made
+
+    def open(self, host: str, port: int, purpose: str) -> PeerConnection:
+        """A connection of the caller's own; closed with the broker at the latest."""
+        for connection in [one for one in self._opened if not one.is_open]:
+            del self._opened[connection]
+        made = PeerConnection(self._broker, host, port, purpose)
+        self._opened[made] = None
+        return made
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in [*self._connections.values(), *self._opened]:
+            connection.close("the broker is stopping")
+        self._connections.clear()
+        self._opened.clear()
+
+
+def api_name(api_key: int) -> str:
+    """The API's name, for messages."""
+    return API[api_key].name if api_key in API else f"API key {api_key}"

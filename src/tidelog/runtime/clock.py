@@ -1,0 +1,36 @@
+"""The real clock and the real source of randomness."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+
+
+class SystemClock:
+    """Clock on the loop of this process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds of CLOCK_MONOTONIC."""
+        return time.monotonic_ns()
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds of CLOCK_MONOTONIC."""
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call back on the loop after `delay_ms`."""
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+
+def system_random() -> random.Random:
+    """Randomness seeded by the operating system."""
+    return random.Random()  # seeded from os.urandom

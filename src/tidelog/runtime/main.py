@@ -1,0 +1,146 @@
+"""A broker as a process: configuration in, exit code out.
+
+Builds the real ports, starts the composition, stops it on SIGTERM or SIGINT. Every refusal to start
+is one clear line on standard error and exit code 1; a usage error is 2. Nothing of the command line's
+libraries is imported here (DESIGN.md, Decisions).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+
+from tidelog.broker.broker import Broker
+from tidelog.core.config import BrokerConfig
+from tidelog.core.config_text import load_config
+from tidelog.core.errors import TidelogError
+from tidelog.core.ports import Ports
+from tidelog.runtime.clock import SystemClock, system_random
+from tidelog.runtime.lanes import open_lane
+from tidelog.runtime.logging import LogTracer, start_logging
+from tidelog.runtime.network import SocketNetwork
+from tidelog.runtime.stores.sqlite import SqliteStore
+from tidelog.runtime.watchdog import Watchdog
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+#: A broken invariant, failed directory or hanging loop ended the process at once.
+EXIT_HALTED = 70
+
+_USAGE = "usage: python -m tidelog.runtime.main --config FILE [--override KEY=VALUE ...]"
+#: Allocations between collections: requests make no cycles, and a collection stops the loop.
+_GC_THRESHOLDS = (100_000, 50, 50)
+
+
+def run_broker(config: BrokerConfig) -> int:
+    """Run a broker until it is told to stop; returns the exit code."""
+    if sys.flags.optimize:
+        print("tidelog: python -O removes the checks that brokers rely on: refused",  # noqa: T201
+              file=sys.stderr)
+        return EXIT_FAILED
+    listener = start_logging()
+    try:
+        return asyncio.run(_serve(config))
+    except (TidelogError, OSError) as error:
+        print(f"tidelog: broker {config.broker_id} cannot run: {error}",  # noqa: T201
+              file=sys.stderr)
+        return EXIT_FAILED
+    finally:
+        listener.stop()
+
+
+async def _serve(config: BrokerConfig) -> int:
+    loop = asyncio.get_running_loop()
+    log = logging.getLogger("tidelog.server")
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    log.info("descriptor limit %d", _raise_descriptor_limit())
+    tracer = LogTracer(config.broker_id)
+
+    def halt(reason: str) -> None:
+        os.write(2, f"tidelog: broker {config.broker_id} halts: {reason}\n".encode())
+        os._exit(EXIT_HALTED)
+
+    clock = SystemClock(loop)
+    ports = Ports(
+        loop=loop,
+        clock=clock,
+        random=system_random(),
+        network=SocketNetwork(loop, lambda where, error: halt(f"{where}: {error!r}")),
+        tracer=tracer,
+        open_lane=lambda directory: open_lane(directory, loop, clock),
+        halt=halt,
+    )
+    store = SqliteStore(
+        config.embedded_store_directory,
+        loop=loop,
+        session_timeout_ms=config.metadata_session_timeout_ms,
+        log=lambda message: tracer.log("store", logging.WARNING, message),
+    )
+    broker = Broker(config, ports, store)
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    watchdog = Watchdog(
+        loop,
+        config.metadata_session_timeout_ms,
+        lambda silent_ms: halt(f"the event loop has not turned for {silent_ms} ms"),
+    )
+    await broker.start()
+    watchdog.start()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    addresses = ", ".join(f"{one.host}:{one.port}" for one in broker.advertised_endpoints())
+    log.info("broker %d started on %s", config.broker_id, addresses)
+    await stopping.wait()
+    log.info("broker %d is stopping", config.broker_id)
+    watchdog.stop()
+    await broker.stop()
+    log.info("broker %d stopped", config.broker_id)
+    return EXIT_OK
+
+
+def _raise_descriptor_limit() -> int:
+    """Raise the soft limit of open files to the hard one; returns it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse the few options of a spawned broker and run it."""
+    path = ""
+    overrides: list[str] = []
+    rest = list(arguments)
+    while rest:
+        option = rest.pop(0)
+        if option in ("--config", "--override") and rest:
+            value = rest.pop(0)
+            if option == "--config":
+                path = value
+            else:
+                overrides.append(value)
+        else:
+            print(_USAGE, file=sys.stderr)  # noqa: T201
+            return EXIT_USAGE
+    if not path:
+        print(_USAGE, file=sys.stderr)  # noqa: T201
+        return EXIT_USAGE
+    try:
+        config = load_config(path, overrides, os.environ)
+    except (TidelogError, OSError) as error:
+        print(f"tidelog: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_FAILED
+    return run_broker(config)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

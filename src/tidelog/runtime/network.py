@@ -1,0 +1,299 @@
+"""The real network: asyncio's BufferedProtocol in, non-blocking sends of our own out.
+
+Reading through BufferedProtocol costs what raw epoll costs; `transport.write` of big answers costs
+1.9 times a `sendmsg` on a duplicate of the descriptor, so nothing is ever written through asyncio
+(DESIGN.md, facts measured). Sends during a read event are corked and leave together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from tidelog.core import limits
+from tidelog.core.errors import ConnectionLost
+from tidelog.core.ports import Buffer, FrameHandler, Transport
+from tidelog.wire.frames import FrameError, FrameReader
+
+#: After `close`, how long the peer may take what is queued.
+_LINGER_MS = 1_000
+#: Sending tells the handler of room once the queue is down to this.
+_DRAINED_BYTES = limits.MAX_SEND_QUEUE_BYTES // 4
+_LISTEN_BACKLOG = 1024
+
+OnFatal = Callable[[str, BaseException], None]
+
+
+class SocketTransport(asyncio.BufferedProtocol):
+    """One TCP connection: Transport to its owner, protocol to asyncio."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        open_handler: Callable[[Transport], FrameHandler],
+        max_frame_bytes: int,
+        on_fatal: OnFatal,
+    ) -> None:
+        self._loop = loop
+        self._open_handler = open_handler
+        self._on_fatal = on_fatal
+        self._reader = FrameReader(max_frame_bytes)
+        self._handler: FrameHandler | None = None
+        self._transport: asyncio.Transport | None = None
+        self._out: socket.socket | None = None
+        self._queue: deque[memoryview] = deque()
+        self._queued_bytes = 0
+        self._corked = False
+        self._writer_armed = False
+        self._was_full = False
+        self._close_reason = ""
+        self._closing = False
+        self.peer = "?"
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the connection is there."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host, port = transport.get_extra_info("peername")[:2]
+        self.peer = f"{host}:{port}"
+        self._out = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        self._out.setblocking(False)
+        self._handler = self._open_handler(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """asyncio: where the next bytes go."""
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """asyncio: bytes have come."""
+        error = ""
+        try:
+            frames = self._reader.received(nbytes)
+        except FrameError as failure:
+            frames, error = failure.frames, str(failure)
+        if frames and self._handler is not None and not self._closing:
+            self._corked = True
+            try:
+                self._handler.frames_received(frames)
+            except Exception as failure:
+                self._on_fatal(f"handling frames of {self.peer}", failure)
+                error = f"internal error: {failure!r}"
+            finally:
+                self._corked = False
+            if self._queue:
+                self._flush()
+        if error:
+            self.close(error)
+
+    def eof_received(self) -> bool:
+        """asyncio: the peer has closed its side; so do we."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the connection is gone (from our `close` too)."""
+        if not (self._closing and self._queue):
+            self._close_socket()
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.connection_lost(self._close_reason or str(exc or "closed by the peer"))
+
+    # Transport
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that the kernel has not taken yet."""
+        return self._queued_bytes
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Queue bytes; they leave at once unless a read event is under way."""
+        if self._out is None or self._closing:
+            return
+        if not self._corked and not self._queue:
+            self._send_now(parts)
+            return
+        self._enqueue(parts)
+
+    def keep_frames(self) -> None:
+        """The frames of this read event outlive it."""
+        self._reader.keep()
+
+    def pause_reading(self) -> None:
+        """Stop reading."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self, reason: str) -> None:
+        """Close; what is queued gets a moment to leave."""
+        if self._closing:
+            return
+        self._closing = True
+        self._close_reason = reason
+        if self._queue:
+            self._loop.call_later(_LINGER_MS / 1000, self._close_socket)
+        else:
+            self._close_socket()
+        if self._transport is not None:
+            self._transport.close()
+
+    # sending
+
+    def _enqueue(self, parts: Sequence[Buffer]) -> None:
+        for part in parts:
+            view = memoryview(part)
+            if view.nbytes:
+                self._queue.append(view)
+                self._queued_bytes += view.nbytes
+        if self._queued_bytes > limits.MAX_SEND_QUEUE_BYTES:
+            self._was_full = True
+
+    def _send_now(self, parts: Sequence[Buffer]) -> None:
+        """The common case: a short answer that the kernel takes whole."""
+        assert self._out is not None
+        if len(parts) == 1:
+            part = parts[0]
+            try:
+                sent = self._out.send(part)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._broken(error)
+                return
+            if sent == len(part):
+                return
+            self._enqueue((memoryview(part)[sent:],))
+            self._flush()
+            return
+        self._enqueue(parts)
+        self._flush()
+
+    def _flush(self) -> None:
+        queue = self._queue
+        out = self._out
+        if out is None:
+            return
+        while queue:
+            parts = [queue[index] for index in range(min(len(queue), limits.MAX_IOVECS))]
+            try:
+                sent = out.sendmsg(parts)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError as error:
+                self._broken(error)
+                return
+            self._queued_bytes -= sent
+            while sent:
+                head = queue[0]
+                if sent < head.nbytes:
+                    queue[0] = head[sent:]
+                    break
+                sent -= head.nbytes
+                queue.popleft()
+        if queue:
+            if not self._writer_armed:
+                self._writer_armed = True
+                self._loop.add_writer(out.fileno(), self._flush)
+            return
+        if self._writer_armed:
+            self._writer_armed = False
+            self._loop.remove_writer(out.fileno())
+        if self._closing:
+            self._close_socket()
+
+        if self._was_full and self._queued_bytes <= _DRAINED_BYTES and self._handler is not None:
+            self._was_full = False
+            self._handler.send_queue_drained()
+
+    def _broken(self, error: OSError) -> None:
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._close_reason = self._close_reason or str(error)
+        self._closing = True
+        self._close_socket()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _close_socket(self) -> None:
+        out, self._out = self._out, None
+        if out is None:
+            return
+        if self._writer_armed:
+            self._writer_armed = False
+            self._loop.remove_writer(out.fileno())
+        self._queue.clear()
+        self._queued_bytes = 0
+        out.close()
+
+
+class SocketListener:
+    """A listening socket."""
+
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+
+    @property
+    def port(self) -> int:
+        """The port listened on."""
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        """Accept no more."""
+        self._server.close()
+
+
+class SocketNetwork:
+    """TCP through the loop of this process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_fatal: OnFatal) -> None:
+        self._loop = loop
+        self._on_fatal = on_fatal
+
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Transport], FrameHandler],
+        max_frame_bytes: int,
+    ) -> SocketListener:
+        """Listen; OSError when the port is taken."""
+        server = await self._loop.create_server(
+            lambda: SocketTransport(self._loop, accept, max_frame_bytes, self._on_fatal),
+            host or None,
+            port,
+            backlog=_LISTEN_BACKLOG,
+            reuse_address=True,
+        )
+        return SocketListener(server)
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        open_handler: Callable[[Transport], FrameHandler],
+        timeout_ms: int,
+        max_frame_bytes: int,
+    ) -> Transport:
+        """Connect; ConnectionLost when refused or not there in time."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                _, protocol = await self._loop.create_connection(
+                    lambda: SocketTransport(
+                        self._loop, open_handler, max_frame_bytes, self._on_fatal
+                    ),
+                    host,
+                    port,
+                )
+        except TimeoutError as error:
+            raise ConnectionLost(f"{host}:{port}: no connection in {timeout_ms} ms") from error
+        except OSError as error:
+            raise ConnectionLost(f"{host}:{port}: {error}") from error
+        return protocol
