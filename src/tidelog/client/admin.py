@@ -1,0 +1,187 @@
+"""Admin calls: create and delete topics, at the controller; waiting until a topic has leaders.
+
+A try whose outcome is unknown (the connection broke, the broker timed out) is repeated; then
+"exists already" and "no such topic" may be our own doing, and are taken as success only after such
+a try, and for creation only when the topic has the number of partitions that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tidelog.client.cluster import TopicMetadata
+from tidelog.client.retries import Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Answer, Call, NotSent, Operation, always
+from tidelog.client.versions import error_code
+from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout
+from tidelog.core.types import NO_LEADER, TopicId
+from tidelog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tidelog.wire.registry import CREATE_TOPICS, DELETE_TOPICS
+
+#: From this version on DeleteTopics names topics in `topics`.
+_DELETE_BY_STATE_VERSION = 6
+#: Beyond the broker's own timeout, for its answer to arrive.
+_ANSWER_MARGIN_MS = 2_000
+
+
+class TopicAdmin:
+    """Operations on topics."""
+
+    def __init__(self, router: ClusterRouter) -> None:
+        self._router = router
+
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str],
+        assignment: Mapping[int, Sequence[int]] | None,
+    ) -> Operation[TopicId]:
+        """Create a topic and return its id (zeros from a broker that tells none).
+
+        With `assignment` (partition to replicas) the two counts may be -1. Raises KafkaError.
+        """
+        uncertain = _Uncertain()
+        request = _creation(name, partitions, replication_factor, configs, assignment)
+
+        def attempt(patience: Patience) -> Operation[TopicId]:
+            timeout_ms = patience.remaining_ms
+            build = always(CreateTopicsRequest(topics=[request], timeout_ms=timeout_ms))
+            answer = yield from self._ask(CREATE_TOPICS, build, timeout_ms, uncertain, patience)
+            result = _only(expect(answer, CreateTopicsResponse).topics, name)
+            code = error_code(result.error_code)
+            if code is ErrorCode.TOPIC_ALREADY_EXISTS and uncertain.tried:
+                self._router.forget()
+                topic = yield from self._router.topic(name, patience)
+                asked = len(assignment) if assignment else partitions
+                if asked < 0 or len(topic.partitions) == asked:
+                    return topic.topic_id
+            uncertain.note(code)
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code, result.error_message or f"topic {name!r}")
+            return bytes(result.topic_id)
+
+        return self._router.repeat(f"creating topic {name!r}", attempt)
+
+    def delete(self, name: str) -> Operation[None]:
+        """Delete a topic. Raises KafkaError."""
+        uncertain = _Uncertain()
+
+        def attempt(patience: Patience) -> Operation[None]:
+            timeout_ms = patience.remaining_ms
+            build = _deletion(name, timeout_ms)
+            answer = yield from self._ask(DELETE_TOPICS, build, timeout_ms, uncertain, patience)
+            result = _only(expect(answer, DeleteTopicsResponse).responses, name)
+            code = error_code(result.error_code)
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if uncertain.tried:
+                    return
+                patience.is_over = True  # the controller knows every topic
+                raise KafkaError(code, f"there is no topic {name!r}")
+            uncertain.note(code)
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code, result.error_message or f"topic {name!r}")
+
+        return self._router.repeat(f"deleting topic {name!r}", attempt)
+
+    def await_leaders(self, name: str, min_isr: int) -> Operation[TopicMetadata]:
+        """Wait until every partition of a topic has a live leader and `min_isr` members in sync."""
+
+        def attempt(patience: Patience) -> Operation[TopicMetadata]:
+            self._router.forget()
+            topic = yield from self._router.topic(name, patience)
+            for each in topic.partitions.values():
+                if each.leader == NO_LEADER or len(each.isr) < min_isr:
+                    raise KafkaError(
+                        ErrorCode.LEADER_NOT_AVAILABLE,
+                        f"partition {each.partition} has leader {each.leader} and in-sync"
+                        f" replicas {list(each.isr)} of {list(each.replicas)}",
+                    )
+            return topic
+
+        what = f"waiting for the leaders of topic {name!r}"
+        return self._router.repeat(what, attempt)
+
+    def _ask(
+        self,
+        api_key: int,
+        build: Callable[[int], Any],
+        timeout_ms: int,
+        uncertain: _Uncertain,
+        patience: Patience,
+    ) -> Operation[Answer]:
+        controller = yield from self._router.controller(patience)
+        call = Call(controller.address, api_key, build, timeout_ms + _ANSWER_MARGIN_MS)
+        try:
+            return (yield call)
+        except NotSent:
+            raise
+        except (ConnectionLost, RequestTimeout):
+            uncertain.tried = True
+            raise
+
+
+class _Uncertain:
+    """Whether an earlier try may have had its effect."""
+
+    __slots__ = ("tried",)
+
+    def __init__(self) -> None:
+        self.tried = False
+
+    def note(self, code: ErrorCode) -> None:
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            self.tried = True
+
+
+def _creation(
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str],
+    assignment: Mapping[int, Sequence[int]] | None,
+) -> CreatableTopic:
+    topic = CreatableTopic(name=name)
+    topic.num_partitions = -1 if assignment else partitions
+    topic.replication_factor = -1 if assignment else replication_factor
+    if assignment:
+        topic.assignments = [
+            CreatableReplicaAssignment(partition_index=number, broker_ids=list(replicas))
+            for number, replicas in sorted(assignment.items())
+        ]
+    topic.configs = [
+        CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
+    ]
+    return topic
+
+
+def _deletion(name: str, timeout_ms: int) -> Callable[[int], Any]:
+    def build(version: int) -> DeleteTopicsRequest:
+        if version >= _DELETE_BY_STATE_VERSION:
+            return DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=timeout_ms)
+        return DeleteTopicsRequest(topic_names=[name], timeout_ms=timeout_ms)
+
+    return build
+
+
+def _only(results: Sequence[Any], name: str) -> Any:
+    for result in results:
+        if result.name == name:
+            return result
+    raise KafkaError(
+        ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller's answer does not mention topic {name!r}"
+    )

@@ -1,0 +1,257 @@
+"""Reads record batches and offsets from partition leaders.
+
+Fetches carry the leader epoch, so that a stale leader refuses instead of answering (KIP-320), and
+no fetch session. Records come as the broker stored them: whole batches, the first of which may
+begin below the offset asked for, and at the end perhaps a part of one. Nothing is decoded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tidelog.client.cluster import BrokerNode
+from tidelog.client.retries import RETRIABLE, Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Call, Operation, always
+from tidelog.client.versions import error_code
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
+from tidelog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tidelog.wire.registry import FETCH, LIST_OFFSETS
+
+#: Timestamps with a meaning of their own in ListOffsets.
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+#: From this version on topics are named by id.
+_TOPIC_IDS_VERSION: Final = 13
+_ANSWER_MARGIN_MS: Final = 5_000
+
+
+class ListedOffset(NamedTuple):
+    """Offset -1: no record is that new. `timestamp` -1 for earliest and latest."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class AbortedRange(NamedTuple):
+    """Records of this producer from `first_offset` to its abort marker are not committed."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """What one partition answered; offsets are -1 where `error` keeps the broker from telling."""
+
+    high_watermark: int
+    log_start_offset: int
+    last_stable_offset: int
+    records: memoryview
+    error: ErrorCode = ErrorCode.NONE
+    aborted: tuple[AbortedRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """Sizes in bytes; `max_wait_ms` is how long the broker may wait for `min_bytes`."""
+
+    max_bytes: int
+    partition_max_bytes: int
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+    isolation_level: int = READ_UNCOMMITTED
+
+
+class LogReader:
+    """Operations that read."""
+
+    def __init__(self, router: ClusterRouter) -> None:
+        self._router = router
+
+    # -- offsets --------------------------------------------------------------------------------
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], isolation_level: int
+    ) -> Operation[dict[TopicPartition, ListedOffset]]:
+        """The first offset not older than each timestamp (milliseconds; LATEST, EARLIEST).
+
+        Raises KafkaError naming the partition.
+        """
+        found: dict[TopicPartition, ListedOffset] = {}
+
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, ListedOffset]]:
+            missing = [tp for tp in timestamps if tp not in found]
+            by_leader = yield from self._router.leaders(missing, patience)
+            for leader, partitions in by_leader.items():
+                message = self._offsets_request(partitions, timestamps, isolation_level)
+                timeout_ms = max(1, patience.remaining_ms)
+                answer = yield Call(leader.address, LIST_OFFSETS, always(message), timeout_ms)
+                _collect_offsets(expect(answer, ListOffsetsResponse), leader, found)
+            return {tp: found[tp] for tp in timestamps}
+
+        return self._router.repeat("listing offsets", attempt)
+
+    def _offsets_request(
+        self,
+        partitions: Iterable[TopicPartition],
+        timestamps: Mapping[TopicPartition, int],
+        isolation_level: int,
+    ) -> ListOffsetsRequest:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for tp in partitions:
+            topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=tp.partition,
+                    current_leader_epoch=self._router.leader_epoch(tp),
+                    timestamp=timestamps[tp],
+                )
+            )
+        return ListOffsetsRequest(
+            replica_id=-1, isolation_level=isolation_level, topics=list(topics.values())
+        )
+
+    # -- records --------------------------------------------------------------------------------
+
+    def fetch(
+        self, offsets: Mapping[TopicPartition, int], options: FetchOptions
+    ) -> Operation[dict[TopicPartition, FetchedPartition]]:
+        """Records from each offset on, one request per leader, asked one after the other.
+
+        Errors of single partitions that do not pass by themselves are in the result
+        (OFFSET_OUT_OF_RANGE above all); those that do are tried again, then raised.
+        """
+        done: dict[TopicPartition, FetchedPartition] = {}
+
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, FetchedPartition]]:
+            missing = [tp for tp in offsets if tp not in done]
+            by_leader = yield from self._router.leaders(missing, patience)
+            failure: KafkaError | None = None
+            for leader, partitions in by_leader.items():
+                answers = yield from self._fetch_from(leader, partitions, offsets, options)
+                for tp in partitions:
+                    answer = answers.get(tp)
+                    if answer is None:
+                        failure = failure or _silent(leader, tp)
+                    elif answer.error in RETRIABLE:
+                        failure = failure or KafkaError(answer.error, f"{tp} at {leader.address}")
+                    else:
+                        done[tp] = answer
+            if failure is not None:
+                raise failure
+            return {tp: done[tp] for tp in offsets}
+
+        names = ", ".join(str(tp) for tp in offsets)
+        return self._router.repeat(f"fetching {names}", attempt)
+
+    def _fetch_from(
+        self,
+        leader: BrokerNode,
+        partitions: list[TopicPartition],
+        offsets: Mapping[TopicPartition, int],
+        options: FetchOptions,
+    ) -> Operation[dict[TopicPartition, FetchedPartition]]:
+        message = self._fetch_request(partitions, offsets, options)
+        by_id = all(topic.topic_id != ZERO_TOPIC_ID for topic in message.topics)
+        answer = yield Call(
+            leader.address,
+            FETCH,
+            always(message),
+            options.max_wait_ms + _ANSWER_MARGIN_MS,
+            max_version=0x7FFF if by_id else _TOPIC_IDS_VERSION - 1,
+        )
+        response = expect(answer, FetchResponse)
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(error_code(response.error_code), f"fetch from {leader.address}")
+        names = {topic.topic_id: topic.topic for topic in message.topics}
+        answers: dict[TopicPartition, FetchedPartition] = {}
+        for topic in response.responses:
+            name = names.get(topic.topic_id, "") if answer.version >= _TOPIC_IDS_VERSION else None
+            for data in topic.partitions:
+                tp = TopicPartition(topic.topic if name is None else name, data.partition_index)
+                answers[tp] = _fetched(data)
+        return answers
+
+    def _fetch_request(
+        self,
+        partitions: list[TopicPartition],
+        offsets: Mapping[TopicPartition, int],
+        options: FetchOptions,
+    ) -> FetchRequest:
+        topics: dict[str, FetchTopic] = {}
+        for tp in partitions:
+            topic = topics.get(tp.topic)
+            if topic is None:
+                topic_id = self._router.topic_id(tp.topic)
+                topic = topics[tp.topic] = FetchTopic(topic=tp.topic, topic_id=topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=tp.partition,
+                    current_leader_epoch=self._router.leader_epoch(tp),
+                    fetch_offset=offsets[tp],
+                    partition_max_bytes=options.partition_max_bytes,
+                )
+            )
+        return FetchRequest(
+            max_wait_ms=options.max_wait_ms,
+            min_bytes=options.min_bytes,
+            max_bytes=options.max_bytes,
+            isolation_level=options.isolation_level,
+            topics=list(topics.values()),
+        )
+
+
+def _collect_offsets(
+    response: ListOffsetsResponse, leader: BrokerNode, found: dict[TopicPartition, ListedOffset]
+) -> None:
+    failure: KafkaError | None = None
+    for topic in response.topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.name, each.partition_index)
+            code = error_code(each.error_code)
+            if code is ErrorCode.NONE:
+                found[tp] = ListedOffset(each.offset, each.timestamp, each.leader_epoch)
+            else:
+                failure = failure or KafkaError(code, f"{tp} at {leader.address}")
+    if failure is not None:
+        raise failure
+
+
+def _silent(leader: BrokerNode, tp: TopicPartition) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{leader.address} did not answer for {tp}"
+    )
+
+
+def _fetched(data: PartitionData) -> FetchedPartition:
+    records = data.records if isinstance(data.records, memoryview) else memoryview(b"")
+    aborted = data.aborted_transactions or []
+    return FetchedPartition(
+        high_watermark=data.high_watermark,
+        log_start_offset=data.log_start_offset,
+        last_stable_offset=data.last_stable_offset,
+        records=records,
+        error=error_code(data.error_code),
+        aborted=tuple(AbortedRange(each.producer_id, each.first_offset) for each in aborted),
+    )

@@ -1,0 +1,136 @@
+"""Sends a record batch that the caller built to the leader of a partition.
+
+A refused batch was not appended and is tried again where the error passes by itself. When the
+outcome of a try is unknown (the connection broke, no answer in time, not enough replicas after the
+append), only a batch with a producer id is sent again, since brokers recognise its sequence; any
+other raises OutcomeUnknown: to send it again could store its records twice.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.client.retries import Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Call, NotSent, Operation, always
+from tidelog.client.versions import error_code
+from tidelog.core.errors import (
+    ConnectionLost,
+    ErrorCode,
+    KafkaError,
+    RequestTimeout,
+    TidelogError,
+)
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.wire.primitives import Buffer
+from tidelog.wire.registry import INIT_PRODUCER_ID, PRODUCE
+
+#: Where a batch v2 holds its producer id (KIP-98).
+_PRODUCER_ID_AT: Final = 43
+#: The batch is in the leader's log, and may be committed later or not.
+_APPENDED_ERRORS: Final = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NETWORK_EXCEPTION,
+)
+_ANSWER_MARGIN_MS: Final = 2_000
+
+
+class OutcomeUnknown(TidelogError):
+    """The batch may be stored or not; to send it again could store it twice."""
+
+
+class LogWriter:
+    """Operations that write."""
+
+    def __init__(self, router: ClusterRouter) -> None:
+        self._router = router
+
+    def produce(
+        self, tp: TopicPartition, batch: Buffer, acks: int, timeout_ms: int
+    ) -> Operation[int]:
+        """Append one batch and return its base offset (-1 with acks=0, which nobody answers).
+
+        `timeout_ms` is what the broker may wait for replicas. A repetition that the broker
+        recognises is a success; -1 where it does not tell the offset. Raises KafkaError,
+        OutcomeUnknown.
+        """
+        message = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
+        part = PartitionProduceData(index=tp.partition, records=batch)
+        message.topic_data = [TopicProduceData(name=tp.topic, partition_data=[part])]
+        idempotent = _has_producer_id(batch)
+
+        def attempt(patience: Patience) -> Operation[int]:
+            leader = yield from self._router.leader(tp, patience)
+            call = Call(
+                leader.address,
+                PRODUCE,
+                always(message),
+                timeout_ms + _ANSWER_MARGIN_MS,
+                answered=acks != 0,
+            )
+            try:
+                answer = yield call
+            except NotSent:
+                raise
+            except (ConnectionLost, RequestTimeout) as error:
+                if idempotent:
+                    raise
+                raise OutcomeUnknown(f"producing to {tp} at {leader.address}: {error}") from error
+            if acks == 0:
+                return -1
+            return _base_offset(tp, expect(answer, ProduceResponse), idempotent)
+
+        return self._router.repeat(f"producing to {tp}", attempt)
+
+    def init_producer_id(self) -> Operation[tuple[int, int]]:
+        """A new producer id and its epoch, for idempotent batches without transactions."""
+        message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
+
+        def attempt(patience: Patience) -> Operation[tuple[int, int]]:
+            node = yield from self._router.any_broker(patience)
+            timeout_ms = max(1, patience.remaining_ms)
+            answer = yield Call(node.address, INIT_PRODUCER_ID, always(message), timeout_ms)
+            response = expect(answer, InitProducerIdResponse)
+            if response.error_code != ErrorCode.NONE:
+                raise KafkaError(error_code(response.error_code), f"at {node.address}")
+            return response.producer_id, response.producer_epoch
+
+        return self._router.repeat("getting a producer id", attempt)
+
+
+def _has_producer_id(batch: Buffer) -> bool:
+    raw = bytes(memoryview(batch)[_PRODUCER_ID_AT : _PRODUCER_ID_AT + 8])
+    return len(raw) == 8 and int.from_bytes(raw, "big", signed=True) >= 0
+
+
+def _base_offset(tp: TopicPartition, response: ProduceResponse, idempotent: bool) -> int:
+    result = _result_of(tp, response)
+    code = error_code(result.error_code)
+    if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        return result.base_offset
+    reasons = [
+        f"record {each.batch_index}: {each.batch_index_error_message}"
+        for each in result.record_errors
+    ]
+    detail = "; ".join([result.error_message or "", *reasons]).strip("; ")
+    error = KafkaError(code, f"{tp}: {detail}" if detail else str(tp))
+    if code in _APPENDED_ERRORS and not idempotent:
+        raise OutcomeUnknown(f"producing to {tp}: {error}") from error
+    raise error
+
+
+def _result_of(tp: TopicPartition, response: ProduceResponse) -> PartitionProduceResponse:
+    for topic in response.responses:
+        for result in topic.partition_responses:
+            if topic.name == tp.topic and result.index == tp.partition:
+                return result
+    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer does not mention {tp}")

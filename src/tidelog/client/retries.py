@@ -1,0 +1,108 @@
+"""When to try again: which errors pass by themselves, how long to wait, when to give up.
+
+Retriable is what Apache Kafka's clients take as RetriableException, less CORRUPT_MESSAGE: a batch
+that arrives damaged once is noticed by TCP, and one that is built wrong stays wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.core.errors import (
+    ConnectionLost,
+    ErrorCode,
+    KafkaError,
+    RequestTimeout,
+    TidelogError,
+)
+
+#: Errors that say nothing about the request itself: the cluster may answer otherwise soon.
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+#: Errors of a topic that may have been created a moment ago, and may as well not exist.
+UNKNOWN_TOPIC: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+)
+#: How long an unknown topic is looked for: brokers learn of a new one within one round trip.
+UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
+
+FIRST_BACKOFF_MS: Final = 20
+LAST_BACKOFF_MS: Final = 500
+
+
+def is_retriable(error: TidelogError) -> bool:
+    """Whether the same request may succeed later; for requests that may be repeated safely."""
+    if isinstance(error, KafkaError):
+        return error.code in RETRIABLE
+    return isinstance(error, ConnectionLost | RequestTimeout)
+
+
+class Patience:
+    """One operation's deadline and growing pauses. `now_ms` is monotonic."""
+
+    __slots__ = ("_backoff_ms", "_deadline_ms", "_now_ms", "_started_ms", "is_over")
+
+    def __init__(self, now_ms: Callable[[], int], timeout_ms: int) -> None:
+        self._now_ms = now_ms
+        self._started_ms = now_ms()
+        self._deadline_ms = self._started_ms + timeout_ms
+        self._backoff_ms = FIRST_BACKOFF_MS
+        #: Set where an error is certain although its code is one that often passes.
+        self.is_over = False
+
+    @property
+    def elapsed_ms(self) -> int:
+        """Time since the start."""
+        return self._now_ms() - self._started_ms
+
+    @property
+    def remaining_ms(self) -> int:
+        """Time left, never below 0."""
+        return max(0, self._deadline_ms - self._now_ms())
+
+    def pause_after(self, error: TidelogError) -> int | None:
+        """How long to wait before the next try; None when it is time to give up."""
+        if self.is_over or not is_retriable(error):
+            return None
+        left_ms = self.remaining_ms
+        if isinstance(error, KafkaError) and error.code in UNKNOWN_TOPIC:
+            left_ms = min(left_ms, UNKNOWN_TOPIC_PATIENCE_MS - self.elapsed_ms)
+        pause_ms = self._backoff_ms
+        if pause_ms >= left_ms:
+            return None
+        self._backoff_ms = min(2 * pause_ms, LAST_BACKOFF_MS)
+        return pause_ms
+
+
+def given_up(what: str, error: TidelogError, patience: Patience) -> TidelogError:
+    """The error to raise when no try is left: what was wanted, for how long, and the last cause."""
+    if patience.is_over or not is_retriable(error):
+        return error
+    if isinstance(error, KafkaError):
+        cause = f": {error.message}" if error.message else ""
+        return KafkaError(error.code, f"{what} failed for {patience.elapsed_ms} ms{cause}")
+    return type(error)(f"{what} failed for {patience.elapsed_ms} ms: {error}")

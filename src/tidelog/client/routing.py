@@ -1,0 +1,231 @@
+"""Finds out whom to ask: any broker, the controller, or the leader of a partition; and asks again.
+
+`ClusterRouter` holds the last metadata. A retriable failure makes it stale, so that the next try
+asks again; every broker seen and every bootstrap address is tried in turn for metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tidelog.client.cluster import BrokerNode, ClusterMetadata, TopicMetadata
+from tidelog.client.retries import Patience, given_up
+from tidelog.client.steps import Address, Answer, Call, NotSent, Operation, Pause, T
+from tidelog.core.errors import (
+    ConnectionLost,
+    ErrorCode,
+    KafkaError,
+    ProtocolError,
+    RequestTimeout,
+    TidelogError,
+)
+from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.registry import METADATA
+
+#: Metadata is asked from several brokers in turn: none may eat the whole time.
+METADATA_CALL_MS = 5_000
+#: allow_auto_topic_creation exists from version 4: looking at a topic must not create it. So the
+#: request is never built below it; every supported broker serves it.
+_NO_AUTO_CREATION_VERSION = 4
+
+
+class ClusterRouter:
+    """Metadata kept between operations, and the way to leaders and the controller."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        timeout_ms: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._bootstrap = tuple(bootstrap)
+        self.timeout_ms = timeout_ms
+        self._now_ms = now_ms
+        self._brokers: dict[int, BrokerNode] = {}
+        self._seen: dict[Address, None] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+        self._controller_id = -1
+        self._last_asked: Address | None = None
+
+    # -- trying again ---------------------------------------------------------------------------
+
+    def patience(self, timeout_ms: int | None = None) -> Patience:
+        """The time that one operation may take."""
+        return Patience(self._now_ms, self.timeout_ms if timeout_ms is None else timeout_ms)
+
+    def repeat(
+        self, what: str, attempt: Callable[[Patience], Operation[T]], timeout_ms: int | None = None
+    ) -> Operation[T]:
+        """`attempt` until it succeeds or time is over; between tries metadata is made stale.
+
+        Raises the last error, with `what` and the time spent in its message.
+        """
+        patience = self.patience(timeout_ms)
+        while True:
+            try:
+                return (yield from attempt(patience))
+            except TidelogError as error:
+                pause_ms = patience.pause_after(error)
+                if pause_ms is None:
+                    raise given_up(what, error, patience) from error
+            self.forget()
+            yield Pause(pause_ms)
+
+    def forget(self) -> None:
+        """Leaders and the controller must be asked for again."""
+        self._topics.clear()
+        self._brokers = {}
+        self._controller_id = -1
+
+    # -- metadata -------------------------------------------------------------------------------
+
+    def metadata(self, topics: Sequence[str] | None) -> Operation[ClusterMetadata]:
+        """Brokers, controller and the topics named (all for None), from whichever broker answers.
+
+        Errors of single topics are in the result. Raises NotSent or RequestTimeout naming every
+        address tried when none answers within the time.
+        """
+        return self.repeat("reading metadata", lambda patience: self._ask(topics, patience))
+
+    def _ask(self, topics: Sequence[str] | None, patience: Patience) -> Operation[ClusterMetadata]:
+        failures: list[str] = []
+        for address in self._addresses():
+            call = Call(
+                address,
+                METADATA,
+                lambda version: _metadata_request(topics, version),
+                timeout_ms=max(1, min(METADATA_CALL_MS, patience.remaining_ms)),
+            )
+            try:
+                answer = yield call
+            except (ConnectionLost, RequestTimeout, ProtocolError) as error:
+                failures.append(str(error))
+                self._last_asked = None
+                continue
+            self._last_asked = address
+            return self._keep(ClusterMetadata.from_response(answer.message))
+        raise NotSent("no broker answers: " + "; ".join(failures))
+
+    def _addresses(self) -> list[Address]:
+        """Whom to ask: the one that answered last, then brokers of the last answer, bootstrap."""
+        candidates = [] if self._last_asked is None else [self._last_asked]
+        return list(dict.fromkeys([*candidates, *self._seen, *self._bootstrap]))
+
+    def _keep(self, cluster: ClusterMetadata) -> ClusterMetadata:
+        self._brokers = cluster.brokers
+        self._seen = dict.fromkeys(broker.address for broker in cluster.brokers.values())
+        self._controller_id = cluster.controller_id
+        for name, topic in cluster.topics.items():
+            self._topics[name] = topic
+        return cluster
+
+    def topic(self, name: str, patience: Patience) -> Operation[TopicMetadata]:
+        """One topic, from the metadata kept or asked for; raises its error as KafkaError."""
+        topic = self._topics.get(name)
+        if topic is None or topic.error is not ErrorCode.NONE:
+            yield from self._ask([name], patience)
+            topic = self._topics.get(name)
+        if topic is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the cluster tells nothing of topic {name}"
+            )
+        if topic.error is not ErrorCode.NONE:
+            raise KafkaError(topic.error, f"topic {name!r}: {_topic_hint(topic.error)}")
+        return topic
+
+    # -- whom to ask ----------------------------------------------------------------------------
+
+    def leaders(
+        self, partitions: Iterable[TopicPartition], patience: Patience
+    ) -> Operation[dict[BrokerNode, list[TopicPartition]]]:
+        """The partitions by their leaders; KafkaError for the first one that has none."""
+        wanted = list(partitions)
+        unknown = [n for n in dict.fromkeys(tp.topic for tp in wanted) if n not in self._topics]
+        if unknown:
+            yield from self._ask(unknown, patience)
+        by_leader: dict[BrokerNode, list[TopicPartition]] = {}
+        for tp in wanted:
+            topic = yield from self.topic(tp.topic, patience)
+            by_leader.setdefault(self._leader(topic, tp), []).append(tp)
+        return by_leader
+
+    def leader(self, tp: TopicPartition, patience: Patience) -> Operation[BrokerNode]:
+        """The leader of one partition; KafkaError when it has none."""
+        topic = yield from self.topic(tp.topic, patience)
+        return self._leader(topic, tp)
+
+    def _leader(self, topic: TopicMetadata, tp: TopicPartition) -> BrokerNode:
+        partition = topic.partitions.get(tp.partition)
+        if partition is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {tp.topic!r} has no partition {tp.partition}; it has"
+                f" {len(topic.partitions)}: 0 to {len(topic.partitions) - 1}",
+            )
+        leader = self._brokers.get(partition.leader)
+        if partition.leader == NO_LEADER or leader is None:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"{tp} has no live leader; its replicas are {list(partition.replicas)}, in sync"
+                f" were {list(partition.isr)}, live brokers are {list(self._brokers)}",
+            )
+        return leader
+
+    def controller(self, patience: Patience) -> Operation[BrokerNode]:
+        """The controller; KafkaError NOT_CONTROLLER while none is known."""
+        if self._controller_id not in self._brokers:
+            yield from self._ask([], patience)
+        node = self._brokers.get(self._controller_id)
+        if node is None:
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER,
+                f"the cluster has no controller now; live brokers are {list(self._brokers)}",
+            )
+        return node
+
+    def any_broker(self, patience: Patience) -> Operation[BrokerNode]:
+        """The live broker with the lowest id."""
+        if not self._brokers:
+            yield from self._ask([], patience)
+        for node in self._brokers.values():
+            return node
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the cluster has no live broker")
+
+    def topic_id(self, name: str) -> bytes:
+        """The id of a topic whose metadata is kept."""
+        return self._topics[name].topic_id
+
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        """The leader epoch of a partition whose metadata is kept; it fences stale leaders."""
+        return self._topics[tp.topic].partitions[tp.partition].leader_epoch
+
+
+def _topic_hint(error: ErrorCode) -> str:
+    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return "there is no such topic"
+    if error is ErrorCode.INVALID_TOPIC_EXCEPTION:
+        return "not a topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or .."
+    if error is ErrorCode.LEADER_NOT_AVAILABLE:
+        return "its leaders are being elected"
+    return "metadata cannot be read"
+
+
+def _metadata_request(topics: Sequence[str] | None, version: int) -> Any:
+    if version < _NO_AUTO_CREATION_VERSION:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"Metadata {version} creates topics that are only looked at; version"
+            f" {_NO_AUTO_CREATION_VERSION} or later is needed",
+        )
+    asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    return MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+
+
+def expect(answer: Answer, message_type: type[T]) -> T:
+    """The message of an answer; ProtocolError for another one than was asked for."""
+    if not isinstance(answer.message, message_type):
+        got = type(answer.message).__name__
+        raise ProtocolError(f"expected {message_type.__name__}, got {got}")
+    return answer.message

@@ -1,0 +1,74 @@
+"""What operations ask of their driver, and how they are answered.
+
+An operation is a generator: it yields a `Call` (send a request to an address and give me the
+answer) or a `Pause` (wait), and returns its result. The driver sends an `Answer` for a call and
+`NO_ANSWER` after a pause, or throws into the generator: NotSent, ConnectionLost, RequestTimeout,
+ProtocolError, and KafkaError where the broker serves no version that is spoken here.
+No sockets, no clock: any loop can drive them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+from tidelog.core.errors import ConnectionLost
+
+T = TypeVar("T")
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        if ":" in self.host:
+            return f"[{self.host}]:{self.port}"
+        return f"{self.host}:{self.port}"
+
+
+class NotSent(ConnectionLost):
+    """The request never left: the connection could not be opened. It had no effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `build(version)` makes the message for the version that was negotiated.
+
+    `max_version` caps the negotiation; `answered` is False for produce with acks=0, where the
+    driver returns NO_ANSWER as soon as the bytes are sent.
+    """
+
+    address: Address
+    api_key: int
+    build: Callable[[int], Any]
+    timeout_ms: int
+    max_version: int = 0x7FFF
+    answered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait this long."""
+
+    delay_ms: int
+
+
+class Answer(NamedTuple):
+    """The response message and the version that was spoken."""
+
+    version: int
+    message: Any
+
+
+NO_ANSWER: Final = Answer(-1, None)
+
+Operation = Generator[Call | Pause, Answer, T]
+
+
+def always(message: Any) -> Callable[[int], Any]:
+    """For `Call.build`: the same message at every version."""
+    return lambda version: message

@@ -1,0 +1,1 @@
+"""The real outside: sockets, threads, files, clocks, stores, and the broker's process."""

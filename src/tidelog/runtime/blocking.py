@@ -1,0 +1,270 @@
+"""BlockingClient: the Kafka client of `tidelog.client` over plain sockets, without a loop.
+
+For the command line, the Spark source and tests. One connection per broker, opened when needed,
+one request at a time. Not for several threads at once; give each its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Final
+
+import tidelog
+from tidelog.client.admin import TopicAdmin
+from tidelog.client.bootstrap import parse_bootstrap
+from tidelog.client.cluster import ClusterMetadata, TopicMetadata
+from tidelog.client.fetching import (
+    READ_UNCOMMITTED,
+    FetchedPartition,
+    FetchOptions,
+    ListedOffset,
+    LogReader,
+)
+from tidelog.client.producing import LogWriter
+from tidelog.client.routing import ClusterRouter
+from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, NotSent, Operation, Pause, T
+from tidelog.client.versions import (
+    ASKED_VERSION,
+    ServedVersions,
+    api_versions_request,
+    decode_api_versions,
+)
+from tidelog.core.errors import (
+    ConnectionLost,
+    ErrorCode,
+    KafkaError,
+    ProtocolError,
+    RequestTimeout,
+    TidelogError,
+)
+from tidelog.core.limits import MIB
+from tidelog.core.ports import Buffer
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.runtime.sockets import FrameSocket
+from tidelog.wire.codec import decode_response, encode_request
+from tidelog.wire.registry import API_VERSIONS
+
+#: A connection that is not there by then: the next address is tried.
+CONNECT_TIMEOUT_MS: Final = 5_000
+#: `fetch.max.bytes` of Kafka's consumer is 50 MiB; ours decodes one answer at a time.
+DEFAULT_FETCH_BYTES: Final = 8 * MIB
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class _Connection:
+    """A connection with the versions that its broker serves."""
+
+    __slots__ = ("correlation_id", "served", "socket")
+
+    def __init__(self, address: Address, client_id: str, timeout_ms: int) -> None:
+        deadline = time.monotonic() + timeout_ms / 1000
+        self.correlation_id = 0
+        self.socket = FrameSocket(address, min(timeout_ms, CONNECT_TIMEOUT_MS))
+        try:
+            request = api_versions_request(tidelog.__version__)
+            self.socket.send(
+                encode_request(API_VERSIONS, ASKED_VERSION, 0, client_id, request), deadline
+            )
+            correlation_id, response = decode_api_versions(self.socket.receive(deadline))
+            if correlation_id != 0:
+                raise ProtocolError(f"{address} answered request {correlation_id}, not 0")
+            self.served = ServedVersions.from_response(address, response)
+        except (ConnectionLost, RequestTimeout) as error:
+            self.socket.close()
+            raise NotSent(str(error)) from error
+        except TidelogError:
+            self.socket.close()
+            raise
+
+    def exchange(self, call: Call, client_id: str) -> Answer:
+        """Send one request and wait for its answer."""
+        deadline = time.monotonic() + call.timeout_ms / 1000
+        version = self.served.choose(call.api_key, call.max_version)
+        message = call.build(version)
+        self.correlation_id += 1
+        expected = self.correlation_id
+        frame = encode_request(call.api_key, version, expected, client_id, message)
+        self.socket.send(frame, deadline)
+        if not call.answered:
+            return NO_ANSWER
+        answer = self.socket.receive(deadline)
+        correlation_id, response = decode_response(call.api_key, version, answer)
+        if correlation_id != expected:
+            raise ProtocolError(f"{call.address} answered {correlation_id}, not {expected}")
+        return Answer(version, response)
+
+
+class BlockingClient:
+    """A Kafka client for one thread. Retriable errors are retried until `timeout_ms`.
+
+    All methods raise KafkaError (the cluster says no), ConnectionLost or RequestTimeout (nobody
+    answers; NotSent where the request had no effect), ProtocolError (not a Kafka broker).
+    """
+
+    def __init__(
+        self, bootstrap: str, client_id: str = "tidelog", timeout_ms: int = 30_000
+    ) -> None:
+        """`bootstrap`: `host:port,...`; raises ConfigError for anything else. Connects lazily."""
+        self._client_id = client_id
+        self._connections: dict[Address, _Connection] = {}
+        self._router = ClusterRouter(parse_bootstrap(bootstrap), timeout_ms, _monotonic_ms)
+        self._admin = TopicAdmin(self._router)
+        self._reader = LogReader(self._router)
+        self._writer = LogWriter(self._router)
+
+    def __enter__(self) -> BlockingClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; the client may be used again."""
+        for connection in self._connections.values():
+            connection.socket.close()
+        self._connections.clear()
+
+    # -- cluster and topics ---------------------------------------------------------------------
+
+    def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
+        """Brokers, controller, and the topics named (None: all). Never creates a topic.
+
+        Errors of single topics and partitions are in the result.
+        """
+        return self._run(self._router.metadata(topics))
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+    ) -> TopicId:
+        """Create a topic at the controller; -1 takes the cluster's default. Returns its id.
+
+        `assignment`: partition number to replicas, the preferred leader first.
+        """
+        configs = {} if configs is None else configs
+        return self._run(
+            self._admin.create(name, partitions, replication_factor, configs, assignment)
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic at the controller."""
+        self._run(self._admin.delete(name))
+
+    def await_topic(self, name: str, min_isr: int = 1) -> TopicMetadata:
+        """Wait until every partition has a leader and at least `min_isr` in-sync replicas."""
+        return self._run(self._admin.await_leaders(name, min_isr))
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        isolation_level: int = READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, ListedOffset]:
+        """The first offset not older than each timestamp; -1 latest, -2 earliest."""
+        return self._run(self._reader.list_offsets(timestamps, isolation_level))
+
+    def fetch(
+        self,
+        tp: TopicPartition,
+        offset: int,
+        max_bytes: int = DEFAULT_FETCH_BYTES,
+        *,
+        min_bytes: int = 1,
+        max_wait_ms: int = 500,
+        isolation_level: int = READ_UNCOMMITTED,
+    ) -> FetchedPartition:
+        """Record batches from `offset` on; none when there is nothing new after `max_wait_ms`.
+
+        The first batch may begin below `offset`, the last may be cut. Raises KafkaError, with
+        OFFSET_OUT_OF_RANGE when the log begins later or ends earlier.
+        """
+        options = FetchOptions(max_bytes, max_bytes, min_bytes, max_wait_ms, isolation_level)
+        fetched = self._run(self._reader.fetch({tp: offset}, options))[tp]
+        if fetched.error is not ErrorCode.NONE:
+            raise KafkaError(fetched.error, f"fetching {tp} from offset {offset}")
+        return fetched
+
+    def fetch_many(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        max_bytes: int = DEFAULT_FETCH_BYTES,
+        *,
+        partition_max_bytes: int = MIB,
+        min_bytes: int = 1,
+        max_wait_ms: int = 500,
+        isolation_level: int = READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, FetchedPartition]:
+        """Like `fetch` for several partitions, one request per leader; results hold errors."""
+        options = FetchOptions(
+            max_bytes, partition_max_bytes, min_bytes, max_wait_ms, isolation_level
+        )
+        return self._run(self._reader.fetch(offsets, options))
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def produce(
+        self, tp: TopicPartition, batch: Buffer, acks: int = -1, timeout_ms: int = 10_000
+    ) -> int:
+        """Append a record batch v2 that the caller built; returns its base offset.
+
+        Raises OutcomeUnknown where a batch without producer id may be stored or not.
+        """
+        return self._run(self._writer.produce(tp, batch, acks, timeout_ms))
+
+    def init_producer_id(self) -> tuple[int, int]:
+        """A new producer id and epoch for idempotent batches."""
+        return self._run(self._writer.init_producer_id())
+
+    # -- driving --------------------------------------------------------------------------------
+
+    def _run(self, operation: Operation[T]) -> T:
+        """Make the calls that an operation asks for until it returns."""
+        try:
+            step = next(operation)
+            while True:
+                if isinstance(step, Pause):
+                    time.sleep(step.delay_ms / 1000)
+                    step = operation.send(NO_ANSWER)
+                    continue
+                try:
+                    answer = self._call(step)
+                except TidelogError as error:
+                    step = operation.throw(error)
+                else:
+                    step = operation.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def _call(self, call: Call) -> Answer:
+        connection = self._connections.pop(call.address, None)
+        if connection is not None and not connection.socket.is_idle:
+            connection.socket.close()  # closed by the broker meanwhile: nothing was sent on it
+            connection = None
+        if connection is None:
+            connection = _Connection(call.address, self._client_id, call.timeout_ms)
+        try:
+            answer = connection.exchange(call, self._client_id)
+        except KafkaError:  # no version in common: nothing was sent
+            self._connections[call.address] = connection
+            raise
+        except BaseException:  # an answer may still come: this connection is of no more use
+            connection.socket.close()
+            raise
+        self._connections[call.address] = connection
+        return answer
