@@ -1,0 +1,397 @@
+"""A leading replica: follower progress, ISR, high watermark (V31, V60 to V65, A4 to A9, F1 to F4).
+
+One object is one leadership, that is one leader epoch: nothing that was known of followers earlier
+survives into it (V31), because a log may have been cut in between. Follower fetches and appends
+are the hot path; there nothing is allocated unless something happens. Does not know the log's
+contents, the network, or the store; the time is an argument and the outcome of a proposed ISR
+change is reported to it. Errors are answers to the follower that asked, raised as KafkaError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import NO_BROKER_EPOCH, NO_EPOCH
+from tidelog.replication import isr as isr_rules
+from tidelog.replication import watermark
+from tidelog.replication.effects import (
+    MOVED,
+    NOTHING,
+    Effects,
+    IsrBelowMinimum,
+    IsrCommitted,
+    RetryAlterPartition,
+    SendAlterPartition,
+    WithdrawAlterPartition,
+)
+from tidelog.replication.isr import IsrChange, IsrState
+from tidelog.replication.progress import NEVER_MS, FollowerProgress
+
+#: A follower that the controller refused (it is shutting down, or registering anew) asks again
+#: with each fetch; so often is the controller asked.
+REFUSED_JOIN_BACKOFF_MS = 500
+
+
+def epoch_error(own_epoch: int, asked_epoch: int) -> ErrorCode:
+    """Whether an asker that believes in `asked_epoch` may be answered (V37); -1 does not say."""
+    if asked_epoch in (own_epoch, NO_EPOCH):
+        return ErrorCode.NONE
+    if asked_epoch < own_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+class LeaderReplica:
+    """The leader of one partition for one leader epoch."""
+
+    __slots__ = (
+        "_others",
+        "broker_epoch",
+        "broker_id",
+        "epoch_start_offset",
+        "followers",
+        "high_watermark",
+        "isr",
+        "leader_epoch",
+        "log_end_offset",
+        "max_lag_ms",
+        "min_insync_replicas",
+        "minimum",
+        "replicas",
+    )
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        broker_epoch: int,
+        leader_epoch: int,
+        isr: IsrState,
+        replicas: tuple[int, ...],
+        epoch_start_offset: int,
+        log_end_offset: int,
+        high_watermark: int,
+        min_insync_replicas: int,
+        max_lag_ms: int,
+        is_eligible: Callable[[int], bool],
+        now_ms: int,
+    ) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.leader_epoch = leader_epoch
+        self.isr = isr
+        self.replicas = replicas
+        #: Where this leader epoch begins; a follower joins no earlier (V63).
+        self.epoch_start_offset = epoch_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = high_watermark
+        self.min_insync_replicas = min_insync_replicas
+        self.minimum = watermark.effective_minimum(min_insync_replicas, len(replicas))
+        self.max_lag_ms = max_lag_ms
+        self.followers: dict[int, FollowerProgress] = {}
+        self._others: tuple[FollowerProgress, ...] = ()
+        self._follow(replicas, is_eligible, now_ms)
+
+    # The hot path.
+
+    def appended(self, log_end_offset: int, now_ms: int) -> Effects:
+        """The leader's own log grew; alone in the ISR, that commits."""
+        self.log_end_offset = log_end_offset
+        return MOVED if self._advance(now_ms) else NOTHING
+
+    def fetched(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> Effects:
+        """A follower asks from `fetch_offset`: so far its log is ours (F1, F2, V60, V63).
+
+        The caller has compared leader epochs and found no divergence. Raises KafkaError: a replica
+        that is not assigned (UNKNOWN_LEADER_EPOCH: the assignment may be newer than ours), a fetch
+        of an earlier incarnation of the follower's broker (NOT_LEADER_OR_FOLLOWER), an offset
+        above our LEO (OFFSET_OUT_OF_RANGE).
+        """
+        follower = self.followers.get(replica_id)
+        if follower is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {replica_id} is not among the replicas {list(self.replicas)}",
+            )
+        if broker_epoch < follower.broker_epoch and broker_epoch != NO_BROKER_EPOCH:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker epoch {broker_epoch} of broker {replica_id} is older than "
+                f"{follower.broker_epoch}, which fetched already",
+            )
+        if fetch_offset > self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {fetch_offset} is above the log end {self.log_end_offset}",
+            )
+        moved = fetch_offset != follower.log_end_offset
+        follower.fetched(
+            fetch_offset, log_start_offset, self.log_end_offset, broker_epoch, now_ms
+        )
+        if fetch_offset >= self.high_watermark:
+            follower.counted_broker_epoch = broker_epoch
+        effects = NOTHING if follower.in_target_isr else self._join(follower, now_ms)
+        if moved and self._advance(now_ms):
+            return (*effects, *MOVED) if effects else MOVED
+        return effects
+
+    def _advance(self, now_ms: int) -> bool:
+        """Raise the high watermark as far as it may go; returns whether it rose (V60)."""
+        if len(self.isr.committed) < self.minimum:
+            return False
+        offset = watermark.high_watermark(
+            self.log_end_offset, self._others, now_ms, self.max_lag_ms
+        )
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
+
+    # What changes rarely.
+
+    def examine(self, now_ms: int) -> Effects:
+        """Look at every replica: who joins, who leaves, is more committed (V62, V63, A9).
+
+        Due on becoming leader, every half of `replica.lag.time.max.ms`, and when anything that
+        the answer depends on has changed.
+        """
+        target: list[int] = []
+        wanted = isr_rules.target_isr(self.isr)
+        for replica in self.replicas:
+            follower = self.followers.get(replica)
+            if follower is None:
+                stays = True
+            elif replica in wanted:
+                stays = not isr_rules.must_leave(
+                    follower, self.log_end_offset, now_ms, self.max_lag_ms
+                )
+            else:
+                stays = self._may_join(follower, now_ms) and not isr_rules.must_leave(
+                    follower, self.log_end_offset, now_ms, self.max_lag_ms
+                )
+            if stays:
+                target.append(replica)
+        effects = self._propose(tuple(target))
+        return (*effects, *MOVED) if self._advance(now_ms) else effects
+
+    def commanded(
+        self,
+        isr: tuple[int, ...],
+        replicas: tuple[int, ...],
+        partition_epoch: int,
+        is_eligible: Callable[[int], bool],
+        now_ms: int,
+    ) -> Effects:
+        """A command of this same leader epoch; a repeated one resets nothing (V31, A9).
+
+        The caller has found the command current (V30).
+        """
+        if partition_epoch <= self.isr.partition_epoch:
+            return NOTHING
+        self.replicas = replicas
+        self.minimum = watermark.effective_minimum(self.min_insync_replicas, len(replicas))
+        return self._commit(isr, partition_epoch, is_eligible, now_ms)
+
+    def change_sent(self, change: IsrChange) -> None:
+        """The proposed change leaves for the controller; from now on it may be accepted."""
+        self.isr = isr_rules.sent(self.isr, change)
+
+    def is_wanted(self, change: IsrChange) -> bool:
+        """Whether `change` still waits to be sent, or for an outcome."""
+        return change in isr_rules.changes(self.isr)
+
+    def change_accepted(
+        self,
+        change: IsrChange,
+        isr: tuple[int, ...],
+        leader_epoch: int,
+        partition_epoch: int,
+        now_ms: int,
+    ) -> Effects:
+        """The controller answered with the partition's state (A1, A4, A9).
+
+        An answer of another leadership, or older than what is known, is ignored. The partition
+        epoch that we have already settles `change` (the state that it asked for holds), and
+        tells nothing if that was settled before.
+        """
+        if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:
+            return NOTHING
+        if partition_epoch == self.isr.partition_epoch and not self.is_wanted(change):
+            return NOTHING
+        return self._commit(isr, partition_epoch, self._known_eligible, now_ms)
+
+    def change_refused(self, change: IsrChange, error: ErrorCode, now_ms: int) -> Effects:
+        """The controller refused `change` (A3, A8)."""
+        if not self.is_wanted(change):
+            return NOTHING
+        if error in isr_rules.NOT_MADE:
+            return self._not_made(change, now_ms)
+        if error in isr_rules.WAIT_FOR_COMMAND:
+            return NOTHING
+        return (RetryAlterPartition(change),)
+
+    def eligibility_changed(self, is_eligible: Callable[[int], bool], now_ms: int) -> Effects:
+        """Other brokers came or went: who may join is another, and whom V60 waits for."""
+        for follower in self._others:
+            follower.is_eligible = is_eligible(follower.replica_id)
+        return self.examine(now_ms)
+
+    def minimum_changed(self, min_insync_replicas: int, now_ms: int) -> Effects:
+        """`min.insync.replicas` was set (V60)."""
+        was_enough = not self.is_below_minimum
+        self.min_insync_replicas = min_insync_replicas
+        self.minimum = watermark.effective_minimum(min_insync_replicas, len(self.replicas))
+        below = (IsrBelowMinimum(),) if was_enough and self.is_below_minimum else NOTHING
+        return (*below, *MOVED) if self._advance(now_ms) else below
+
+    @property
+    def is_below_minimum(self) -> bool:
+        """Whether acks=all must be refused: too few confirmed members (V64, A7)."""
+        return len(self.isr.committed) < self.minimum
+
+    @property
+    def is_watermark_current(self) -> bool:
+        """Whether the high watermark has reached this leader epoch, so that 'latest' has an
+        answer (V36)."""
+        return self.high_watermark >= self.epoch_start_offset
+
+    # Inside.
+
+    def _commit(
+        self,
+        isr: tuple[int, ...],
+        partition_epoch: int,
+        is_eligible: Callable[[int], bool],
+        now_ms: int,
+    ) -> Effects:
+        was_enough = not self.is_below_minimum
+        self.isr = isr_rules.committed(isr, partition_epoch)
+        self._follow(self.replicas, is_eligible, now_ms)
+        effects: Effects = (IsrCommitted(),)
+        if was_enough and self.is_below_minimum:
+            effects = (*effects, IsrBelowMinimum())
+        return (*effects, *self.examine(now_ms))
+
+    def _not_made(self, change: IsrChange, now_ms: int) -> Effects:
+        """The controller has not made `change` and never will (A8).
+
+        Who was to join is left alone for a moment, and what else the change held is proposed
+        again; nothing else of it would change, so that waits for the next examination.
+        """
+        self.isr = isr_rules.not_made(self.isr, change)
+        self._mark()
+        barred = False
+        for follower in self._others:
+            if follower.replica_id in change.isr and not follower.in_target_isr:
+                follower.refused_until_ms = now_ms + REFUSED_JOIN_BACKOFF_MS
+                barred = True
+        if barred:
+            return self.examine(now_ms)
+        return MOVED if self._advance(now_ms) else NOTHING
+
+    def _may_join(self, follower: FollowerProgress, now_ms: int) -> bool:
+        return now_ms >= follower.refused_until_ms and isr_rules.may_join(
+            follower, self.high_watermark, self.epoch_start_offset
+        )
+
+    def _join(self, follower: FollowerProgress, now_ms: int) -> Effects:
+        """A follower outside the wanted ISR has fetched: may it join (V63)?"""
+        if self.isr.in_flight or not self._may_join(follower, now_ms):
+            return NOTHING
+        wanted = isr_rules.target_isr(self.isr)
+        return self._propose(
+            tuple(
+                replica
+                for replica in self.replicas
+                if replica in wanted or replica == follower.replica_id
+            )
+        )
+
+    def _propose(self, target: tuple[int, ...]) -> Effects:
+        """Queue a change to `target` unless it is wanted already, or one is in flight (A8)."""
+        if self.isr.in_flight or sorted(target) == sorted(isr_rules.target_isr(self.isr)):
+            return NOTHING
+        queued = self.isr.queued
+        if queued is not None and sorted(target) == sorted(self.isr.committed):
+            self.isr = isr_rules.withdraw(self.isr)
+            self._mark()
+            return (WithdrawAlterPartition(queued),)
+        change = IsrChange(
+            isr=target,
+            isr_epochs=tuple(self._epoch_of(member) for member in target),
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.isr.partition_epoch,
+        )
+        self.isr = isr_rules.queue(self.isr, change)
+        self._mark()
+        return (SendAlterPartition(change),)
+
+    def _epoch_of(self, member: int) -> int:
+        if member == self.broker_id:
+            return self.broker_epoch
+        return self.followers[member].counted_broker_epoch
+
+    def _known_eligible(self, replica_id: int) -> bool:
+        follower = self.followers.get(replica_id)
+        return follower is not None and follower.is_eligible
+
+    def _follow(
+        self, replicas: tuple[int, ...], is_eligible: Callable[[int], bool], now_ms: int
+    ) -> None:
+        """Keep progress of the replicas, and of members that the assignment does not name; a
+        member not known yet gets a grace period (V31)."""
+        kept: dict[int, FollowerProgress] = {}
+        members = self.isr.committed
+        for replica in (*replicas, *members):
+            if replica == self.broker_id or replica in kept:
+                continue
+            follower = self.followers.get(replica)
+            if follower is None:
+                follower = FollowerProgress(replica, now_ms if replica in members else NEVER_MS)
+            follower.is_eligible = is_eligible(replica)
+            kept[replica] = follower
+        self.followers = kept
+        self._others = tuple(kept.values())
+        self._mark()
+
+    def _mark(self) -> None:
+        maximal = isr_rules.maximal_isr(self.isr)
+        target = isr_rules.target_isr(self.isr)
+        for follower in self._others:
+            follower.in_maximal_isr = follower.replica_id in maximal
+            follower.in_target_isr = follower.replica_id in target
+
+    # For the model checker.
+
+    def key(self) -> tuple[object, ...]:
+        """The whole state as a value."""
+        return (
+            self.broker_id,
+            self.broker_epoch,
+            self.leader_epoch,
+            self.isr,
+            self.replicas,
+            self.epoch_start_offset,
+            self.log_end_offset,
+            self.high_watermark,
+            self.min_insync_replicas,
+            self.max_lag_ms,
+            tuple(follower.key() for follower in self._others),
+        )
+
+    def copy(self) -> LeaderReplica:
+        """An independent copy."""
+        other = LeaderReplica.__new__(LeaderReplica)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        other.followers = {number: each.copy() for number, each in self.followers.items()}
+        other._others = tuple(other.followers.values())
+        return other
