@@ -46,3 +46,5 @@ PRODUCER_ID_BLOCK_SIZE = 1000
 MAX_NODE_BYTES = 1_000_000
 #: Operations of one store transaction: 0.065 s for 10,000 writes was best at 500 to 1,000.
 MAX_TRANSACTION_OPS = 1000
+#: Bytes of one store transaction: ZooKeeper reads at most 1,048,575 of a request (jute.maxbuffer).
+MAX_TRANSACTION_BYTES = 1_040_000

@@ -1,0 +1,38 @@
+"""Topic names: what is allowed (rule V24), checked before any path is built from one.
+
+The rules are Kafka's (`org.apache.kafka.common.internals.Topic`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import MAX_TOPIC_NAME_CHARS
+
+_ALLOWED = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def validate_topic_name(name: str) -> None:
+    """Raise KafkaError(INVALID_TOPIC_EXCEPTION), saying what is wrong, unless the name is one."""
+    reason = _fault(name)
+    if reason is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {_shown(name)} is invalid: {reason}"
+        )
+
+
+def _fault(name: str) -> str | None:
+    if not name:
+        return "it is empty"
+    if len(name) > MAX_TOPIC_NAME_CHARS:
+        return f"it has {len(name)} characters, at most {MAX_TOPIC_NAME_CHARS} are allowed"
+    if name in (".", ".."):
+        return "it must not be '.' or '..'"
+    if _ALLOWED.fullmatch(name) is None:
+        return "only ASCII letters and digits, '.', '_' and '-' are allowed"
+    return None
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 60 else name[:57] + "...")

@@ -1,0 +1,164 @@
+"""Total reading of the JSON in nodes: a typed value, or a LayoutError naming path, key and fault.
+
+Nodes may be written by other implementations, by tools or by hand: extra keys are passed over,
+everything that is read is checked. No reader here raises anything else, whatever the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tidelog.core.errors import TidelogError
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+_REQUIRED: Any = object()
+
+
+class LayoutError(TidelogError):
+    """A node whose data is not what its path calls for."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+def encode_json(value: dict[str, Any]) -> bytes:
+    """Compact JSON as Kafka writes it: UTF-8, no blanks, keys in the order given."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+def parse_object(path: str, data: bytes) -> Fields:
+    """The JSON object in a node."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise LayoutError(path, f"not JSON: {error}") from None
+    return Fields(path, value, "")
+
+
+def parse_decimal(path: str, data: bytes, maximum: int = INT32_MAX) -> int:
+    """A node that holds one decimal number."""
+    if not data.isdigit() or len(data) > 19 or int(data) > maximum:
+        raise LayoutError(path, f"not a decimal number up to {maximum}: {data[:40]!r}")
+    return int(data)
+
+
+class Fields:
+    """The keys of one JSON object, read by type."""
+
+    __slots__ = ("_values", "_where", "path")
+
+    def __init__(self, path: str, value: object, where: str) -> None:
+        self.path = path
+        self._where = where
+        if not isinstance(value, dict):
+            raise LayoutError(path, f"{where or 'the node'} is not a JSON object")
+        self._values: dict[str, Any] = value
+
+    def has(self, key: str) -> bool:
+        """Whether the key is there and not null."""
+        return self._values.get(key) is not None
+
+    def names(self) -> list[str]:
+        """All keys, in the order written."""
+        return list(self._values)
+
+    def fault(self, key: str, expected: str) -> LayoutError:
+        """The error for a key: what is there, and what would be right."""
+        where = f"{self._where}.{key}" if self._where else key
+        if key not in self._values:
+            return LayoutError(self.path, f"{where} is missing ({expected} expected)")
+        return LayoutError(
+            self.path, f"{where} is {_shown(self._values[key])} ({expected} expected)"
+        )
+
+    def integer(
+        self,
+        key: str,
+        default: int = _REQUIRED,
+        *,
+        minimum: int = -1,
+        maximum: int = INT32_MAX,
+    ) -> int:
+        """An integer in bounds; `default` where the key is absent or null."""
+        value = self._values.get(key)
+        if value is None and default is not _REQUIRED:
+            return default
+        if type(value) is not int or not minimum <= value <= maximum:
+            raise self.fault(key, f"an integer from {minimum} to {maximum}")
+        return value
+
+    def decimal_text(self, key: str, *, minimum: int = 0, maximum: int = INT64_MAX) -> int:
+        """An integer written as a string, as Kafka writes 64-bit values."""
+        value = self._values.get(key)
+        digits = value.removeprefix("-") if isinstance(value, str) else ""
+        if not isinstance(value, str) or not (
+            digits.isascii()
+            and digits.isdigit()
+            and len(digits) <= 19
+            and minimum <= int(value) <= maximum
+        ):
+            raise self.fault(key, f"a decimal number from {minimum} to {maximum} as a string")
+        return int(value)
+
+    def text(self, key: str, default: str = _REQUIRED) -> str:
+        """A string; `default` where the key is absent or null."""
+        value = self._values.get(key)
+        if value is None and default is not _REQUIRED:
+            return default
+        if not isinstance(value, str):
+            raise self.fault(key, "a string")
+        return value
+
+    def boolean(self, key: str, default: bool) -> bool:
+        """True or false; `default` where the key is absent or null."""
+        value = self._values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.fault(key, "true or false")
+        return value
+
+    def integers(
+        self, key: str, *, maximum: int = INT32_MAX, minimum: int = 0, distinct: bool = True
+    ) -> tuple[int, ...]:
+        """A list of integers in bounds; `distinct` refuses one that is there twice."""
+        value = self._values.get(key)
+        if not isinstance(value, list):
+            raise self.fault(key, "a list of integers")
+        for element in value:
+            if type(element) is not int or not minimum <= element <= maximum:
+                raise self.fault(key, f"a list of integers from {minimum} to {maximum}")
+        if distinct and len(dict.fromkeys(value)) != len(value):
+            raise self.fault(key, "a list without repetition")
+        return tuple(value)
+
+    def texts(self, key: str) -> list[str]:
+        """A list of strings."""
+        value = self._values.get(key)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.fault(key, "a list of strings")
+        return list(value)
+
+    def object(self, key: str) -> Fields:
+        """A nested object; an empty one where the key is absent or null."""
+        value = self._values.get(key)
+        where = f"{self._where}.{key}" if self._where else key
+        return Fields(self.path, {} if value is None else value, where)
+
+    def objects(self, key: str) -> list[Fields]:
+        """A list of objects."""
+        value = self._values.get(key)
+        if not isinstance(value, list):
+            raise self.fault(key, "a list of objects")
+        where = f"{self._where}.{key}" if self._where else key
+        return [Fields(self.path, item, f"{where}[{index}]") for index, item in enumerate(value)]
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= 60 else text[:57] + "..."

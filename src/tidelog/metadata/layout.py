@@ -1,0 +1,203 @@
+"""Paths of every node, and the nodes that a first broker makes (rules V3-V8).
+
+The layout is Kafka's in ZooKeeper mode (3.9, `kafka.zk.ZkData`), so that a real broker could be a
+peer. What is in the nodes is encoded and decoded by `layout_brokers` (controller, registrations,
+cluster id), `layout_topics` (assignments and partition states) and `layout_admin` (configuration,
+requests, notifications, producer ids, features); their functions are offered here too.
+Decoding is total: bad data is a LayoutError that names path, key and fault.
+"""
+
+from __future__ import annotations
+
+from tidelog.core.types import TopicPartition
+from tidelog.metadata.json_fields import LayoutError
+from tidelog.metadata.layout_admin import (
+    FeatureNode,
+    decode_config,
+    decode_config_change,
+    decode_feature,
+    decode_isr_change,
+    decode_log_dir_event,
+    decode_partition_list,
+    decode_producer_id_block,
+    encode_config,
+    encode_config_change,
+    encode_feature,
+    encode_isr_change,
+    encode_log_dir_event,
+    encode_partition_list,
+    encode_producer_id_block,
+)
+from tidelog.metadata.layout_brokers import (
+    ControllerRegistration,
+    decode_broker,
+    decode_cluster_id,
+    decode_controller,
+    decode_controller_epoch,
+    encode_broker,
+    encode_cluster_id,
+    encode_controller,
+    encode_controller_epoch,
+)
+from tidelog.metadata.layout_topics import (
+    TopicAssignment,
+    decode_partition_state,
+    decode_topic,
+    encode_partition_state,
+    encode_topic,
+)
+from tidelog.metadata.paths import name_of
+
+CLUSTER = "/cluster"
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKERS = "/brokers"
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+CONFIG = "/config"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
+ADMIN = "/admin"
+DELETE_TOPICS = "/admin/delete_topics"
+PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+ISR_CHANGES = "/isr_change_notification"
+ISR_CHANGE_PREFIX = "/isr_change_notification/isr_change_"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+FEATURE = "/feature"
+
+#: Entity types below /config (`ConfigType.ALL`), and the entity that gives the defaults of a type.
+CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
+DEFAULT_ENTITY = "<default>"
+
+#: Persistent nodes that have to be there when a broker starts (`ZkData.PersistentZkPaths`), parents
+#: before children; all empty. Any broker that misses one makes it; "exists" is no error.
+PERSISTENT_ROOTS = (
+    "/consumers",
+    BROKERS,
+    BROKER_IDS,
+    TOPICS,
+    CONFIG,
+    CONFIG_CHANGES,
+    ADMIN,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+    *(f"{CONFIG}/{kind}" for kind in CONFIG_TYPES),
+    CLUSTER,
+)
+
+
+def broker_path(broker_id: int) -> str:
+    """The registration of a broker."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """The assignment of a topic."""
+    return f"{TOPICS}/{topic}"
+
+
+def topic_partitions_path(topic: str) -> str:
+    """The parent of a topic's partitions."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(partition: TopicPartition) -> str:
+    """The parent of a partition's state."""
+    return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}"
+
+
+def partition_state_path(partition: TopicPartition) -> str:
+    """Leader and ISR of a partition."""
+    return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}/state"
+
+
+def config_path(entity_type: str, entity: str) -> str:
+    """The configuration of an entity; `entity_type` is one of CONFIG_TYPES."""
+    return f"{CONFIG}/{entity_type}/{entity}"
+
+
+def delete_topic_path(topic: str) -> str:
+    """The request to delete a topic."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def parse_decimal_name(path: str) -> int:
+    """The number that a node is named by (a broker id, a partition); LayoutError if it is none."""
+    name = name_of(path)
+    if not (name.isascii() and name.isdigit()) or len(name) > 10 or str(int(name)) != name:
+        raise LayoutError(path, f"{name!r} is not a number")
+    return int(name)
+
+
+__all__ = [
+    "ADMIN",
+    "BROKERS",
+    "BROKER_IDS",
+    "BROKER_SEQUENCE",
+    "CLUSTER",
+    "CLUSTER_ID",
+    "CONFIG",
+    "CONFIG_CHANGES",
+    "CONFIG_CHANGE_PREFIX",
+    "CONFIG_TYPES",
+    "CONTROLLER",
+    "CONTROLLER_EPOCH",
+    "DEFAULT_ENTITY",
+    "DELETE_TOPICS",
+    "FEATURE",
+    "ISR_CHANGES",
+    "ISR_CHANGE_PREFIX",
+    "LOG_DIR_EVENTS",
+    "LOG_DIR_EVENT_PREFIX",
+    "PERSISTENT_ROOTS",
+    "PREFERRED_REPLICA_ELECTION",
+    "PRODUCER_ID_BLOCK",
+    "REASSIGN_PARTITIONS",
+    "TOPICS",
+    "ControllerRegistration",
+    "FeatureNode",
+    "LayoutError",
+    "TopicAssignment",
+    "broker_path",
+    "config_path",
+    "decode_broker",
+    "decode_cluster_id",
+    "decode_config",
+    "decode_config_change",
+    "decode_controller",
+    "decode_controller_epoch",
+    "decode_feature",
+    "decode_isr_change",
+    "decode_log_dir_event",
+    "decode_partition_list",
+    "decode_partition_state",
+    "decode_producer_id_block",
+    "decode_topic",
+    "delete_topic_path",
+    "encode_broker",
+    "encode_cluster_id",
+    "encode_config",
+    "encode_config_change",
+    "encode_controller",
+    "encode_controller_epoch",
+    "encode_feature",
+    "encode_isr_change",
+    "encode_log_dir_event",
+    "encode_partition_list",
+    "encode_partition_state",
+    "encode_producer_id_block",
+    "encode_topic",
+    "parse_decimal_name",
+    "partition_path",
+    "partition_state_path",
+    "topic_partitions_path",
+    "topic_path",
+]

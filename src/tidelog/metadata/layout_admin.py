@@ -1,0 +1,147 @@
+"""Configuration, requests of administrators, notifications, producer ids, features (V8, G3).
+
+Kafka's keys and spellings (`ConfigEntityZNode`, `PreferredReplicaElectionZNode`,
+`IsrChangeNotificationSequenceZNode`, `LogDirEventNotificationSequenceZNode`,
+`ProducerIdBlockZNode`, `FeatureZNode` of 3.9). `/admin/delete_topics/T` is a node without data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.core.types import TopicPartition
+from tidelog.metadata.json_fields import Fields, encode_json, parse_object
+
+_LOG_DIR_FAILURE = 1
+_INT16_MAX = 2**15 - 1
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """`/config/<type>/<entity>`; keys in ascending order."""
+    return encode_json({"version": 1, "config": dict(sorted(config.items()))})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    """The settings of an entity, none for a node without data; LayoutError."""
+    if not data:
+        return {}
+    config = parse_object(path, data).object("config")
+    return {key: config.text(key) for key in config.names()}
+
+
+def encode_config_change(entity_type: str, entity: str) -> bytes:
+    """`/config/changes/config_change_NNN`, version 2: which entity changed."""
+    return encode_json({"version": 2, "entity_path": f"{entity_type}/{entity}"})
+
+
+def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
+    """(entity type, entity) of a change, version 1 or 2; LayoutError."""
+    fields = parse_object(path, data)
+    if fields.integer("version", minimum=1, maximum=2) == 1:
+        return fields.text("entity_type"), fields.text("entity_name")
+    entity_type, slash, entity = fields.text("entity_path").partition("/")
+    if not (entity_type and slash and entity):
+        raise fields.fault("entity_path", "type/entity")
+    return entity_type, entity
+
+
+def encode_partition_list(partitions: Sequence[TopicPartition]) -> bytes:
+    """`/admin/preferred_replica_election`."""
+    return encode_json({"version": 1, "partitions": _listed(partitions)})
+
+
+def decode_partition_list(path: str, data: bytes) -> list[TopicPartition]:
+    """The partitions asked for, each once; LayoutError."""
+    return _partitions(parse_object(path, data))
+
+
+def encode_isr_change(partitions: Sequence[TopicPartition]) -> bytes:
+    """`/isr_change_notification/isr_change_NNN`: whose ISR a leader changed itself (A12)."""
+    return encode_json({"version": 1, "partitions": _listed(partitions)})
+
+
+def decode_isr_change(path: str, data: bytes) -> list[TopicPartition]:
+    """The partitions whose ISR changed, each once; LayoutError."""
+    return _partitions(parse_object(path, data))
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """`/log_dir_event_notification/log_dir_event_NNN`: a log directory failed (D4)."""
+    return encode_json({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
+
+
+def decode_log_dir_event(path: str, data: bytes) -> int:
+    """The broker whose directory failed; LayoutError."""
+    return parse_object(path, data).integer("broker", minimum=0)
+
+
+def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
+    """`/latest_producer_id_block`: the last block given, `first` to `last` inclusive (G3)."""
+    return encode_json(
+        {
+            "version": 1,
+            "broker": broker_id,
+            "block_start": str(first),
+            "block_end": str(last),
+        }
+    )
+
+
+def decode_producer_id_block(path: str, data: bytes) -> tuple[int, int, int]:
+    """(broker, first, last) of the last block given; LayoutError."""
+    fields = parse_object(path, data)
+    first = fields.decimal_text("block_start")
+    last = fields.decimal_text("block_end")
+    if last < first:
+        raise fields.fault("block_end", f"at least block_start, {first}")
+    return fields.integer("broker"), first, last
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureNode:
+    """`/feature`: finalized features (KIP-584); ours are none."""
+
+    enabled: bool
+    features: Mapping[str, int] = field(default_factory=dict)
+
+
+def encode_feature(feature: FeatureNode) -> bytes:
+    """`/feature`, version 2."""
+    return encode_json(
+        {
+            "version": 2,
+            "status": 1 if feature.enabled else 0,
+            "features": {
+                name: {"max_version_level": feature.features[name]}
+                for name in sorted(feature.features)
+            },
+        }
+    )
+
+
+def decode_feature(path: str, data: bytes) -> FeatureNode:
+    """Finalized features of version 1 or 2; LayoutError."""
+    fields = parse_object(path, data)
+    fields.integer("version", minimum=1, maximum=2)
+    enabled = fields.integer("status", minimum=0, maximum=1) == 1
+    if not fields.has("features"):
+        raise fields.fault("features", "an object")
+    features = fields.object("features")
+    levels = {
+        name: features.object(name).integer("max_version_level", minimum=1, maximum=_INT16_MAX)
+        for name in features.names()
+    }
+    return FeatureNode(enabled, levels)
+
+
+def _listed(partitions: Sequence[TopicPartition]) -> list[dict[str, object]]:
+    return [{"topic": item.topic, "partition": item.partition} for item in partitions]
+
+
+def _partitions(fields: Fields) -> list[TopicPartition]:
+    listed = [
+        TopicPartition(item.text("topic"), item.integer("partition", minimum=0))
+        for item in fields.objects("partitions")
+    ]
+    return list(dict.fromkeys(listed))

@@ -1,0 +1,154 @@
+"""Who is there: `/cluster/id`, `/controller`, `/controller_epoch`, `/brokers/ids/N` (V3, V4).
+
+Kafka's keys and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9), and one of
+ours: `previous_broker_epoch`, the broker epoch of the clean shutdown that a broker proves (E3).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, Endpoint
+from tidelog.metadata.json_fields import (
+    INT64_MAX,
+    Fields,
+    LayoutError,
+    encode_json,
+    parse_decimal,
+    parse_object,
+)
+from tidelog.metadata.store import Node
+
+_ENDPOINT = re.compile(r"([A-Za-z0-9_\-]+)://\[?([^\[\]/]*?)\]?:(\d{1,5})")
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MAX_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRegistration:
+    """`/controller`: who claims to be the controller, since when (ms, wall time)."""
+
+    broker_id: int
+    timestamp_ms: int
+    kraft_controller_epoch: int = -1
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """`/cluster/id`; the version is a string, as Kafka has it."""
+    return encode_json({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(path: str, data: bytes) -> str:
+    """The cluster id; LayoutError."""
+    fields = parse_object(path, data)
+    cluster_id = fields.text("id")
+    if not cluster_id:
+        raise fields.fault("id", "a cluster id")
+    return cluster_id
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    """`/controller`, version 2."""
+    return encode_json(
+        {
+            "version": 2,
+            "brokerid": broker_id,
+            "timestamp": str(timestamp_ms),
+            "kraftControllerEpoch": -1,
+        }
+    )
+
+
+def decode_controller(path: str, data: bytes) -> ControllerRegistration:
+    """The claim in `/controller`, version 1 or 2; LayoutError."""
+    fields = parse_object(path, data)
+    return ControllerRegistration(
+        broker_id=fields.integer("brokerid", minimum=0),
+        timestamp_ms=fields.decimal_text("timestamp") if fields.has("timestamp") else -1,
+        kraft_controller_epoch=fields.integer("kraftControllerEpoch", -1),
+    )
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    """`/controller_epoch`: a decimal number."""
+    return str(epoch).encode("ascii")
+
+
+def decode_controller_epoch(path: str, data: bytes) -> int:
+    """The controller epoch; LayoutError."""
+    return parse_decimal(path, data)
+
+
+def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
+    """`/brokers/ids/N`, version 5. `host` and `port` are those of the first PLAINTEXT endpoint.
+
+    `broker_epoch` is not written: it is the node's creation transaction id.
+    """
+    plain = next((item for item in broker.endpoints if item.security_protocol == "PLAINTEXT"), None)
+    value: dict[str, object] = {
+        "version": 5,
+        "host": plain.host if plain else None,
+        "port": plain.port if plain else -1,
+        "endpoints": [_endpoint_text(item) for item in broker.endpoints],
+        "jmx_port": -1,
+        "timestamp": str(timestamp_ms),
+        "listener_security_protocol_map": {
+            item.listener: item.security_protocol for item in broker.endpoints
+        },
+        "features": {},
+    }
+    if broker.rack is not None:
+        value["rack"] = broker.rack
+    if broker.previous_broker_epoch != NO_BROKER_EPOCH:
+        value["previous_broker_epoch"] = broker.previous_broker_epoch
+    return encode_json(value)
+
+
+def decode_broker(path: str, broker_id: int, node: Node) -> BrokerInfo:
+    """A registration of any version that Kafka 3.9 reads (1 to 5); LayoutError."""
+    fields = parse_object(path, node.data)
+    version = fields.integer("version", minimum=1)
+    if version == 1:
+        endpoints: tuple[Endpoint, ...] = (
+            Endpoint("PLAINTEXT", fields.text("host"), fields.integer("port", maximum=_MAX_PORT)),
+        )
+    else:
+        endpoints = _decode_endpoints(fields)
+    return BrokerInfo(
+        broker_id=broker_id,
+        broker_epoch=node.stat.czxid,
+        endpoints=endpoints,
+        rack=fields.text("rack") if fields.has("rack") else None,
+        previous_broker_epoch=fields.integer(
+            "previous_broker_epoch", NO_BROKER_EPOCH, maximum=INT64_MAX
+        ),
+    )
+
+
+def _endpoint_text(endpoint: Endpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.listener}://{host}:{endpoint.port}"
+
+
+def _decode_endpoints(fields: Fields) -> tuple[Endpoint, ...]:
+    protocols = fields.object("listener_security_protocol_map")
+    mapped = fields.has("listener_security_protocol_map")
+    endpoints: list[Endpoint] = []
+    for text in fields.texts("endpoints"):
+        match = _ENDPOINT.fullmatch(text)
+        if match is None or int(match[3]) > _MAX_PORT:
+            raise fields.fault("endpoints", "LISTENER://host:port each")
+        listener = match[1].upper()
+        # Without a map a listener is named by its protocol.
+        protocol = protocols.text(match[1]) if mapped else listener
+        if protocol not in SECURITY_PROTOCOLS:
+            raise LayoutError(
+                fields.path, f"listener {listener} has the unknown security protocol {protocol!r}"
+            )
+        endpoints.append(Endpoint(listener, match[2], int(match[3]), protocol))
+    if not endpoints:
+        raise fields.fault("endpoints", "at least one endpoint")
+    if len(dict.fromkeys(item.listener for item in endpoints)) != len(endpoints):
+        raise fields.fault("endpoints", "one endpoint per listener")
+    return tuple(endpoints)

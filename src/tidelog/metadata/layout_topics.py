@@ -1,0 +1,141 @@
+"""What is where: `/brokers/topics/T` (V5) and `/brokers/topics/T/partitions/P/state` (V6).
+
+Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9). The state node has
+keys of ours: `isr_epochs` (parallel to `isr`, V10), `elr` and `last_leader` (E1), `removed` (V71);
+Kafka passes over them and drops them when it rewrites the node, so absence has a safe meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelog.core.types import (
+    NO_LEADER,
+    RECOVERED,
+    RECOVERING,
+    ZERO_TOPIC_ID,
+    PartitionState,
+    TopicId,
+    topic_id_from_text,
+    topic_id_to_text,
+)
+from tidelog.metadata.json_fields import INT64_MAX, Fields, encode_json, parse_object
+from tidelog.metadata.store import Stat
+
+Replicas = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """The replicas of each partition, in order of preference (rule V5).
+
+    `adding` and `removing` name the replicas that a reassignment brings and takes; partitions
+    without any are not in them. `topic_id` is ZERO_TOPIC_ID where the node has none (topics made by
+    tools older than topic ids).
+    """
+
+    topic_id: TopicId
+    partitions: Mapping[int, Replicas]
+    adding: Mapping[int, Replicas] = field(default_factory=dict)
+    removing: Mapping[int, Replicas] = field(default_factory=dict)
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    """`/brokers/topics/T`, version 3; partitions in ascending order."""
+    value: dict[str, Any] = {"version": 3}
+    if assignment.topic_id != ZERO_TOPIC_ID:
+        value["topic_id"] = topic_id_to_text(assignment.topic_id)
+    value["partitions"] = _by_partition(assignment.partitions)
+    value["adding_replicas"] = _by_partition(assignment.adding)
+    value["removing_replicas"] = _by_partition(assignment.removing)
+    return encode_json(value)
+
+
+def decode_topic(path: str, data: bytes) -> TopicAssignment:
+    """An assignment of version 1 to 3; LayoutError, also for a broker that is named twice."""
+    fields = parse_object(path, data)
+    topic_id = ZERO_TOPIC_ID
+    if fields.has("topic_id"):
+        try:
+            topic_id = topic_id_from_text(fields.text("topic_id"))
+        except ValueError:
+            raise fields.fault("topic_id", "22 characters of URL-safe base64") from None
+    partitions = _decode_replicas(fields, "partitions")
+    for partition, replicas in partitions.items():
+        if not replicas:
+            raise fields.object("partitions").fault(str(partition), "at least one replica")
+    adding = _decode_replicas(fields, "adding_replicas")
+    removing = _decode_replicas(fields, "removing_replicas")
+    for key, moving in (("adding_replicas", adding), ("removing_replicas", removing)):
+        for partition, replicas in moving.items():
+            if any(replica not in partitions.get(partition, ()) for replica in replicas):
+                raise fields.object(key).fault(
+                    str(partition), "replicas that the partition's assignment names"
+                )
+    return TopicAssignment(topic_id, partitions, adding, removing)
+
+
+def encode_partition_state(state: PartitionState) -> bytes:
+    """The state node, version 1; keys at their safe default are left out."""
+    value: dict[str, Any] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": state.isr,
+    }
+    if state.leader_recovery_state != RECOVERED:
+        value["leader_recovery_state"] = state.leader_recovery_state
+    if state.isr_epochs is not None:
+        value["isr_epochs"] = state.isr_epochs
+    if state.elr:
+        value["elr"] = state.elr
+    if state.last_leader != NO_LEADER:
+        value["last_leader"] = state.last_leader
+    if state.removed:
+        value["removed"] = True
+    return encode_json(value)
+
+
+def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState:
+    """Leader and ISR; the partition epoch is the node's version. LayoutError."""
+    fields = parse_object(path, data)
+    isr = fields.integers("isr")
+    isr_epochs: tuple[int, ...] | None = None
+    if fields.has("isr_epochs"):
+        isr_epochs = fields.integers("isr_epochs", minimum=-1, maximum=INT64_MAX, distinct=False)
+        if len(isr_epochs) != len(isr):
+            raise fields.fault("isr_epochs", f"{len(isr)} broker epochs, one for each of isr")
+    return PartitionState(
+        leader=fields.integer("leader"),
+        leader_epoch=fields.integer("leader_epoch", minimum=0),
+        isr=isr,
+        controller_epoch=fields.integer("controller_epoch"),
+        partition_epoch=stat.version,
+        leader_recovery_state=fields.integer(
+            "leader_recovery_state", RECOVERED, minimum=RECOVERED, maximum=RECOVERING
+        ),
+        isr_epochs=isr_epochs,
+        elr=fields.integers("elr") if fields.has("elr") else (),
+        last_leader=fields.integer("last_leader", NO_LEADER),
+        removed=fields.boolean("removed", False),
+        mzxid=stat.mzxid,
+    )
+
+
+def _by_partition(replicas: Mapping[int, Replicas]) -> dict[str, Replicas]:
+    return {
+        str(partition): replicas[partition] for partition in sorted(replicas) if replicas[partition]
+    }
+
+
+def _decode_replicas(fields: Fields, key: str) -> dict[int, Replicas]:
+    nested = fields.object(key)
+    decoded: dict[int, Replicas] = {}
+    for name in nested.names():
+        if not (name.isascii() and name.isdigit()) or len(name) > 10 or str(int(name)) != name:
+            raise fields.fault(key, "partition numbers as keys")
+        decoded[int(name)] = nested.integers(name)
+    return dict(sorted(decoded.items()))

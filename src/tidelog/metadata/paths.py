@@ -1,0 +1,75 @@
+"""Paths of nodes and the size of requests: what any store refuses before it sends anything.
+
+ZooKeeper's rules for names: absolute, no empty, `.` or `..` part, no slash at the end, no control,
+surrogate or private-use characters. Limits are `core.limits`: the same with every store, so that
+what works on the embedded one works on ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tidelog.core.limits import MAX_NODE_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPS
+from tidelog.metadata.store import Create, InvalidPath, Op, RequestTooLarge, SetData
+
+_FORBIDDEN = "/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff"
+_PATH = re.compile(rf"/|(?:/(?!\.{{1,2}}(?:/|$))[^{_FORBIDDEN}]+)+")
+
+SEQUENCE_DIGITS = 10
+#: Bytes of an operation on ZooKeeper's wire besides its path and data, rounded up.
+_OP_OVERHEAD_BYTES = 64
+
+
+def validate_path(path: str) -> None:
+    """Raise InvalidPath, naming the path, unless it is one."""
+    if _PATH.fullmatch(path) is None:
+        raise InvalidPath(path, "not a path of a node")
+
+
+def parent_of(path: str) -> str:
+    """The path of the parent; "/" is its own."""
+    return path[: path.rfind("/")] or "/"
+
+
+def name_of(path: str) -> str:
+    """The last part of a path."""
+    return path[path.rfind("/") + 1 :]
+
+
+def join(parent: str, name: str) -> str:
+    """The path of a child."""
+    return f"/{name}" if parent == "/" else f"{parent}/{name}"
+
+
+def sequence_path(path: str, counter: int) -> str:
+    """The path of a sequence node, given its parent's counter."""
+    return f"{path}{counter:0{SEQUENCE_DIGITS}d}"
+
+
+def validate_ops(ops: Sequence[Op]) -> None:
+    """Raise InvalidPath or RequestTooLarge for a transaction that no store takes."""
+    if len(ops) > MAX_TRANSACTION_OPS:
+        raise RequestTooLarge(
+            "", f"{len(ops)} operations in a transaction, at most {MAX_TRANSACTION_OPS} are allowed"
+        )
+    size_bytes = 0
+    for op in ops:
+        path = op.path
+        size_bytes += len(path) + _OP_OVERHEAD_BYTES
+        if isinstance(op, SetData | Create):
+            data_bytes = len(op.data)
+            size_bytes += data_bytes
+            if data_bytes > MAX_NODE_BYTES:
+                raise RequestTooLarge(
+                    path, f"{data_bytes} bytes in a node, at most {MAX_NODE_BYTES} are allowed"
+                )
+            if isinstance(op, Create) and op.sequence:
+                path = sequence_path(path, 0)
+        if _PATH.fullmatch(path) is None:
+            raise InvalidPath(op.path, "not a path of a node")
+    if size_bytes > MAX_TRANSACTION_BYTES:
+        raise RequestTooLarge(
+            "",
+            f"{size_bytes} bytes in a transaction, at most {MAX_TRANSACTION_BYTES} are allowed",
+        )
