@@ -3,7 +3,7 @@
 A refused batch was not appended and is tried again where the error passes by itself. When the
 outcome of a try is unknown (the connection broke, no answer in time, not enough replicas after the
 append), only a batch with a producer id is sent again, since brokers recognise its sequence; any
-other raises OutcomeUnknown: to send it again could store its records twice.
+other raises OutcomeUnknownError: to send it again could store its records twice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _APPENDED_ERRORS: Final = (
 _ANSWER_MARGIN_MS: Final = 2_000
 
 
-class OutcomeUnknown(TidelogError):
+class OutcomeUnknownError(TidelogError):
     """The batch may be stored or not; to send it again could store it twice."""
 
 
@@ -61,7 +61,7 @@ class LogWriter:
 
         `timeout_ms` is what the broker may wait for replicas. A repetition that the broker
         recognises is a success; -1 where it does not tell the offset. Raises KafkaError,
-        OutcomeUnknown.
+        OutcomeUnknownError.
         """
         message = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
         part = PartitionProduceData(index=tp.partition, records=batch)
@@ -84,7 +84,7 @@ class LogWriter:
             except (ConnectionLost, RequestTimeout) as error:
                 if idempotent:
                     raise
-                raise OutcomeUnknown(f"producing to {tp} at {leader.address}: {error}") from error
+                raise OutcomeUnknownError(f"producing to {tp} at {leader.address}: {error}") from error
             if acks == 0:
                 return -1
             return _base_offset(tp, expect(answer, ProduceResponse), idempotent)
@@ -124,7 +124,7 @@ def _base_offset(tp: TopicPartition, response: ProduceResponse, idempotent: bool
     detail = "; ".join([result.error_message or "", *reasons]).strip("; ")
     error = KafkaError(code, f"{tp}: {detail}" if detail else str(tp))
     if code in _APPENDED_ERRORS and not idempotent:
-        raise OutcomeUnknown(f"producing to {tp}: {error}") from error
+        raise OutcomeUnknownError(f"producing to {tp}: {error}") from error
     raise error
 
 

@@ -90,7 +90,7 @@ class ClusterRouter:
         return self.repeat("reading metadata", lambda patience: self._ask(topics, patience))
 
     def _ask(self, topics: Sequence[str] | None, patience: Patience) -> Operation[ClusterMetadata]:
-        failures: list[str] = []
+        failures: list[TidelogError] = []
         for address in self._addresses():
             call = Call(
                 address,
@@ -101,12 +101,15 @@ class ClusterRouter:
             try:
                 answer = yield call
             except (ConnectionLost, RequestTimeout, ProtocolError) as error:
-                failures.append(str(error))
+                failures.append(error)
                 self._last_asked = None
                 continue
             self._last_asked = address
             return self._keep(ClusterMetadata.from_response(answer.message))
-        raise NotSent("no broker answers: " + "; ".join(failures))
+        reasons = "; ".join(str(failure) for failure in failures)
+        if all(isinstance(failure, ProtocolError) for failure in failures):
+            raise ProtocolError(reasons)  # that will not pass by waiting
+        raise NotSent(f"no broker answers: {reasons}")
 
     def _addresses(self) -> list[Address]:
         """Whom to ask: the one that answered last, then brokers of the last answer, bootstrap."""

@@ -222,7 +222,7 @@ class BlockingClient:
     ) -> int:
         """Append a record batch v2 that the caller built; returns its base offset.
 
-        Raises OutcomeUnknown where a batch without producer id may be stored or not.
+        Raises OutcomeUnknownError where a batch without producer id may be stored or not.
         """
         return self._run(self._writer.produce(tp, batch, acks, timeout_ms))
 
