@@ -228,9 +228,7 @@ class FetchWait:
         if offset >= end:
             return answer, None
         try:
-            read = log.read(
-                offset, min(item.max_bytes, max_bytes), end, min_one_batch=min_one
-            )
+            read = log.read(offset, min(item.max_bytes, max_bytes), end, min_one_batch=min_one)
         except KafkaError as failure:
             answer.error_code = failure.code
             return answer, None
@@ -266,9 +264,7 @@ class FetchWait:
         return response
 
 
-def find_partition(
-    broker: Broker, item: SessionPartition
-) -> tuple[Partition | None, ErrorCode]:
+def find_partition(broker: Broker, item: SessionPartition) -> tuple[Partition | None, ErrorCode]:
     """The replica that a session's partition reads, or why it cannot be read (V23, V37, G4)."""
     if item.topic is None:
         item.topic = broker.topic_name(item.key[0])  # type: ignore[arg-type]

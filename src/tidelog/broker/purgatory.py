@@ -3,7 +3,8 @@
 Waiting costs what changes, never what is watched: produces wait in a deque per partition ordered
 by offset, so that a move of the high watermark touches only those it releases; a fetch session is
 told by the partitions that change. V38: losing leadership answers everything waiting with
-NOT_LEADER_OR_FOLLOWER; V64: an ISR confirmed below the minimum with NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+NOT_LEADER_OR_FOLLOWER; V64: an ISR confirmed below the minimum answers it with
+NOT_ENOUGH_REPLICAS_AFTER_APPEND.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The broker's session with the metadata store: registration, renewal, expiry (V4, V40, E3, S3, S5).
+"""The broker's session with the metadata store: registration, renewal, expiry.
+
+Rules V4, V40, E3, S3, S5.
 
 A broker is alive as long as its session is: the loop itself proves life (`beat`), so that a broker
 that does not turn is not alive (DESIGN.md, rule 4). A store that cannot be reached is not an

@@ -1,8 +1,8 @@
 """A broker as a process: configuration in, exit code out.
 
-Builds the real ports, starts the composition, stops it on SIGTERM or SIGINT. Every refusal to start
-is one clear line on standard error and exit code 1; a usage error is 2. Nothing of the command line's
-libraries is imported here (DESIGN.md, Decisions).
+Builds the real ports, starts the composition, stops it on SIGTERM or SIGINT. Every refusal to
+start is one clear line on standard error and exit code 1; a usage error is 2. Nothing of the
+command line's libraries is imported here (DESIGN.md, Decisions).
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ import sys
 from collections.abc import Sequence
 
 from tidelog.broker.broker import Broker
-from tidelog.core.config import BrokerConfig
-from tidelog.core.config_text import load_config
+from tidelog.core.config import BrokerConfig, known_keys
+from tidelog.core.config_text import (
+    from_environment,
+    parse_overrides,
+    parse_properties,
+    parse_toml,
+)
 from tidelog.core.errors import TidelogError
 from tidelog.core.ports import Ports
 from tidelog.runtime.clock import SystemClock, system_random
@@ -42,15 +47,13 @@ _GC_THRESHOLDS = (100_000, 50, 50)
 def run_broker(config: BrokerConfig) -> int:
     """Run a broker until it is told to stop; returns the exit code."""
     if sys.flags.optimize:
-        print("tidelog: python -O removes the checks that brokers rely on: refused",  # noqa: T201
-              file=sys.stderr)
+        _complain("tidelog: python -O removes the checks that brokers rely on: refused")
         return EXIT_FAILED
     listener = start_logging()
     try:
         return asyncio.run(_serve(config))
     except (TidelogError, OSError) as error:
-        print(f"tidelog: broker {config.broker_id} cannot run: {error}",  # noqa: T201
-              file=sys.stderr)
+        _complain(f"tidelog: broker {config.broker_id} cannot run: {error}")
         return EXIT_FAILED
     finally:
         listener.stop()
@@ -79,7 +82,7 @@ async def _serve(config: BrokerConfig) -> int:
         halt=halt,
     )
     store = SqliteStore(
-        config.embedded_store_directory,
+        config.embedded_store_directory(),
         loop=loop,
         session_timeout_ms=config.metadata_session_timeout_ms,
         log=lambda message: tracer.log("store", logging.WARNING, message),
@@ -115,6 +118,22 @@ def _raise_descriptor_limit() -> int:
     return hard
 
 
+def load_config(path: str, overrides: Sequence[str]) -> BrokerConfig:
+    """Read a properties or TOML file, the environment, overrides; ConfigError or OSError."""
+    with open(path, encoding="utf-8") as file:
+        content = file.read()
+    properties = parse_toml(content) if path.endswith(".toml") else parse_properties(content)
+    return BrokerConfig.from_properties(
+        properties,
+        parse_overrides(overrides),
+        environment=from_environment(os.environ, known_keys()),
+    )
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(message + "\n")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Parse the few options of a spawned broker and run it."""
     path = ""
@@ -129,15 +148,15 @@ def main(arguments: Sequence[str]) -> int:
             else:
                 overrides.append(value)
         else:
-            print(_USAGE, file=sys.stderr)  # noqa: T201
+            _complain(_USAGE)
             return EXIT_USAGE
     if not path:
-        print(_USAGE, file=sys.stderr)  # noqa: T201
+        _complain(_USAGE)
         return EXIT_USAGE
     try:
-        config = load_config(path, overrides, os.environ)
+        config = load_config(path, overrides)
     except (TidelogError, OSError) as error:
-        print(f"tidelog: {error}", file=sys.stderr)  # noqa: T201
+        _complain(f"tidelog: {error}")
         return EXIT_FAILED
     return run_broker(config)
 

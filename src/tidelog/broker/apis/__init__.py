@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.broker.requests import Card
+from tidelog.broker.requests import Card, Request
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+
+Handler = Callable[["Broker", Request], Any]
 
 
 class Served(NamedTuple):
     """A card and its handler."""
 
     card: Card
-    handle: Any
+    handle: Handler
 
 
 def handlers() -> dict[int, Served]:

@@ -114,9 +114,7 @@ def _update(broker: Broker, session: FetchSession, message: FetchRequest) -> Non
             session.remove((name_or_id, partition))
 
 
-def _listed(
-    session: FetchSession, message: FetchRequest, version: int
-) -> list[SessionPartition]:
+def _listed(session: FetchSession, message: FetchRequest, version: int) -> list[SessionPartition]:
     """The session's partitions that this request names."""
     by_id = version >= _TOPIC_ID_VERSION
     found = (

@@ -103,9 +103,7 @@ def _topic(broker: Broker, topic: TopicView) -> MetadataResponseTopic:
     )
 
 
-def _partition(
-    broker: Broker, number: int, partition: PartitionView
-) -> MetadataResponsePartition:
+def _partition(broker: Broker, number: int, partition: PartitionView) -> MetadataResponsePartition:
     has_leader = partition.leader >= 0 and broker.view.is_alive(partition.leader)
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -121,8 +119,9 @@ def _partition(
 async def _create(broker: Broker, names: list[str]) -> None:
     """Ask the controller; the client's next request sees what came of it."""
     request = CreateTopicsRequest(
-        topics=[CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-                for name in names],
+        topics=[
+            CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names
+        ],
         timeout_ms=_CREATE_TIMEOUT_MS,
     )
     try:

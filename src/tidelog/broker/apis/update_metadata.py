@@ -1,7 +1,8 @@
 """UpdateMetadata (key 6), versions 6 to 8; from the controller.
 
-Published state for this broker's view (V17, V82). A request of an older controller is refused with
-STALE_CONTROLLER_EPOCH, one for an earlier registration of this broker with STALE_BROKER_EPOCH (V30).
+Published state for this broker's view (V17, V82). A request of an older controller is refused
+with STALE_CONTROLLER_EPOCH, one for an earlier registration of this broker with STALE_BROKER_EPOCH
+(V30).
 """
 
 from __future__ import annotations

@@ -1,0 +1,116 @@
+"""Timeouts fire no earlier than asked, in order of their buckets, and cost nothing when cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.broker.timers import BUCKET_MS, TimerWheel
+
+
+class ManualTimer:
+    def __init__(self, due_ms: float, callback: Callable[[], None]) -> None:
+        self.due_ms = due_ms
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class ManualClock:
+    """A clock that stands still until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+        self.timers: list[ManualTimer] = []
+
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> ManualTimer:
+        timer = ManualTimer(self.now_ms + delay_ms, callback)
+        self.timers.append(timer)
+        return timer
+
+    @property
+    def armed(self) -> list[ManualTimer]:
+        return [timer for timer in self.timers if timer.callback is not None]
+
+    def advance(self, delta_ms: int) -> None:
+        """Go on, firing what falls due, in order."""
+        end_ms = self.now_ms + delta_ms
+        while True:
+            due = [timer for timer in self.armed if timer.due_ms <= end_ms]
+            if not due:
+                break
+            timer = min(due, key=lambda one: one.due_ms)
+            self.now_ms = max(self.now_ms, int(timer.due_ms))
+            callback, timer.callback = timer.callback, None
+            assert callback is not None
+            callback()
+        self.now_ms = end_ms
+
+
+def test_a_timeout_fires_not_before_its_time_and_at_most_a_bucket_later() -> None:
+    clock = ManualClock()
+    wheel = TimerWheel(clock)
+    fired: list[int] = []
+    for delay_ms in (0, 1, 9, 10, 11, 250):
+        wheel.after(delay_ms, lambda delay_ms=delay_ms: fired.append(clock.now_ms - delay_ms))  # type: ignore[misc]
+    clock.advance(1_000)
+    assert len(fired) == 6
+    assert all(1_000 <= at_ms <= 1_000 + 2 * BUCKET_MS for at_ms in fired)
+
+
+def test_one_timer_of_the_loop_serves_all_and_is_moved_for_an_earlier_timeout() -> None:
+    clock = ManualClock()
+    wheel = TimerWheel(clock)
+    order: list[str] = []
+    wheel.after(500, lambda: order.append("late"))
+    wheel.after(20, lambda: order.append("early"))
+    assert len(clock.armed) == 1
+    clock.advance(600)
+    assert order == ["early", "late"]
+    assert clock.armed == []
+
+
+def test_a_cancelled_timeout_never_fires_and_its_bucket_goes() -> None:
+    clock = ManualClock()
+    wheel = TimerWheel(clock)
+    fired: list[str] = []
+    timeout = wheel.after(30, lambda: fired.append("cancelled"))
+    wheel.after(30, lambda: fired.append("kept"))
+    timeout.cancel()
+    clock.advance(100)
+    assert fired == ["kept"]
+    assert len(wheel) == 0
+
+
+def test_a_callback_may_set_the_next_timeout() -> None:
+    clock = ManualClock()
+    wheel = TimerWheel(clock)
+    fired: list[int] = []
+
+    def again() -> None:
+        fired.append(clock.now_ms)
+        if len(fired) < 3:
+            wheel.after(50, again)
+
+    wheel.after(50, again)
+    clock.advance(1_000)
+    assert len(fired) == 3
+    assert fired == sorted(fired)
+
+
+def test_close_drops_everything() -> None:
+    clock = ManualClock()
+    wheel = TimerWheel(clock)
+    wheel.after(10, lambda: (_ for _ in ()).throw(AssertionError("fired after close")))
+    wheel.close()
+    clock.advance(100)
+    assert clock.armed == []
