@@ -1,0 +1,73 @@
+# Everything runs in .venv, which is made from the lock files when they change. `make help` lists it.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+PARTS  ?=
+
+# Two levels of tools: what a user needs, and all that the tests need as well.
+RUN_SUM   := $(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
+TEST_SUM  := $(shell cat requirements.lock requirements-test.lock pyproject.toml | cksum | cut -d' ' -f1)
+RUN_READY  := $(VENV)/.ready-$(RUN_SUM)
+TEST_READY := $(VENV)/.ready-test-$(TEST_SUM)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo check test bench soak fuzz lock clean
+
+help:  ## show this list
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /\1\t/' | expand -t 8
+
+demo: $(RUN_READY)  ## three brokers, real flights through two kills, PySpark, a proof and a plot
+	$(BIN)/python bench/demo.py
+
+check: $(TEST_READY)  ## lint, types, contracts, tidy and unit tests: three minutes
+	$(BIN)/python tests/run.py check $(PARTS)
+
+test: $(TEST_READY)  ## everything that proves it, with the time of each part
+	$(BIN)/python tests/run.py test $(PARTS)
+
+bench: $(RUN_READY)  ## speed of produce, consume, failover, start and memory as one table
+	$(BIN)/python -m bench
+
+soak: $(TEST_READY)  ## the simulator over fresh seeds for an hour (MINUTES=n for another time)
+	$(BIN)/python tests/soak.py
+
+fuzz: $(TEST_READY)  ## malformed bytes against codecs, logs and a real broker
+	$(BIN)/python tests/run.py fuzz
+
+lock: $(VENV)/pyvenv.cfg  ## resolve the dependencies of pyproject.toml into the lock files again
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip -q install pip-tools
+	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) --extra spark --extra demo --extra build -o requirements.lock pyproject.toml
+	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) -c requirements.lock --all-extras -o requirements-test.lock pyproject.toml
+	rm -rf $(VENV)-lock
+
+LOCK_OPTIONS := --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links \
+	--no-emit-trusted-host --no-header --strip-extras --allow-unsafe --build-deps-for editable
+
+clean:  ## remove what was installed and made here
+	rm -rf $(VENV) $(VENV)-* build dist demo-output .coverage* .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; say which with make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN_READY): $(VENV)/pyvenv.cfg
+	$(call install,requirements.lock)
+	touch $@
+
+$(TEST_READY): $(VENV)/pyvenv.cfg
+	$(call install,requirements-test.lock)
+	touch $@ $(RUN_READY)
+
+# Some packages come as source: what builds them is installed first, from the same lock file, so
+# that nothing is fetched without a hash.
+define install
+	sed -n '/^setuptools==/,/# via/p' $(1) > $(VENV)/build.txt
+	$(PIP) install -q --require-hashes --no-deps -r $(VENV)/build.txt
+	$(PIP) install -q --require-hashes --no-build-isolation -r $(1)
+	$(PIP) install -q --no-deps --no-build-isolation -e .
+	rm -f $(VENV)/.ready-* $(VENV)/build.txt
+endef

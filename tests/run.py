@@ -1,0 +1,261 @@
+"""Run the parts of the test suite one after the other, and tell how each went.
+
+`python tests/run.py check` is lint, types, contracts, tidy and unit tests; `test` is everything;
+further words choose single parts. A part is a command, or a pytest run over one folder of tests/:
+a folder that is not named here still runs. Each part has a time limit, counts come from pytest's
+JUnit files, skips are listed with their reasons, processes that a part left behind are an error.
+The last line is `N passed, N failed, N skipped`; the exit code is 0 only if nothing failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+BIN = Path(sys.executable).parent
+#: Names a run to its processes, so that what they leave behind is found.
+MARK = "TIDELOG_TEST_RUN"
+DECISIONS = ("controller", "replication")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One step: a command, or a pytest run whose results are counted one by one."""
+
+    name: str
+    commands: tuple[tuple[str, ...], ...]
+    pytest: bool = False
+    limit_s: int = 600
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How one part went."""
+
+    part: str
+    seconds: float
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    skips: Counter[str] = field(default_factory=Counter)
+    expected_failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def command(name: str, *words: str, limit_s: int = 600) -> Part:
+    return Part(name, ((str(BIN / words[0]), *words[1:]),), limit_s=limit_s)
+
+
+def pytest_part(name: str, *arguments: str, limit_s: int = 600) -> Part:
+    return Part(name, ((sys.executable, "-m", "pytest", *arguments),), True, limit_s)
+
+
+def decisions() -> Part:
+    """The unit tests of the decision packages, which must cover every branch of them."""
+    coverage = (sys.executable, "-m", "coverage")
+    folders = [f"tests/unit/{package}" for package in DECISIONS if has_tests(f"unit/{package}")]
+    return Part(
+        "decisions",
+        (
+            (*coverage, "run", "-m", "pytest", *folders),
+            (*coverage, "report"),
+        ),
+        pytest=True,
+    )
+
+
+def has_tests(folder: str) -> bool:
+    return any((TESTS / folder).rglob("test_*.py"))
+
+
+def check_parts() -> list[Part]:
+    ignored = [f"--ignore=tests/unit/{package}" for package in DECISIONS]
+    return [
+        command("ruff", "ruff", "check", "."),
+        command("format", "ruff", "format", "--check", "."),
+        command("mypy", "mypy"),
+        command("contracts", "lint-imports"),
+        pytest_part("tidy", "tests/tidy"),
+        decisions(),
+        pytest_part("unit", "tests/unit", *ignored),
+    ]
+
+
+#: Folders of tests/ that have a time limit of their own, in the order in which they run.
+LIMITS_S = {
+    "rules": 600,
+    "wire_oracles": 300,
+    "store": 600,
+    "model": 600,
+    "sim": 1200,
+    "mutants": 900,
+    "fuzz": 300,
+    "clients": 600,
+    "cluster": 900,
+    "spark": 900,
+}
+
+
+def all_parts() -> list[Part]:
+    parts = check_parts()
+    folders = sorted(path.name for path in TESTS.iterdir() if path.is_dir())
+    others = [name for name in folders if name not in ("unit", "tidy", *LIMITS_S)]
+    for name in (*LIMITS_S, *others):
+        if (TESTS / name).is_dir() and has_tests(name):
+            parts.append(pytest_part(name, f"tests/{name}", limit_s=LIMITS_S.get(name, 600)))
+    return parts
+
+
+def run(part: Part, scratch: Path, mark: str) -> Outcome:
+    """Run one part to its end or its limit."""
+    print(f"\n=== {part.name}", flush=True)
+    started = time.monotonic()
+    outcome = Outcome(part.name, 0.0)
+    results = scratch / f"{part.name}.xml"
+    for number, words in enumerate(part.commands):
+        is_pytest = part.pytest and number == 0
+        if is_pytest:
+            words = (*words, f"--junitxml={results}", "-o", "faulthandler_timeout=300")
+        code = call(words, part.limit_s - (time.monotonic() - started), mark)
+        if is_pytest and results.exists():
+            count(results, outcome)
+        if code != 0 and (not is_pytest or outcome.failed == 0):
+            outcome.failed += 1
+            outcome.notes.append(f"{Path(words[0]).name} {words[1]} ended with {code}")
+        elif not is_pytest:
+            outcome.passed += 1
+    for left in leftovers(mark, grace_s=5.0):
+        outcome.failed += 1
+        outcome.notes.append(f"left running: {left}")
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def call(words: tuple[str, ...], limit_s: float, mark: str) -> int | str:
+    """The exit code of a command, which is ended with its whole group at its limit."""
+    process = subprocess.Popen(
+        words, cwd=ROOT, env={**os.environ, MARK: mark}, start_new_session=True
+    )
+    try:
+        return process.wait(timeout=max(limit_s, 1))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return "no end within its time limit"
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+
+
+def count(results: Path, outcome: Outcome) -> None:
+    for case in ElementTree.parse(results).getroot().iter("testcase"):
+        kinds = {child.tag: child for child in case}
+        if "failure" in kinds or "error" in kinds:
+            outcome.failed += 1
+        elif "skipped" in kinds:
+            reason = kinds["skipped"].get("message") or "no reason given"
+            if kinds["skipped"].get("type") == "pytest.xfail":
+                outcome.passed += 1
+                outcome.expected_failures.append(f"{case.get('name')}: {reason}")
+            else:
+                outcome.skipped += 1
+                outcome.skips[reason] += 1
+        else:
+            outcome.passed += 1
+
+
+def leftovers(mark: str, grace_s: float) -> list[str]:
+    """Processes that outlived their part although they had time to end; they are killed."""
+    deadline = time.monotonic() + grace_s
+    while (found := processes_of(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return [f"{pid} {words}" for pid, words in found.items()]
+
+
+def processes_of(mark: str) -> dict[int, str]:
+    """The live processes that carry the mark of this run, with their command lines."""
+    found = {}
+    wanted = f"{MARK}={mark}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            marked = wanted in (entry / "environ").read_bytes().split(b"\0")
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it ended meanwhile, or belongs to somebody else
+            continue
+        if marked and state != "Z" and int(entry.name) != os.getpid():
+            found[int(entry.name)] = words.strip()
+    return found
+
+
+def report(outcomes: list[Outcome], seconds: float) -> bool:
+    """Print the table and the closing line; True if nothing failed."""
+    print(f"\n{'part':<14}{'seconds':>8}{'passed':>8}{'failed':>8}{'skipped':>8}")
+    for outcome in outcomes:
+        print(
+            f"{outcome.part:<14}{outcome.seconds:>8.1f}{outcome.passed:>8}{outcome.failed:>8}"
+            f"{outcome.skipped:>8}"
+        )
+    print(f"{'all':<14}{seconds:>8.1f}")
+    for outcome in outcomes:
+        for note in outcome.notes:
+            print(f"FAILED {outcome.part}: {note}")
+        for reason, times in sorted(outcome.skips.items()):
+            print(f"skipped {times} in {outcome.part}: {reason}")
+        for test in outcome.expected_failures:
+            print(f"failed as expected in {outcome.part}: {test}")
+    passed, failed, skipped = (
+        sum(getattr(outcome, kind) for outcome in outcomes)
+        for kind in ("passed", "failed", "skipped")
+    )
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    return failed == 0 and passed > 0
+
+
+def chosen(words: list[str]) -> list[Part]:
+    """The parts that the command line asks for; exits with 2 for a name that is none."""
+    parts = {part.name: part for part in all_parts()}
+    names: list[str] = []
+    for word in words or ["test"]:
+        if word == "test":
+            names += list(parts) if len(words) <= 1 else []
+        elif word == "check":
+            names += [part.name for part in check_parts()] if len(words) <= 1 else []
+        elif word in parts:
+            names.append(word)
+        else:
+            sys.exit(f"no part {word!r}: check, test or one of {', '.join(parts)}")
+    return [parts[name] for name in dict.fromkeys(names)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run the tests part by part.")
+    parser.add_argument("parts", nargs="*", help="check, test, or names of parts")
+    parts = chosen(parser.parse_args().parts)
+    started = time.monotonic()
+    mark = secrets.token_hex(8)
+    with tempfile.TemporaryDirectory(prefix="tidelog-tests-") as scratch:
+        outcomes = [run(part, Path(scratch), mark) for part in parts]
+    return 0 if report(outcomes, time.monotonic() - started) else 1
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sys.exit(main())
