@@ -1,0 +1,109 @@
+"""The view holds what the controller published, and forgets what it says is gone."""
+
+from __future__ import annotations
+
+from tidelog.broker.cluster_view import LEADER_DURING_DELETE, ClusterView
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+ID_A = b"a" * 16
+ID_B = b"b" * 16
+
+
+def told(
+    topic: str = "t", topic_id: bytes = ID_A, leader: int = 1, full: bool = False
+) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(
+        controller_id=3,
+        controller_epoch=5,
+        type=2 if full else 1,
+        topic_states=[
+            UpdateMetadataTopicState(
+                topic_name=topic,
+                topic_id=topic_id,
+                partition_states=[
+                    UpdateMetadataPartitionState(
+                        partition_index=0,
+                        leader=leader,
+                        leader_epoch=4,
+                        isr=[1, 2],
+                        zk_version=8,
+                        replicas=[1, 2, 3],
+                        offline_replicas=[3],
+                    )
+                ],
+            )
+        ],
+        live_brokers=[
+            UpdateMetadataBroker(
+                id=1,
+                endpoints=[
+                    UpdateMetadataEndpoint(
+                        port=9092, host="h", listener="PLAINTEXT", security_protocol=0
+                    )
+                ],
+                rack="r1",
+            )
+        ],
+    )
+
+
+def test_it_knows_brokers_leaders_and_topic_ids() -> None:
+    view = ClusterView()
+    assert view.apply(told()) == []
+    assert (view.controller_id, view.controller_epoch) == (3, 5)
+    partition = view.partition(TopicPartition("t", 0))
+    assert partition is not None
+    assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 4, 8)
+    assert (partition.isr, partition.offline_replicas) == ((1, 2), (3,))
+    assert view.topic_name(ID_A) == "t"
+    assert view.is_alive(1)
+    assert not view.is_alive(2)
+    endpoint = view.endpoint(1, "PLAINTEXT")
+    assert endpoint is not None
+    assert (endpoint.host, endpoint.port) == ("h", 9092)
+    assert view.endpoint(1, "SSL") is None
+    assert view.endpoint(2, "PLAINTEXT") is None
+
+
+def test_a_deleted_topic_is_gone_by_name_and_id() -> None:
+    view = ClusterView()
+    view.apply(told())
+    assert view.apply(told(leader=LEADER_DURING_DELETE)) == [TopicPartition("t", 0)]
+    assert view.partition(TopicPartition("t", 0)) is None
+    assert view.topic_name(ID_A) is None
+
+
+def test_a_topic_made_again_under_its_name_replaces_the_old_one() -> None:
+    view = ClusterView()
+    view.apply(told())
+    view.apply(told(topic_id=ID_B))
+    assert view.topic_name(ID_A) is None
+    assert view.topic_name(ID_B) == "t"
+    # The late deletion of the old topic does not touch the new one (V23).
+    assert view.apply(told(topic_id=ID_A, leader=LEADER_DURING_DELETE)) == []
+    assert view.topic_name(ID_B) == "t"
+
+
+def test_a_full_request_forgets_what_it_does_not_name() -> None:
+    view = ClusterView()
+    view.apply(told("old"))
+    view.apply(told("new", ID_B, full=True))
+    assert sorted(view.topics) == ["new"]
+    view.apply(told("more"))
+    assert sorted(view.topics) == ["more", "new"]
+
+
+def test_forgetting_leaves_nothing() -> None:
+    view = ClusterView()
+    view.apply(told())
+    view.forget()
+    assert view.topics == {}
+    assert view.brokers == {}
+    assert view.topic_name(ID_A) is None

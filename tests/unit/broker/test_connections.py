@@ -1,0 +1,234 @@
+"""A connection answers in the order of its requests, and bad bytes cost only the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidelog.broker.connections import Connection
+from tidelog.broker.requests import Pending, Request
+from tidelog.core import limits
+from tidelog.core.errors import ErrorCode, InvariantError
+from tidelog.wire.codec import decode_response, encode_request
+from tidelog.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.wire.registry import API_VERSIONS, DESCRIBE_CLUSTER
+
+
+class FakeTransport:
+    def __init__(self) -> None:
+        self.peer = "client:1"
+        self.queued_bytes = 0
+        self.sent: list[bytes] = []
+        self.closed: str | None = None
+        self.reading = True
+        self.kept = 0
+
+    def send(self, parts: list[Any]) -> None:
+        self.sent.append(b"".join(bytes(part) for part in parts))
+
+    def keep_frames(self) -> None:
+        self.kept += 1
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self, reason: str) -> None:
+        self.closed = reason
+
+
+class FakeTracer:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def event(self, name: str, /, **fields: Any) -> None:
+        self.lines.append(name)
+
+    def mark(self, name: str, /) -> None:
+        self.lines.append(name)
+
+    def log(self, logger: str, level: int, message: str, /) -> None:
+        self.lines.append(message)
+
+
+class FakeClock:
+    def monotonic_ms(self) -> int:
+        return 7
+
+
+class FakeBroker:
+    """As much of a broker as a connection touches."""
+
+    def __init__(self, handle: Callable[[Any, Request], Any]) -> None:
+        self.clock = FakeClock()
+        self.tracer = FakeTracer()
+        self.handle = handle
+        self.written = True
+        self.submitted = 0
+        self.defects: list[str] = []
+        self.gone: list[Connection] = []
+
+    def handler(self, api_key: int, version: int) -> Any:
+        return self.handle if api_key == DESCRIBE_CLUSTER else None
+
+    def advertised_versions(self) -> list[ApiVersion]:
+        return [ApiVersion(DESCRIBE_CLUSTER, 0, 1)]
+
+    def submit_appends(self) -> bool:
+        self.submitted += 1
+        return self.written
+
+    def connection_closed(self, connection: Connection) -> None:
+        self.gone.append(connection)
+
+    def unexpected(self, where: str, error: BaseException) -> None:
+        self.defects.append(where)
+
+
+def connect(handle: Callable[[Any, Request], Any]) -> tuple[Connection, FakeTransport, FakeBroker]:
+    broker = FakeBroker(handle)
+    transport = FakeTransport()
+    return Connection(broker, transport), transport, broker  # type: ignore[arg-type]
+
+
+def frame(correlation_id: int, api_key: int = DESCRIBE_CLUSTER, version: int = 0) -> memoryview:
+    message: Any = (
+        DescribeClusterRequest() if api_key == DESCRIBE_CLUSTER else ApiVersionsRequest("a", "1")
+    )
+    parts = encode_request(api_key, version, correlation_id, "tester", message)
+    return memoryview(b"".join(bytes(part) for part in parts))[4:]
+
+
+def answers(transport: FakeTransport) -> list[int]:
+    return [
+        decode_response(DESCRIBE_CLUSTER, 0, memoryview(data)[4:])[0] for data in transport.sent
+    ]
+
+
+def test_answers_leave_in_the_order_of_their_requests_whenever_they_are_completed() -> None:
+    pendings = [Pending(), Pending()]
+    handed = iter([*pendings, DescribeClusterResponse(cluster_id="c")])
+    connection, transport, _ = connect(lambda broker, request: next(handed))
+    connection.frames_received([frame(1), frame(2), frame(3)])
+    assert transport.sent == []
+    pendings[1].complete(DescribeClusterResponse(cluster_id="b"))
+    assert transport.sent == []
+    pendings[0].complete(DescribeClusterResponse(cluster_id="a"))
+    assert answers(transport) == [1, 2, 3]
+
+
+def test_an_answer_given_while_its_request_is_handled_is_not_lost() -> None:
+    def handle(broker: Any, request: Request) -> Pending:
+        pending = Pending()
+        pending.complete(DescribeClusterResponse(cluster_id="at once"))
+        return pending
+
+    connection, transport, _ = connect(handle)
+    connection.frames_received([frame(9)])
+    assert answers(transport) == [9]
+
+
+def test_a_request_without_an_answer_does_not_hold_up_the_next() -> None:
+    handed = iter([None, DescribeClusterResponse(cluster_id="c")])
+    connection, transport, _ = connect(lambda broker, request: next(handed))
+    connection.frames_received([frame(1), frame(2)])
+    assert answers(transport) == [2]
+
+
+def test_appends_are_submitted_once_per_read_event_and_unwritten_ones_keep_their_bytes() -> None:
+    connection, transport, broker = connect(lambda broker, request: DescribeClusterResponse())
+    connection.frames_received([frame(1), frame(2), frame(3)])
+    assert (broker.submitted, transport.kept) == (1, 0)
+    broker.written = False
+    connection.frames_received([frame(4)])
+    assert (broker.submitted, transport.kept) == (2, 1)
+
+
+def test_malformed_bytes_close_the_connection_and_say_why() -> None:
+    connection, transport, broker = connect(lambda broker, request: DescribeClusterResponse())
+    connection.frames_received([memoryview(b"\x00\x3c\x00\x00")])
+    assert transport.closed is not None
+    assert "malformed" in transport.closed
+    assert broker.defects == []
+
+
+def test_an_unserved_version_closes_the_connection() -> None:
+    connection, transport, _ = connect(lambda broker, request: DescribeClusterResponse())
+    connection.frames_received([frame(1, API_VERSIONS, 0)])
+    # ApiVersions is the exception: it is answered at version 0 with the ranges (KIP-511).
+    assert transport.closed is None
+    correlation_id, answer = decode_response(API_VERSIONS, 0, memoryview(transport.sent[0])[4:])
+    assert isinstance(answer, ApiVersionsResponse)
+    assert correlation_id == 1
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [key.api_key for key in answer.api_keys] == [DESCRIBE_CLUSTER]
+    connection.frames_received([memoryview(b"\x7f\x7f\x00\x00\x00\x00\x00\x01\xff\xff")])
+    assert transport.closed is not None
+
+
+def test_a_defect_in_a_handler_costs_one_connection_and_is_reported() -> None:
+    def handle(broker: Any, request: Request) -> Any:
+        raise KeyError("a defect")
+
+    connection, transport, broker = connect(handle)
+    connection.frames_received([frame(1)])
+    assert broker.defects == ["DescribeCluster from client:1"]
+    assert transport.closed is not None
+
+
+def test_a_broken_invariant_is_not_taken_for_a_defect_of_one_request() -> None:
+    def handle(broker: Any, request: Request) -> Any:
+        raise InvariantError("cannot be")
+
+    connection, _, _ = connect(handle)
+    with pytest.raises(InvariantError):
+        connection.frames_received([frame(1)])
+
+
+def test_losing_the_connection_cancels_what_waits() -> None:
+    cancelled: list[int] = []
+    pending = Pending()
+    pending.on_cancel(lambda: cancelled.append(1))
+    connection, transport, broker = connect(lambda broker, request: pending)
+    connection.frames_received([frame(1)])
+    connection.connection_lost("gone")
+    assert cancelled == [1]
+    assert broker.gone == [connection]
+    pending.complete(DescribeClusterResponse())
+    assert transport.sent == []
+
+
+def test_too_many_requests_in_flight_stop_reading_until_answers_have_left() -> None:
+    pendings: list[Pending] = []
+
+    def handle(broker: Any, request: Request) -> Pending:
+        pendings.append(Pending())
+        return pendings[-1]
+
+    connection, transport, _ = connect(handle)
+    connection.frames_received(
+        [frame(number) for number in range(limits.MAX_IN_FLIGHT_PER_CONNECTION)]
+    )
+    assert not transport.reading
+    for pending in pendings:
+        pending.complete(DescribeClusterResponse())
+    assert transport.reading
+
+
+def test_a_reader_that_takes_nothing_stops_being_read_from() -> None:
+    connection, transport, _ = connect(lambda broker, request: DescribeClusterResponse())
+    transport.queued_bytes = limits.MAX_SEND_QUEUE_BYTES + 1
+    connection.frames_received([frame(1)])
+    assert not transport.reading
+    transport.queued_bytes = 0
+    connection.send_queue_drained()
+    assert transport.reading
