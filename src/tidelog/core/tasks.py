@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from tidelog.core.errors import RequestTimeout
+from tidelog.core.errors import RequestTimeout, TidelogError
 from tidelog.core.ports import Clock
 
 T = TypeVar("T")
@@ -58,7 +58,9 @@ class Tasks:
     async def timeout(self, delay_ms: float, awaitable: Awaitable[T], what: str) -> T:
         """The result of `awaitable`; RequestTimeout naming `what` when it takes too long.
 
-        A task or future is cancelled on timeout.
+        A task or future is cancelled on timeout; one that is done at that instant counts. What a
+        cancelled coroutine raises instead of ending is reported as a failure of `what`, operating
+        errors (whose outcome the timeout left open) apart.
         """
         inner = (
             awaitable
@@ -71,14 +73,26 @@ class Tasks:
         try:
             in_time = await done
         except asyncio.CancelledError:
-            inner.cancel()
+            self._abandon(inner, what)
             raise
         finally:
             timer.cancel()
-        if not in_time:
-            inner.cancel()
+        if not in_time and not inner.done():
+            self._abandon(inner, what)
             raise RequestTimeout(f"{what}: no answer within {delay_ms:g} ms")
         return inner.result()
+
+    def _abandon(self, task: asyncio.Future[Any], what: str) -> None:
+        """Cancel something that nobody waits for any more; its error must not get lost."""
+
+        def ended(_: asyncio.Future[Any]) -> None:
+            if not task.cancelled():
+                error = task.exception()
+                if error is not None and not isinstance(error, TidelogError):
+                    self._on_failure(what, error)
+
+        task.cancel()
+        task.add_done_callback(ended)
 
     async def gather_ordered(self, *awaitables: Awaitable[T]) -> list[T]:
         """All results in order; the first error, in order of the arguments, is raised after all
@@ -97,7 +111,7 @@ class Tasks:
                     first_error = first_error or error
         except asyncio.CancelledError:
             for task in tasks:
-                task.cancel()
+                self._abandon(task, "gather_ordered")
             raise
         if first_error is not None:
             raise first_error

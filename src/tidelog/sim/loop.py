@@ -138,22 +138,17 @@ class Scheduler:
             self._cancelled = max(0, self._cancelled - 1)
         return self._heap[0][0] if self._heap else None
 
-    def run_next(self) -> bool:
-        """Execute one event; False when none is left."""
-        while self._heap:
-            time_ns, _, event = heappop(self._heap)
-            callback = event.callback
-            if callback is None:
-                self._cancelled = max(0, self._cancelled - 1)
-                continue
-            owner = event.owner
-            if owner is not None and not owner.runs:
-                owner.defer(event)
-                continue
-            self._advance(time_ns)
+    def run_next(self) -> None:
+        """Take the next event: execute it, or defer it when its node does not run."""
+        if self.next_time_ns() is None:
+            return
+        time_ns, _, event = heappop(self._heap)
+        callback, owner = event.callback, event.owner
+        self._advance(time_ns)
+        if owner is not None and not owner.runs:
+            owner.defer(event)
+        elif callback is not None:
             self._execute(owner, event, callback)
-            return True
-        return False
 
     def run_until(self, time_ns: int) -> None:
         """Execute everything due up to `time_ns` and let that time come."""

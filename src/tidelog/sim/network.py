@@ -114,8 +114,9 @@ class Pipe:
     def cut_short(self, draw: random.Random) -> None:
         """The sender is gone: only a drawn first part of what is on the way arrives."""
         if self._items:
-            kept = draw.randrange(len(self._items) + 1)
-            while len(self._items) > max(kept, 1 if self._items[0][1] is _OPEN else 0):
+            least = 1 if self._items[0][1] is _OPEN else 0
+            kept = max(least, draw.randrange(len(self._items) + 1))
+            while len(self._items) > kept:
                 self._items.pop()
 
     def _schedule(self) -> None:

@@ -1,0 +1,115 @@
+"""Small nodes and frame handlers that the simulator's own tests run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tidelog.core.ports import FrameHandler, Ports, Transport
+from tidelog.core.tasks import Tasks
+from tidelog.sim.node import SimNode
+from tidelog.sim.world import World
+
+MAX_FRAME_BYTES = 1 << 20
+S = 1_000_000_000
+MS = 1_000_000
+
+
+def frame(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+class Recorder:
+    """A FrameHandler that keeps what it is told; `echo` sends each frame back."""
+
+    def __init__(self, transport: Transport, *, echo: bool = False) -> None:
+        self.transport = transport
+        self.echo = echo
+        self.reads: list[list[bytes]] = []
+        self.lost: list[str] = []
+        self.drained = 0
+
+    @property
+    def frames(self) -> list[bytes]:
+        return [payload for read in self.reads for payload in read]
+
+    def frames_received(self, frames: list[memoryview]) -> None:
+        self.reads.append([bytes(payload) for payload in frames])
+        if self.echo:
+            for payload in frames:
+                self.transport.send([len(payload).to_bytes(4, "big"), payload])
+
+    def connection_lost(self, reason: str) -> None:
+        self.lost.append(reason)
+
+    def send_queue_drained(self) -> None:
+        self.drained += 1
+
+
+class Running:
+    """A started node with its tasks; failures of tasks are collected."""
+
+    def __init__(self, node: SimNode) -> None:
+        self.node = node
+        self.ports: Ports = node.start()
+        self.failures: list[tuple[str, BaseException]] = []
+        self.tasks = Tasks(
+            self.ports.loop, self.ports.clock, lambda name, e: self.failures.append((name, e))
+        )
+        assert node.incarnation is not None
+        self.incarnation = node.incarnation
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return self.tasks.spawn("test", coroutine)
+
+
+def run(world: World, running: Running, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run one coroutine of a node to its end."""
+    task = running.spawn(coroutine)
+    assert world.run_while(lambda: not task.done(), world.now_ns + 3600 * S)
+    return task.result()
+
+
+def pair(world: World) -> tuple[Running, Running]:
+    """Two started nodes, `node1` and `node2`."""
+    return Running(world.add_node(1, "node1")), Running(world.add_node(2, "node2"))
+
+
+def connect(
+    world: World,
+    client: Running,
+    server: Running,
+    *,
+    echo: bool = False,
+    port: int = 9092,
+) -> tuple[Recorder, Recorder]:
+    """A connection from one node to the other; returns (client's, server's) handler."""
+    accepted: list[Recorder] = []
+    opened: list[Recorder] = []
+
+    def accept(transport: Transport) -> FrameHandler:
+        accepted.append(Recorder(transport, echo=echo))
+        return accepted[-1]
+
+    def open_handler(transport: Transport) -> FrameHandler:
+        opened.append(Recorder(transport))
+        return opened[-1]
+
+    async def listen() -> None:
+        await server.ports.network.listen(server.node.host, port, accept, MAX_FRAME_BYTES)
+
+    async def dial() -> None:
+        await client.ports.network.connect(
+            server.node.host, port, open_handler, 1000, MAX_FRAME_BYTES
+        )
+
+    run(world, server, listen())
+    run(world, client, dial())
+    world.run_until(world.now_ns + 10 * MS)
+    return opened[0], accepted[0]
+
+
+def in_node(world: World, running: Running, call: Callable[[], object]) -> None:
+    """Make a call as an event of the node, at once."""
+    world.scheduler.after(0, running.incarnation, call)
+    world.run_until(world.now_ns)
