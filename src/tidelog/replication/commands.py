@@ -71,9 +71,7 @@ def is_current(
 
 def stop_is_current(own_leader_epoch: int, leader_epoch: int) -> bool:
     """Whether a StopReplica is obeyed (V30)."""
-    return (
-        leader_epoch in (EPOCH_DURING_DELETE, NO_STOP_EPOCH) or leader_epoch >= own_leader_epoch
-    )
+    return leader_epoch in (EPOCH_DURING_DELETE, NO_STOP_EPOCH) or leader_epoch >= own_leader_epoch
 
 
 def topic_id_matches(own: TopicId, asked: TopicId) -> bool:
@@ -130,6 +128,4 @@ def deletion_waits(stray_count: int, hosted_count: int) -> bool:
 
     `hosted_count` counts the replicas of the broker before, strays included.
     """
-    return (
-        stray_count >= STRAYS_AT_LEAST and stray_count * 100 > hosted_count * STRAYS_PERCENT
-    )
+    return stray_count >= STRAYS_AT_LEAST and stray_count * 100 > hosted_count * STRAYS_PERCENT

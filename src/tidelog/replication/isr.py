@@ -92,9 +92,7 @@ def sent(state: IsrState, change: IsrChange) -> IsrState:
 
 def not_made(state: IsrState, change: IsrChange) -> IsrState:
     """The controller refused `change` for good: it does not count any longer (A8)."""
-    return replace(
-        state, in_flight=tuple(other for other in state.in_flight if other != change)
-    )
+    return replace(state, in_flight=tuple(other for other in state.in_flight if other != change))
 
 
 def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
@@ -109,9 +107,7 @@ def reached(log_end_offset: int, high_watermark: int, epoch_start_offset: int) -
     return log_end_offset >= high_watermark and log_end_offset >= epoch_start_offset
 
 
-def may_join(
-    follower: FollowerProgress, high_watermark: int, epoch_start_offset: int
-) -> bool:
+def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset: int) -> bool:
     """Whether a follower outside the ISR may join it (V63)."""
     return follower.is_eligible and reached(
         follower.log_end_offset, high_watermark, epoch_start_offset

@@ -96,7 +96,14 @@ class LeaderReplica:
     # The hot path.
 
     def appended(self, log_end_offset: int, now_ms: int) -> Effects:
-        """The leader's own log grew; alone in the ISR, that commits."""
+        """The leader's own log grew; alone in the ISR, that commits.
+
+        A follower that had all of it was in sync until now (F3), whatever the time of its last
+        fetch: fetches of a session do not name partitions in which nothing happens.
+        """
+        for follower in self._others:
+            if follower.log_end_offset == self.log_end_offset:
+                follower.last_caught_up_ms = now_ms
         self.log_end_offset = log_end_offset
         return MOVED if self._advance(now_ms) else NOTHING
 
@@ -133,9 +140,7 @@ class LeaderReplica:
                 f"offset {fetch_offset} is above the log end {self.log_end_offset}",
             )
         moved = fetch_offset != follower.log_end_offset
-        follower.fetched(
-            fetch_offset, log_start_offset, self.log_end_offset, broker_epoch, now_ms
-        )
+        follower.fetched(fetch_offset, log_start_offset, self.log_end_offset, broker_epoch, now_ms)
         if fetch_offset >= self.high_watermark:
             follower.counted_broker_epoch = broker_epoch
         effects = NOTHING if follower.in_target_isr else self._join(follower, now_ms)

@@ -29,10 +29,7 @@ def high_watermark(
     for follower in followers:
         if follower.log_end_offset < lowest and (
             follower.in_maximal_isr
-            or (
-                follower.is_eligible
-                and follower.is_caught_up(log_end_offset, now_ms, max_lag_ms)
-            )
+            or (follower.is_eligible and follower.is_caught_up(log_end_offset, now_ms, max_lag_ms))
         ):
             lowest = follower.log_end_offset
     return lowest

@@ -1,0 +1,103 @@
+"""Which commands a broker obeys."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
+from tidelog.replication import commands
+from tidelog.replication.commands import Placement
+
+A, B = b"a" * 16, b"b" * 16
+
+
+def request_error(
+    controller_epoch: int = 5,
+    broker_epoch: int = 70,
+    known_controller_epoch: int = 5,
+    own_broker_epoch: int = 70,
+    is_registered: bool = True,
+) -> ErrorCode:
+    return commands.request_error(
+        known_controller_epoch=known_controller_epoch,
+        controller_epoch=controller_epoch,
+        own_broker_epoch=own_broker_epoch,
+        is_registered=is_registered,
+        broker_epoch=broker_epoch,
+    )
+
+
+def test_a_request_of_an_older_controller_is_refused_whole() -> None:
+    assert request_error(controller_epoch=4) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert request_error(controller_epoch=6) == ErrorCode.NONE
+
+
+def test_a_request_for_an_earlier_registration_is_refused_whole() -> None:
+    assert request_error(broker_epoch=69) == ErrorCode.STALE_BROKER_EPOCH
+    assert request_error(broker_epoch=71) == ErrorCode.NONE
+    assert request_error(broker_epoch=-1) == ErrorCode.NONE
+
+
+def test_without_a_registration_only_the_next_one_is_obeyed() -> None:
+    assert request_error(is_registered=False) == ErrorCode.STALE_BROKER_EPOCH
+    assert request_error(is_registered=False, broker_epoch=-1) == ErrorCode.STALE_BROKER_EPOCH
+    assert request_error(is_registered=False, broker_epoch=71) == ErrorCode.NONE
+
+
+def test_epochs_are_compared_leader_epoch_first() -> None:
+    assert commands.is_current(5, 9, 6, 1)
+    assert commands.is_current(5, 9, 5, 9)
+    assert not commands.is_current(5, 9, 5, 8)
+    assert not commands.is_current(5, 9, 4, 20)
+
+
+def test_a_stop_is_obeyed_from_the_own_epoch_on_and_always_for_a_deletion() -> None:
+    assert commands.stop_is_current(5, 5)
+    assert not commands.stop_is_current(5, 4)
+    assert commands.stop_is_current(5, commands.EPOCH_DURING_DELETE)
+    assert commands.stop_is_current(5, commands.NO_STOP_EPOCH)
+
+
+def test_an_absent_topic_id_says_nothing() -> None:
+    assert commands.topic_id_matches(A, A)
+    assert commands.topic_id_matches(ZERO_TOPIC_ID, A)
+    assert commands.topic_id_matches(A, ZERO_TOPIC_ID)
+    assert not commands.topic_id_matches(A, B)
+
+
+@pytest.mark.parametrize(
+    ("own", "is_new", "leader", "isr", "expected"),
+    [
+        (A, False, 1, (1, 2), Placement.KEEP),
+        (B, False, 1, (1, 2), Placement.OTHER_TOPIC),
+        (B, True, 1, (1, 2), Placement.OTHER_TOPIC),
+        (None, True, 1, (1, 2), Placement.CREATE),
+        (None, False, 1, (2,), Placement.LOST),
+        (None, False, 2, (1, 2), Placement.LOST),
+        (None, False, 2, (2,), Placement.CREATE),
+    ],
+)
+def test_placement(
+    own: bytes | None, is_new: bool, leader: int, isr: tuple[int, ...], expected: Placement
+) -> None:
+    assert (
+        commands.placement(
+            broker_id=1, own_topic_id=own, topic_id=A, is_new=is_new, leader=leader, isr=isr
+        )
+        is expected
+    )
+
+
+def test_what_a_full_command_does_not_list_is_stray() -> None:
+    listed, moved, other, kept = (TopicPartition(name, 0) for name in "lmok")
+    found = commands.strays(
+        {listed: A, moved: A, other: A, kept: A}, {listed: A, other: B}, {"k": ZERO_TOPIC_ID}
+    )
+    assert found == [moved, other]
+
+
+def test_many_strays_at_once_wait_for_a_word() -> None:
+    assert commands.deletion_waits(100, 999)
+    assert not commands.deletion_waits(100, 1_000)
+    assert not commands.deletion_waits(99, 100)

@@ -1,0 +1,143 @@
+"""A following replica, answer by answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.replica_builders import a_follower
+from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import EpochEnd
+from tidelog.replication import truncation
+from tidelog.replication.effects import (
+    APPEND,
+    NOTHING,
+    AdvanceLogStart,
+    AskLogStart,
+    BackOff,
+    Effects,
+    TruncateFullyAndStartAt,
+    TruncateTo,
+)
+from tidelog.replication.follower import FetchPosition, FollowerReplica
+
+EPOCHS = LeaderEpochs([(1, 0), (3, 12)])
+
+
+def answer(
+    follower: FollowerReplica,
+    *,
+    position: FetchPosition | None = None,
+    error: int = 0,
+    diverging: EpochEnd | None = None,
+    leader_high_watermark: int = 0,
+    leader_log_start: int = 0,
+    has_records: bool = False,
+) -> Effects:
+    return follower.answered(
+        follower.position if position is None else position,
+        error,
+        diverging,
+        EPOCHS,
+        leader_high_watermark,
+        leader_log_start,
+        has_records,
+    )
+
+
+def test_it_fetches_from_its_end_with_its_latest_epoch() -> None:
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15)
+    assert follower.position == (5, 15, 3)
+    assert follower.begin() is NOTHING
+
+
+def test_a_rule_that_cuts_on_becoming_follower_would_be_obeyed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(truncation, "offset_on_becoming_follower", lambda end, mark: mark)
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15, high_watermark=4)
+    assert follower.begin() == (TruncateTo(4),)
+    assert follower.is_busy
+
+
+def test_records_are_appended_and_then_the_marks_taken() -> None:
+    follower = a_follower(log_end_offset=10)
+    assert answer(follower, has_records=True, leader_high_watermark=12) is APPEND
+    assert follower.is_busy
+    assert follower.high_watermark == 0
+    assert follower.appended(14, 5) is NOTHING
+    assert follower.high_watermark == 12
+    assert follower.position == (5, 14, 5)
+    assert not follower.is_busy
+
+
+def test_an_answer_while_busy_is_dropped() -> None:
+    follower = a_follower(log_end_offset=10)
+    position = follower.position
+    answer(follower, has_records=True)
+    assert answer(follower, position=position, has_records=True) is NOTHING
+
+
+def test_an_answer_to_another_position_is_dropped() -> None:
+    follower = a_follower(log_end_offset=10)
+    for stale in (FetchPosition(4, 10, -1), FetchPosition(5, 9, -1), FetchPosition(5, 10, 3)):
+        assert answer(follower, position=stale, leader_high_watermark=10) is NOTHING
+    assert follower.high_watermark == 0
+
+
+def test_the_leaders_log_start_is_followed_up_to_the_high_watermark() -> None:
+    follower = a_follower(log_end_offset=10)
+    assert answer(follower, leader_high_watermark=6, leader_log_start=4) == (AdvanceLogStart(4),)
+    assert follower.log_start_offset == 4
+    assert answer(follower, leader_high_watermark=6, leader_log_start=7) is NOTHING
+    assert answer(follower, leader_high_watermark=9, leader_log_start=7) == (AdvanceLogStart(7),)
+
+
+def test_a_divergence_is_cut_and_reported() -> None:
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15, high_watermark=11)
+    assert answer(follower, diverging=EpochEnd(1, 9)) == (TruncateTo(9),)
+    assert follower.is_busy
+    follower.truncated(0, 9, 1)
+    assert follower.position == (5, 9, 1)
+    assert follower.high_watermark == 9
+    assert not follower.is_busy
+
+
+def test_a_divergence_below_either_log_start_starts_over() -> None:
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15)
+    assert answer(follower, diverging=EpochEnd(1, 9), leader_log_start=11) == (
+        TruncateFullyAndStartAt(11),
+    )
+    late = a_follower(epochs=EPOCHS, log_start_offset=10, log_end_offset=15)
+    assert answer(late, diverging=EpochEnd(1, 9), leader_log_start=2) == (
+        TruncateFullyAndStartAt(9),
+    )
+
+
+def test_an_offset_out_of_range_asks_for_the_log_start_and_starts_over_there() -> None:
+    follower = a_follower(log_end_offset=10)
+    assert answer(follower, error=ErrorCode.OFFSET_OUT_OF_RANGE) == (AskLogStart(),)
+    assert follower.is_busy
+    assert follower.leader_log_starts_at(20) == (TruncateFullyAndStartAt(20),)
+    follower.truncated(20, 20, -1)
+    assert (follower.log_start_offset, follower.high_watermark) == (20, 20)
+
+
+def test_errors_and_failures_back_off() -> None:
+    follower = a_follower(log_end_offset=10)
+    assert answer(follower, error=ErrorCode.FENCED_LEADER_EPOCH) == (
+        BackOff(ErrorCode.FENCED_LEADER_EPOCH),
+    )
+    assert not follower.is_busy
+    answer(follower, has_records=True)
+    assert follower.failed(ErrorCode.CORRUPT_MESSAGE) == (BackOff(ErrorCode.CORRUPT_MESSAGE),)
+    assert not follower.is_busy
+
+
+def test_key_holds_the_whole_state_and_copies_are_independent() -> None:
+    follower = a_follower(log_end_offset=10)
+    copy = follower.copy()
+    assert copy.key() == follower.key()
+    answer(copy, leader_high_watermark=5)
+    assert copy.key() != follower.key()
+    assert follower.high_watermark == 0
