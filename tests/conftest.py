@@ -1,0 +1,33 @@
+"""For all tests: rule ids in markers must exist, and `--rule V17` runs what holds one rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+RULES = Path(__file__).resolve().parent / "rules" / "rules.txt"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rule", action="append", default=[], help="run only tests of this rule")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    lines = RULES.read_text(encoding="utf-8").splitlines()
+    known = [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+    wanted = config.getoption("--rule")
+    unknown = [rule for rule in wanted if rule not in known]
+    if unknown:
+        raise pytest.UsageError(f"no such rule: {', '.join(unknown)}")
+    kept = []
+    for item in items:
+        named = [word for marker in item.iter_markers("rule") for word in marker.args]
+        for rule in named:
+            if rule not in known:
+                raise pytest.UsageError(f"{item.nodeid} names rule {rule!r}, which does not exist")
+        if not wanted or any(rule in wanted for rule in named):
+            kept.append(item)
+    if wanted:
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
