@@ -1,0 +1,175 @@
+"""Finds the fields of many records at once: positions and lengths, no bytes copied.
+
+Where a record ends depends on the length before it, so one plain loop walks the lengths; all other
+fields are read for all records together with numpy (a varint is read one byte per round, by those
+records that still have one). Knows the record format v2 (KIP-98), not batches, not Arrow.
+Positions refer to one buffer, the arena. Malformed records raise CorruptRecordsError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.core.errors import TidelogError
+
+Ints = npt.NDArray[np.int64]
+
+_MAX_VARINT_BITS = 63
+_MAX_LENGTH_SHIFT = 28
+_ONE = np.uint64(1)
+
+
+class CorruptRecordsError(TidelogError):
+    """Record bytes that are not what their batch header says."""
+
+
+def walk_records(arena: bytes, position: int, end: int, count: int,
+                 append: Callable[[int], Any]) -> None:
+    """Calls `append` with the end of each of `count` records from `position` on.
+
+    They must fill the bytes up to `end` exactly.
+    """
+    try:
+        for _ in range(count):
+            size = arena[position]
+            if size < 0x80:
+                position += 1 + (size >> 1)
+            else:
+                size &= 0x7F
+                shift = 7
+                while True:
+                    position += 1
+                    byte = arena[position]
+                    if byte < 0x80:
+                        break
+                    size |= (byte & 0x7F) << shift
+                    shift += 7
+                    if shift > _MAX_LENGTH_SHIFT:
+                        raise CorruptRecordsError("the length of a record has more than 32 bits")
+                position += 1 + ((size | byte << shift) >> 1)
+            append(position)
+    except IndexError:
+        position = -1
+    if position != end:
+        raise CorruptRecordsError(f"{count} records do not fill the {end} bytes of their batch")
+
+
+def read_varints(raw: npt.NDArray[np.uint8], positions: Ints) -> tuple[Ints, Ints]:
+    """The zigzag varint (of up to 64 bits) at each position, and the positions after them."""
+    try:
+        value = raw[positions].astype(np.uint64)
+        after = positions + 1
+        going = np.flatnonzero(value >= 0x80)
+        if going.size:
+            value[going] &= np.uint64(0x7F)
+        shift = 7
+        while going.size:
+            if shift > _MAX_VARINT_BITS:
+                raise CorruptRecordsError("a varint of more than 64 bits")
+            byte = raw[after[going]].astype(np.uint64)
+            value[going] |= (byte & np.uint64(0x7F)) << np.uint64(shift)
+            after[going] += 1
+            going = going[byte >= 0x80]
+            shift += 7
+    except IndexError:
+        raise CorruptRecordsError("a record reaches beyond its batch") from None
+    return ((value >> _ONE) ^ (np.uint64(0) - (value & _ONE))).view(np.int64), after
+
+
+@dataclass(slots=True)
+class Pieces:
+    """Byte ranges in the arena, ascending; `null` marks those with length -1."""
+
+    starts: Ints
+    ends: Ints
+    null: npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class RecordFields:
+    """The fields of many records, one row each."""
+
+    timestamp_deltas: Ints
+    offset_deltas: Ints
+    keys: Pieces
+    values: Pieces
+    header_counts: Ints
+    #: Where each record's headers begin, and where the record ends.
+    headers_at: Ints
+    ends: Ints
+
+
+def _piece(raw: npt.NDArray[np.uint8], positions: Ints, limits: Ints, what: str) -> Pieces:
+    lengths, starts = read_varints(raw, positions)
+    null = lengths < 0
+    ends = starts + np.where(null, 0, lengths)
+    # The sum may wrap for a length near 2**63; then it lies before the start.
+    if ((lengths < -1) | (ends > limits) | (ends < starts)).any():
+        raise CorruptRecordsError(f"the {what} of a record reaches beyond it")
+    return Pieces(starts, ends, null)
+
+
+def read_fields(raw: npt.NDArray[np.uint8], starts: Ints, ends: Ints) -> RecordFields:
+    """The fields of the records in `[start, end)`. Raises CorruptRecordsError."""
+    sizes, position = read_varints(raw, starts)
+    if (position + sizes != ends).any():
+        raise CorruptRecordsError("a record has a negative length")
+    position += 1  # the record's attributes, unused so far
+    timestamp_deltas, position = read_varints(raw, position)
+    offset_deltas, position = read_varints(raw, position)
+    keys = _piece(raw, position, ends, "key")
+    values = _piece(raw, keys.ends, ends, "value")
+    header_counts, headers_at = read_varints(raw, values.ends)
+    if (header_counts < 0).any() or (headers_at > ends).any():
+        raise CorruptRecordsError("the headers of a record reach beyond it")
+    if (headers_at[header_counts == 0] != ends[header_counts == 0]).any():
+        raise CorruptRecordsError("bytes follow the last field of a record")
+    return RecordFields(
+        timestamp_deltas, offset_deltas, keys, values, header_counts, headers_at, ends
+    )
+
+
+@dataclass(slots=True)
+class HeaderFields:
+    """All headers of many records, by record and within it in order."""
+
+    keys: Pieces
+    values: Pieces
+
+
+def read_headers(raw: npt.NDArray[np.uint8], fields: RecordFields) -> HeaderFields:
+    """Every header of the records, one round per place in the list. CorruptRecordsError."""
+    position = fields.headers_at.copy()
+    going = np.flatnonzero(fields.header_counts)
+    rounds: list[tuple[Pieces, Pieces]] = []
+    place = 0
+    while going.size:
+        keys = _piece(raw, position[going], fields.ends[going], "header key")
+        if keys.null.any():
+            raise CorruptRecordsError("a header without a key")
+        values = _piece(raw, keys.ends, fields.ends[going], "header value")
+        rounds.append((keys, values))
+        position[going] = values.ends
+        place += 1
+        going = going[fields.header_counts[going] > place]
+    if (position != fields.ends).any():
+        raise CorruptRecordsError("bytes follow the last header of a record")
+    return HeaderFields(_in_order([k for k, _ in rounds], [k for k, _ in rounds]),
+                        _in_order([v for _, v in rounds], [k for k, _ in rounds]))
+
+
+def _in_order(pieces: list[Pieces], keys: list[Pieces]) -> Pieces:
+    if not pieces:
+        none = np.empty(0, dtype=np.int64)
+        return Pieces(none, none, np.empty(0, dtype=np.bool_))
+    order = np.argsort(np.concatenate([each.starts for each in keys]), kind="stable")
+    return Pieces(
+        np.concatenate([each.starts for each in pieces])[order],
+        np.concatenate([each.ends for each in pieces])[order],
+        np.concatenate([each.null for each in pieces])[order],
+    )
