@@ -1,10 +1,8 @@
-"""The simulated network: hosts, links between them, and connections that carry frames.
+"""The simulated network: hosts, the links between them, listening and connecting.
 
-Every connection is two pipes, one per direction, first in first out. A pipe's items arrive after
-delays drawn from the seed; items due together arrive in one read event. A cut direction stalls its
-pipes until it is healed, or until the connection is given up; it never reorders. The death of a
-process resets its connections, and may take what was still on the way. Frames are whole here
-because senders send whole frames; bytes are immutable copies.
+Links are directions between hosts: each can be cut, slowed down and healed for itself. What travels
+on a connection is `connections`' business. A host without power answers nothing; one with power and
+without a listener refuses.
 """
 
 from __future__ import annotations
@@ -14,14 +12,13 @@ import errno
 import os
 import random
 import zlib
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tidelog.core import limits
 from tidelog.core.errors import ConnectionLost
-from tidelog.core.ports import Buffer, FrameHandler, Listener, Transport
-from tidelog.sim.loop import NS_PER_MS, NS_PER_S, Scheduler
+from tidelog.core.ports import FrameHandler, Listener, Transport
+from tidelog.sim.connections import OPEN, RESET, Endpoint, Link, Pipe
+from tidelog.sim.loop import NS_PER_MS, Scheduler
 
 if TYPE_CHECKING:
     from tidelog.sim.node import Incarnation
@@ -30,34 +27,9 @@ if TYPE_CHECKING:
 #: Delay of a healthy link: a base, and a drawn part that is exponential around its mean.
 BASE_DELAY_NS = 40_000
 MEAN_EXTRA_DELAY_NS = 80_000
-#: A connection whose direction stays cut with data on the way is given up after a time drawn here.
-GIVE_UP_NS = (8 * NS_PER_S, 30 * NS_PER_S)
 #: Time between attempts of an unanswered connection request.
 SYN_RETRY_NS = 250 * NS_PER_MS
-#: How long the peers of a host that lost power hear nothing.
-POWER_LOSS_SILENCE_NS = (NS_PER_MS, 5 * NS_PER_S)
-#: Bytes that two kernels take between them before `queued_bytes` grows.
-KERNEL_BUFFER_BYTES = 256 * limits.KIB
 _FIRST_EPHEMERAL_PORT = 40_000
-
-#: Items of a pipe that are no bytes.
-_OPEN = object()
-_FIN = object()
-_RESET = object()
-
-
-class Link:
-    """One direction between two hosts."""
-
-    __slots__ = ("cut", "extra_ns", "spread_ns", "stalled")
-
-    def __init__(self) -> None:
-        self.cut = False
-        #: A spike: added to each delay.
-        self.extra_ns = 0
-        #: A spike's drawn part, uniform.
-        self.spread_ns = 0
-        self.stalled: list[Pipe] = []
 
 
 class Host:
@@ -70,308 +42,6 @@ class Host:
         self.is_up = True
         self.listeners: dict[int, SimListener] = {}
         self.next_port = _FIRST_EPHEMERAL_PORT
-
-
-class Pipe:
-    """One direction of a connection."""
-
-    __slots__ = (
-        "_draining", "_is_scheduled", "_is_stalled", "_items", "_network", "in_flight_bytes",
-        "last_due_ns", "link", "source", "target",
-    )  # fmt: skip
-
-    def __init__(self, network: SimNetwork, source: Endpoint, target: Endpoint, link: Link) -> None:
-        self._network = network
-        self.source = source
-        self.target = target
-        self.link = link
-        self.last_due_ns = 0
-        self.in_flight_bytes = 0
-        self._items: deque[tuple[int, object]] = deque()
-        self._is_scheduled = False
-        self._is_stalled = False
-        self._draining = False
-
-    def put(self, item: object, due_ns: int | None = None) -> None:
-        """Send an item; it arrives after everything sent before."""
-        network = self._network
-        if due_ns is None:
-            due_ns = network.arrival_ns(self.link)
-        if isinstance(item, bytes):
-            due_ns += len(item)  # a gigabyte a second
-            self.in_flight_bytes += len(item)
-            if self.queued_bytes > limits.MAX_SEND_QUEUE_BYTES:
-                self._draining = True
-        self.last_due_ns = max(self.last_due_ns, due_ns)
-        self._items.append((self.last_due_ns, item))
-        self._schedule()
-
-    @property
-    def queued_bytes(self) -> int:
-        """Bytes that the kernels have not taken."""
-        return max(0, self.in_flight_bytes - KERNEL_BUFFER_BYTES)
-
-    def cut_short(self, draw: random.Random) -> None:
-        """The sender is gone: only a drawn first part of what is on the way arrives."""
-        if self._items:
-            least = 1 if self._items[0][1] is _OPEN else 0
-            kept = max(least, draw.randrange(len(self._items) + 1))
-            while len(self._items) > kept:
-                self._items.pop()
-
-    def _schedule(self) -> None:
-        if self._items and not self._is_scheduled and not self._is_stalled:
-            self._is_scheduled = True
-            scheduler = self._network.scheduler
-            scheduler.at(self._items[0][0], self.target.incarnation, self._arrive)
-
-    def healed(self) -> None:
-        """The direction works again: what stalled arrives after a retransmission."""
-        self._is_stalled = False
-        delay_ns = self._network.draw.randrange(NS_PER_MS, 400 * NS_PER_MS)
-        due_ns = self._network.scheduler.now_ns + delay_ns
-        self._items = deque([(max(due_ns, at_ns), item) for at_ns, item in self._items])
-        self.last_due_ns = max(self.last_due_ns, due_ns)
-        self._schedule()
-
-    def reset_by_timeout(self) -> None:
-        """The sender's kernel gives up."""
-        if self.link.cut and self._items and not self.source.is_gone:
-            self._items.clear()
-            self.source.lost("connection timed out")
-            self.put(_RESET)
-
-    def _arrive(self) -> None:
-        self._is_scheduled = False
-        network = self._network
-        if self.link.cut:
-            self._is_stalled = True
-            self.link.stalled.append(self)
-            give_up_ns = network.draw.randrange(*GIVE_UP_NS)
-            network.scheduler.after(give_up_ns, None, self.reset_by_timeout)
-            return
-        now_ns = network.scheduler.now_ns
-        chunks: list[bytes] = []
-        ending: object = None
-        items = self._items
-        while items and items[0][0] <= now_ns:
-            item = items.popleft()[1]
-            if isinstance(item, bytes):
-                chunks.append(item)
-            elif item is _OPEN:
-                self.target.opened()
-            else:
-                ending = item
-                items.clear()
-        self._schedule()
-        if chunks:
-            self._take(chunks)
-        if ending is _FIN:
-            self.target.peer_closed("closed by the peer")
-        elif ending is _RESET:
-            self.target.peer_closed("connection reset by the peer")
-
-    def _take(self, chunks: list[bytes]) -> None:
-        target = self.target
-        if target.is_gone:
-            self.in_flight_bytes = 0
-            if not self.source.is_gone:
-                target.outgoing.put(_RESET)
-            return
-        if target.is_reading:
-            self.in_flight_bytes -= sum(map(len, chunks))
-            self.check_drained()
-        target.receive(chunks)
-
-    def read(self, size_bytes: int) -> None:
-        """The target has taken bytes that waited for `resume_reading`."""
-        self.in_flight_bytes -= size_bytes
-        self.check_drained()
-
-    def check_drained(self) -> None:
-        """Tell the sender once its queue is empty after it was over the limit."""
-        if self._draining and self.queued_bytes == 0 and not self.source.is_gone:
-            self._draining = False
-            source = self.source
-            self._network.scheduler.after(0, source.incarnation, source.drained)
-
-
-class Endpoint:
-    """One side of a connection; `core.ports.Transport` for its node."""
-
-    __slots__ = (
-        "_corked", "_established", "_in_frames", "_network", "_waiting", "handler", "incarnation",
-        "incoming", "is_gone", "is_reading", "max_frame_bytes", "name", "outgoing", "peer_name",
-    )  # fmt: skip
-
-    outgoing: Pipe
-    incoming: Pipe
-
-    def __init__(
-        self,
-        network: SimNetwork,
-        incarnation: Incarnation,
-        name: str,
-        peer_name: str,
-        max_frame_bytes: int,
-        established: Callable[[Endpoint], FrameHandler | None],
-    ) -> None:
-        self._network = network
-        self.incarnation = incarnation
-        self.name = name
-        self.peer_name = peer_name
-        self.max_frame_bytes = max_frame_bytes
-        self.handler: FrameHandler | None = None
-        self.is_gone = False
-        self.is_reading = True
-        self._established = established
-        self._in_frames = False
-        self._corked: list[bytes] = []
-        self._waiting: list[bytes] = []
-
-    # Transport
-
-    @property
-    def peer(self) -> str:
-        """`host:port` of the other side."""
-        return self.peer_name
-
-    @property
-    def queued_bytes(self) -> int:
-        """Bytes that the kernel has not taken."""
-        return self.outgoing.queued_bytes
-
-    def send(self, parts: Sequence[Buffer]) -> None:
-        """Send whole frames; copies them."""
-        self.incarnation.port_call("network.send")
-        if self.is_gone:
-            return
-        self._corked.append(b"".join(parts))
-        if not self._in_frames:
-            self._uncork()
-
-    def keep_frames(self) -> None:
-        """Nothing to do: frames are immutable copies."""
-        self.incarnation.check_alive()
-
-    def pause_reading(self) -> None:
-        """Deliver no more frames; they wait in the kernels."""
-        self.incarnation.check_alive()
-        self.is_reading = False
-
-    def resume_reading(self) -> None:
-        """Deliver what waited, as an event of its own."""
-        self.incarnation.check_alive()
-        if not self.is_reading and not self.is_gone:
-            self.is_reading = True
-            if self._waiting:
-                self._network.scheduler.after(0, self.incarnation, self._deliver_waiting)
-
-    def close(self, reason: str) -> None:
-        """Send what was given to `send`, then close."""
-        self.incarnation.port_call("network.close")
-        if not self.is_gone:
-            self._uncork()
-            self._gone(reason)
-            self.outgoing.put(_FIN)
-
-    # The network's side
-
-    def opened(self) -> None:
-        """The connection is established on this side."""
-        if not self.is_gone:
-            self.handler = self._established(self)
-            if self.handler is None:
-                self._gone("given up")
-                self.outgoing.put(_RESET)
-
-    def receive(self, chunks: list[bytes]) -> None:
-        """Bytes arrived: hand whole frames to the handler, or keep them while it does not read."""
-        if not self.is_reading or self._waiting:
-            self._waiting.extend(chunks)
-            return
-        frames: list[memoryview] = []
-        for chunk in chunks:
-            if not self._split(chunk, frames):
-                return
-        self._network.note_delivery(self, chunks, len(frames))
-        handler = self.handler
-        if handler is None:
-            raise RuntimeError(f"{self.name}: bytes before the connection was open")
-        self._in_frames = True
-        try:
-            handler.frames_received(frames)
-        finally:
-            self._in_frames = False
-        if self._corked:
-            self._uncork()
-
-    def _split(self, chunk: bytes, frames: list[memoryview]) -> bool:
-        view = memoryview(chunk)
-        position = 0
-        while position < len(chunk):
-            size = int.from_bytes(view[position : position + 4], "big", signed=True)
-            if size < 0 or size > self.max_frame_bytes:
-                self._gone(f"a frame of {size} bytes; at most {self.max_frame_bytes} are taken")
-                self.outgoing.put(_RESET)
-                return False
-            end = position + 4 + size
-            if end > len(chunk):
-                raise RuntimeError(f"{self.peer_name} sent less than a whole frame")
-            frames.append(view[position + 4 : end])
-            position = end
-        return True
-
-    def _deliver_waiting(self) -> None:
-        if self.is_reading and not self.is_gone and self._waiting:
-            chunks, self._waiting = self._waiting, []
-            self.incoming.read(sum(map(len, chunks)))
-            self.receive(chunks)
-
-    def _uncork(self) -> None:
-        corked, self._corked = self._corked, []
-        if corked and not self.is_gone:
-            for chunk in corked:
-                self.outgoing.put(chunk)
-
-    def peer_closed(self, reason: str) -> None:
-        """FIN or RST arrived."""
-        if not self.is_gone:
-            self.lost(reason)
-            self.outgoing.put(_RESET)
-
-    def lost(self, reason: str) -> None:
-        """The connection is gone without a wish of ours."""
-        if not self.is_gone:
-            self._gone(reason)
-
-    def _gone(self, reason: str) -> None:
-        self.is_gone = True
-        self._waiting.clear()
-        self._network.forget(self)
-        self._network.note_lost(self, reason)
-        self._network.scheduler.after(0, self.incarnation, self._tell_lost, reason)
-
-    def _tell_lost(self, reason: str) -> None:
-        if self.handler is not None:
-            self.handler.connection_lost(reason)
-
-    def drained(self) -> None:
-        """The queue is empty again."""
-        if self.handler is not None and not self.is_gone:
-            self.handler.send_queue_drained()
-
-    def process_died(self, *, power_lost: bool) -> None:
-        """The connection is reset; part of what was sent may not arrive.
-
-        A killed process leaves that to its kernel; after a power loss the peer hears of it later.
-        """
-        self.is_gone = True
-        self._waiting.clear()
-        network = self._network
-        self.outgoing.cut_short(network.draw)
-        silence_ns = network.draw.randrange(*POWER_LOSS_SILENCE_NS) if power_lost else 0
-        self.outgoing.put(_RESET, network.arrival_ns(self.outgoing.link) + silence_ns)
 
 
 class SimListener:
@@ -471,8 +141,8 @@ class _Attempt:
         server.outgoing = client.incoming = Pipe(network, server, client, back)
         network.remember(client)
         network.remember(server)
-        client.outgoing.put(_OPEN, network.scheduler.now_ns)
-        server.outgoing.put(_OPEN, back_ns)
+        client.outgoing.put(OPEN, network.scheduler.now_ns)
+        server.outgoing.put(OPEN, back_ns)
 
     def _established(self, endpoint: Endpoint) -> FrameHandler | None:
         self._timer.cancel()
@@ -579,7 +249,7 @@ class SimNetwork:
         endpoints = list(self._endpoints.get(incarnation, ()))
         for endpoint in endpoints:
             endpoint.lost("connection reset")
-            endpoint.outgoing.put(_RESET)
+            endpoint.outgoing.put(RESET)
         return len(endpoints)
 
     # For the world
