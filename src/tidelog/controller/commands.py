@@ -1,0 +1,387 @@
+"""What a broker must be told, as LeaderAndIsr, StopReplica and UpdateMetadata (V17, V30, V35).
+
+`CommandBuilder` derives the content from the image; `Commands` is what one broker has still to be
+told: it merges while it waits (V81), the last state of a partition wins, and StopReplica(delete)
+followed by LeaderAndIsr keeps both in order. `Commands.requests` lays it out in sending order:
+UpdateMetadata with the live brokers where they changed, so that a follower knows the leader that it
+is told of; StopReplica; LeaderAndIsr; UpdateMetadata with the partitions, last, so that clients
+hear of a leader that already leads. Versions are those that Kafka 3.9 sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tidelog.controller.image import Image
+from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, Endpoint, TopicId, TopicPartition
+from tidelog.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from tidelog.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from tidelog.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
+LEADER_AND_ISR_VERSION, STOP_REPLICA_VERSION, UPDATE_METADATA_VERSION = 7, 4, 8
+#: Kafka's AbstractControlRequest.Type.
+INCREMENTAL, FULL = 1, 2
+#: Leader of a partition whose topic is being deleted, and the epoch that deletes whatever the
+#: replica's own is (Kafka's LeaderDuringDelete, EpochDuringDelete).
+LEADER_DURING_DELETE = -2
+EPOCH_DURING_DELETE = -2
+_SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+class Sender(NamedTuple):
+    """The controller that commands, and the listener by which brokers reach each other."""
+
+    controller_id: int
+    controller_epoch: int
+    listener: str
+
+
+class Role(NamedTuple):
+    """What a broker is in one partition."""
+
+    topic_id: TopicId
+    state: LeaderAndIsrPartitionState
+
+
+class Stop(NamedTuple):
+    """A replica to stop."""
+
+    leader_epoch: int
+    delete: bool
+
+
+class Outgoing(NamedTuple):
+    """One request to send."""
+
+    api_key: int
+    version: int
+    message: Any
+
+
+#: A partition of one topic of a name: its id tells it from an earlier one's.
+ShownKey = tuple[TopicId, TopicPartition]
+Shown = Mapping[ShownKey, UpdateMetadataPartitionState]
+
+
+@dataclass(slots=True)
+class Commands:
+    """What one broker has still to be told."""
+
+    brokers: tuple[BrokerInfo, ...]
+    #: The broker may not know these brokers yet.
+    brokers_changed: bool = False
+    #: `roles` and `shown` are everything that the broker should hold and know.
+    full: bool = False
+    #: Topics whose replicas the broker keeps although a full command does not describe them.
+    keep: tuple[str, ...] = ()
+    stops: dict[TopicPartition, Stop] = field(default_factory=dict)
+    roles: dict[TopicPartition, Role] = field(default_factory=dict)
+    shown: Shown = field(default_factory=dict)
+    #: `shown`, where it is this broker's own and not shared with the others'.
+    _own_shown: dict[ShownKey, UpdateMetadataPartitionState] | None = None
+
+    def merge(self, later: Commands) -> None:
+        """Add what was decided later; nothing of this has been sent."""
+        self.brokers = later.brokers
+        self.brokers_changed = self.brokers_changed or later.brokers_changed
+        for topic_partition, stop in later.stops.items():
+            self.roles.pop(topic_partition, None)
+            self.stops[topic_partition] = stop
+        if later.full:
+            self.full = True
+            self.keep = later.keep
+            self.roles = later.roles
+            self.shown = later.shown
+            self._own_shown = None
+            return
+        for topic_partition, role in later.roles.items():
+            earlier = self.roles.get(topic_partition)
+            if earlier is not None and earlier.state.is_new and earlier.topic_id == role.topic_id:
+                role = _as_new(role)
+            self.roles[topic_partition] = role
+        if later.shown:
+            if self._own_shown is None:
+                self.shown = self._own_shown = dict(self.shown)
+            self._own_shown.update(later.shown)
+
+    def requests(self, sender: Sender, broker_epoch: int) -> list[Outgoing]:
+        """The requests to send, in this order, on one connection."""
+        outgoing = []
+        commands_roles = bool(self.roles) or self.full
+        if self.brokers_changed and commands_roles:
+            outgoing.append(self._update_metadata(sender, broker_epoch, {}, INCREMENTAL))
+        if self.stops:
+            outgoing.append(self._stop_replica(sender, broker_epoch))
+        if commands_roles:
+            outgoing.append(self._leader_and_isr(sender, broker_epoch))
+        if self.shown or self.full or (self.brokers_changed and not commands_roles):
+            kind = FULL if self.full else INCREMENTAL
+            outgoing.append(self._update_metadata(sender, broker_epoch, self.shown, kind))
+        return outgoing
+
+    def _update_metadata(
+        self, sender: Sender, broker_epoch: int, shown: Shown, kind: int
+    ) -> Outgoing:
+        topics: dict[tuple[TopicId, str], UpdateMetadataTopicState] = {}
+        for (topic_id, topic_partition), state in shown.items():
+            topic = topics.get((topic_id, topic_partition.topic))
+            if topic is None:
+                topic = topics[topic_id, topic_partition.topic] = UpdateMetadataTopicState(
+                    topic_name=topic_partition.topic, topic_id=topic_id
+                )
+            topic.partition_states.append(state)
+        message = UpdateMetadataRequest(
+            controller_id=sender.controller_id,
+            type=kind,
+            controller_epoch=sender.controller_epoch,
+            broker_epoch=broker_epoch,
+            topic_states=list(topics.values()),
+            live_brokers=[_live_broker(broker) for broker in self.brokers],
+        )
+        return Outgoing(UPDATE_METADATA, UPDATE_METADATA_VERSION, message)
+
+    def _stop_replica(self, sender: Sender, broker_epoch: int) -> Outgoing:
+        topics: dict[str, StopReplicaTopicState] = {}
+        for (name, partition), stop in self.stops.items():
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = StopReplicaTopicState(topic_name=name)
+            topic.partition_states.append(
+                StopReplicaPartitionState(partition, stop.leader_epoch, stop.delete)
+            )
+        message = StopReplicaRequest(
+            controller_id=sender.controller_id,
+            controller_epoch=sender.controller_epoch,
+            broker_epoch=broker_epoch,
+            topic_states=list(topics.values()),
+        )
+        return Outgoing(STOP_REPLICA, STOP_REPLICA_VERSION, message)
+
+    def _leader_and_isr(self, sender: Sender, broker_epoch: int) -> Outgoing:
+        topics: dict[TopicId, LeaderAndIsrTopicState] = {}
+        leaders: dict[int, None] = {}
+        for (name, _), role in self.roles.items():
+            topic = topics.get(role.topic_id)
+            if topic is None:
+                topic = topics[role.topic_id] = LeaderAndIsrTopicState(name, role.topic_id)
+            topic.partition_states.append(role.state)
+            leaders[role.state.leader] = None
+        kept = [LeaderAndIsrTopicState(name, ZERO_TOPIC_ID) for name in self.keep]
+        message = LeaderAndIsrRequest(
+            controller_id=sender.controller_id,
+            controller_epoch=sender.controller_epoch,
+            broker_epoch=broker_epoch,
+            type=FULL if self.full else INCREMENTAL,
+            topic_states=[*topics.values(), *kept],
+            live_leaders=[
+                _live_leader(broker, sender.listener)
+                for broker in self.brokers
+                if broker.broker_id in leaders
+            ],
+        )
+        return Outgoing(LEADER_AND_ISR, LEADER_AND_ISR_VERSION, message)
+
+
+def endpoint_of(broker: BrokerInfo, listener: str) -> Endpoint:
+    """Where other brokers reach this one: its endpoint on that listener, else its first."""
+    for endpoint in broker.endpoints:
+        if endpoint.listener == listener:
+            return endpoint
+    return broker.endpoints[0]
+
+
+class CommandBuilder:
+    """Derives commands from the image as it is after a decision was applied."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._brokers = tuple(image.brokers[broker_id] for broker_id in sorted(image.brokers))
+        self._commands: dict[int, Commands] = {}
+        #: Shared by all brokers.
+        self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
+        self._full: list[int] = []
+        self._brokers_changed = False
+
+    def tell_brokers(self) -> None:
+        """Tell everybody who is alive."""
+        self._brokers_changed = True
+
+    def tell_role(self, topic_partition: TopicPartition, is_new: bool) -> None:
+        """Tell all live replicas of a partition what they are in it; nothing without a state."""
+        if topic_partition not in self._image.states:
+            return
+        role = self._role(topic_partition, is_new)
+        for replica in self._image.replicas(topic_partition):
+            if replica in self._image.brokers:
+                self._of(replica).roles[topic_partition] = role
+
+    def retell_role(self, broker_id: int, topic_partition: TopicPartition, is_new: bool) -> None:
+        """Tell one broker what it is in a partition, unless it is told anyway or is gone."""
+        if broker_id in self._image.brokers and topic_partition in self._image.states:
+            roles = self._of(broker_id).roles
+            if topic_partition not in roles:
+                roles[topic_partition] = self._role(topic_partition, is_new)
+
+    def show(self, topic_partition: TopicPartition) -> None:
+        """Tell everybody the published state of a partition; nothing where it has none."""
+        self._show(topic_partition, self._shown)
+
+    def _show(
+        self,
+        topic_partition: TopicPartition,
+        shown: dict[ShownKey, UpdateMetadataPartitionState],
+    ) -> None:
+        state = self._image.states.get(topic_partition)
+        if state is None:
+            return
+        replicas = self._image.replicas(topic_partition)
+        deleting = self._image.is_deleting(topic_partition.topic)
+        key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
+        shown[key] = UpdateMetadataPartitionState(
+            partition_index=topic_partition.partition,
+            controller_epoch=state.controller_epoch,
+            leader=LEADER_DURING_DELETE if deleting else state.leader,
+            leader_epoch=EPOCH_DURING_DELETE if deleting else state.leader_epoch,
+            isr=state.isr,
+            zk_version=state.partition_epoch,
+            replicas=replicas,
+            offline_replicas=[one for one in replicas if one not in self._image.brokers],
+        )
+
+    def delete(self, topic: str) -> dict[int, tuple[TopicPartition, ...]]:
+        """Tell live replicas of a topic to delete; returns whom it told, and of what."""
+        told: dict[int, list[TopicPartition]] = {}
+        for topic_partition in self._image.topics[topic].partitions():
+            self.show(topic_partition)
+            for replica in self._image.replicas(topic_partition):
+                if replica in self._image.brokers:
+                    self._of(replica).stops[topic_partition] = Stop(EPOCH_DURING_DELETE, True)
+                    told.setdefault(replica, []).append(topic_partition)
+        return {broker_id: tuple(partitions) for broker_id, partitions in told.items()}
+
+    def tell_everything(self, broker_id: int) -> None:
+        """Tell a broker all that it should hold and know (V35, V41)."""
+        if broker_id in self._image.brokers:
+            self._full.append(broker_id)
+
+    def build(self) -> dict[int, Commands]:
+        """Commands by broker id, for brokers that have anything to be told."""
+        everything = self._everything() if self._full else {}
+        for broker_id in self._full:
+            self._make_full(self._of(broker_id), broker_id, everything)
+        if self._shown or self._brokers_changed:
+            for broker in self._brokers:
+                commands = self._of(broker.broker_id)
+                if not commands.full:
+                    commands.shown = self._shown
+        for commands in self._commands.values():
+            commands.brokers_changed = self._brokers_changed or commands.full
+        return dict(sorted(self._commands.items()))
+
+    def _make_full(self, commands: Commands, broker_id: int, everything: Shown) -> None:
+        image = self._image
+        told = commands.roles
+        roles: dict[TopicPartition, Role] = {}
+        for topic_partition in image.hosted_by(broker_id):
+            if topic_partition in told:
+                roles[topic_partition] = told[topic_partition]
+            elif topic_partition in image.states and not image.is_deleting(topic_partition.topic):
+                roles[topic_partition] = self._role(topic_partition, False)
+        commands.roles = roles
+        commands.shown = everything
+        commands.full = True
+        commands.keep = tuple(
+            name for name in sorted(image.unreadable) if not image.is_deleting(name)
+        )
+
+    def _everything(self) -> Shown:
+        everything: dict[ShownKey, UpdateMetadataPartitionState] = {}
+        for topic_partition in self._image.partitions():
+            if self._image.is_deleting(topic_partition.topic):
+                continue
+            key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
+            if key in self._shown:
+                everything[key] = self._shown[key]
+            else:
+                self._show(topic_partition, everything)
+        return everything
+
+    def _role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
+        state = self._image.states[topic_partition]
+        return Role(
+            self._image.topics[topic_partition.topic].topic_id,
+            LeaderAndIsrPartitionState(
+                partition_index=topic_partition.partition,
+                controller_epoch=state.controller_epoch,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.isr,
+                partition_epoch=state.partition_epoch,
+                replicas=self._image.replicas(topic_partition),
+                is_new=is_new,
+                leader_recovery_state=state.leader_recovery_state,
+            ),
+        )
+
+    def _of(self, broker_id: int) -> Commands:
+        commands = self._commands.get(broker_id)
+        if commands is None:
+            commands = self._commands[broker_id] = Commands(self._brokers)
+        return commands
+
+
+def _as_new(role: Role) -> Role:
+    state = role.state
+    return Role(
+        role.topic_id,
+        LeaderAndIsrPartitionState(
+            partition_index=state.partition_index,
+            controller_epoch=state.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            partition_epoch=state.partition_epoch,
+            replicas=state.replicas,
+            is_new=True,
+            leader_recovery_state=state.leader_recovery_state,
+        ),
+    )
+
+
+def _live_broker(broker: BrokerInfo) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=broker.broker_id,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                port=endpoint.port,
+                host=endpoint.host,
+                listener=endpoint.listener,
+                security_protocol=_SECURITY_PROTOCOLS[endpoint.security_protocol],
+            )
+            for endpoint in broker.endpoints
+        ],
+        rack=broker.rack,
+    )
+
+
+def _live_leader(broker: BrokerInfo, listener: str) -> LeaderAndIsrLiveLeader:
+    endpoint = endpoint_of(broker, listener)
+    return LeaderAndIsrLiveLeader(broker.broker_id, endpoint.host, endpoint.port)

@@ -1,0 +1,273 @@
+"""A decision under construction: published state overlaid with what is about to be written.
+
+Later events of the same decision are judged against what earlier ones lead to, so that a partition
+is written at most once. Everything that is answered names the write it waits for. Reads the image,
+changes nothing in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelog.controller import elections, isr, topics
+from tidelog.controller.decision import (
+    NO_STATE,
+    AlterPartitionAnswer,
+    CreateTopic,
+    CreateTopicsAnswer,
+    CreationResult,
+    Decision,
+    DeleteTopicsAnswer,
+    DeletionResult,
+    IsrResult,
+    ProducerIdsAnswer,
+    QueueDeletion,
+    Retell,
+    TakeProducerIds,
+    Write,
+    WritePartitionState,
+)
+from tidelog.controller.events import (
+    AlterPartitionAsked,
+    CreateTopicsAsked,
+    DeleteTopicsAsked,
+    ProducerIdsAsked,
+)
+from tidelog.controller.image import Image
+from tidelog.controller.topics import TopicDefaults
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST, PRODUCER_ID_BLOCK_SIZE
+from tidelog.core.types import PartitionState, TopicId, TopicPartition
+from tidelog.wire.messages.alter_partition import RequestPartitionData
+from tidelog.wire.messages.delete_topics import DeleteTopicState
+
+_MAX_PRODUCER_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the controller is told when it takes office."""
+
+    controller_id: int
+    controller_epoch: int
+    topic_defaults: TopicDefaults
+    #: unclean.leader.election.enable of the cluster; a topic may have its own.
+    unclean: bool = False
+
+
+class Draft:
+    """Collects one decision."""
+
+    def __init__(self, image: Image, settings: Settings) -> None:
+        self.decision = Decision()
+        self._image = image
+        self._settings = settings
+        #: Index of the write that changes a partition.
+        self._written: dict[TopicPartition, int] = {}
+        self._made: dict[str, None] = {}
+        self._queued: dict[str, None] = {}
+
+    # elections
+
+    def elect(self, topic_partition: TopicPartition) -> None:
+        """Look at a partition whose circumstances changed (V11)."""
+        image = self._image
+        topic = image.topics.get(topic_partition.topic)
+        if topic is None or image.is_deleting(topic.name):
+            return
+        replicas = topic.assignments[topic_partition.partition]
+        state = image.states.get(topic_partition)
+        controller_epoch = self._settings.controller_epoch
+        if state is None:
+            first = elections.first_state(replicas, image.brokers, controller_epoch)
+            if first is not None:
+                self._write_state(
+                    WritePartitionState(topic_partition, first, NO_STATE, is_new=True)
+                )
+            return
+        absent = image.absent(topic_partition)
+        if (
+            absent
+            and elections.cut_short(state, replicas, image.brokers)
+            and self._ask_for_replicas(topic_partition, replicas)
+        ):
+            return
+        election = elections.elect(
+            state,
+            replicas,
+            image.brokers,
+            absent,
+            self._settings.unclean if topic.unclean is None else topic.unclean,
+            controller_epoch,
+        )
+        if election is not None:
+            self._write_state(
+                WritePartitionState(
+                    topic_partition,
+                    election.state,
+                    state.partition_epoch,
+                    is_new=election.creates_leader,
+                )
+            )
+
+    def _ask_for_replicas(self, topic_partition: TopicPartition, replicas: Iterable[int]) -> bool:
+        """Find out whether a fresh partition exists anywhere (D3); False when it does somewhere,
+        so that those that lack it can leave the ISR."""
+        presence = self._image.presence(topic_partition)
+        if any(presence.values()):
+            return False
+        silent = [replica for replica in replicas if replica not in presence]
+        if silent:
+            self.decision.retold.extend(Retell(replica, topic_partition) for replica in silent)
+        else:
+            self.decision.remade.append(topic_partition)
+        return True
+
+    # AlterPartition
+
+    def alter_partitions(self, asked: AlterPartitionAsked) -> None:
+        """Judge a leader's request (A1-A4)."""
+        request = asked.request
+        answer = AlterPartitionAnswer(asked.ticket)
+        self.decision.isr_answers.append(answer)
+        sender = self._image.brokers.get(request.broker_id)
+        if sender is None or sender.broker_epoch != request.broker_epoch:
+            answer.error = ErrorCode.STALE_BROKER_EPOCH
+            return
+        for topic in request.topics:
+            for data in topic.partitions:
+                answer.results.append(self._alter(asked, topic.topic_id, data))
+
+    def _alter(
+        self, asked: AlterPartitionAsked, topic_id: TopicId, data: RequestPartitionData
+    ) -> IsrResult:
+        image = self._image
+        partition = data.partition_index
+        name = image.topic_name(topic_id)
+        if name is None or image.is_deleting(name):
+            return IsrResult(topic_id, partition, ErrorCode.UNKNOWN_TOPIC_ID, None, None)
+        topic_partition = TopicPartition(name, partition)
+        state = self._state(topic_partition)
+        if state is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return IsrResult(topic_id, partition, error, None, None)
+        sender = asked.request.broker_id
+        verdict = isr.judge(
+            isr.proposal(sender, data, asked.version),
+            state,
+            image.replicas(topic_partition),
+            image.brokers,
+            self._settings.controller_epoch,
+            asked.version,
+        )
+        if verdict.error is ErrorCode.INVALID_UPDATE_VERSION:
+            # A lost answer must not leave the leader waiting (A3).
+            self.decision.retold.append(Retell(sender, topic_partition))
+        if verdict.is_new and verdict.state is not None:
+            self._write_state(
+                WritePartitionState(
+                    topic_partition, verdict.state, state.partition_epoch, asked_by_leader=True
+                )
+            )
+        write = self._written.get(topic_partition)
+        return IsrResult(topic_id, partition, verdict.error, verdict.state, write)
+
+    def _state(self, topic_partition: TopicPartition) -> PartitionState | None:
+        index = self._written.get(topic_partition)
+        if index is None:
+            return self._image.states.get(topic_partition)
+        write = self.decision.writes[index]
+        assert isinstance(write, WritePartitionState)
+        return write.state
+
+    def _write_state(self, write: WritePartitionState) -> None:
+        self._written[write.topic_partition] = self._add(write)
+
+    def _add(self, write: Write) -> int:
+        self.decision.writes.append(write)
+        return len(self.decision.writes) - 1
+
+    # topics
+
+    def create_topics(self, asked: CreateTopicsAsked) -> None:
+        """Plan every topic asked for; each is made or refused by itself."""
+        request = asked.request
+        answer = CreateTopicsAnswer(asked.ticket)
+        self.decision.creation_answers.append(answer)
+        counts: dict[str, int] = {}
+        for wanted in request.topics:
+            counts[wanted.name] = counts.get(wanted.name, 0) + 1
+        room = MAX_PARTITIONS_PER_REQUEST
+        for index, wanted in enumerate(request.topics):
+            result = CreationResult(wanted.name)
+            answer.results.append(result)
+            try:
+                if counts[wanted.name] > 1:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"topic {wanted.name!r} is named {counts[wanted.name]} times",
+                    )
+                made = topics.plan(
+                    wanted,
+                    self._image,
+                    self._made,
+                    self._settings.topic_defaults,
+                    asked.topic_ids[index],
+                    asked.seed + index,
+                    self._settings.controller_epoch,
+                    room,
+                )
+            except KafkaError as error:
+                result.error, result.message = error.code, error.message
+                continue
+            result.made = made
+            room -= len(made.topic.assignments)
+            if not request.validate_only:
+                self._made[wanted.name] = None
+                result.write = self._add(CreateTopic(made))
+
+    def delete_topics(self, asked: DeleteTopicsAsked) -> None:
+        """Queue topics for deletion (V22); their answer comes when they are gone."""
+        request = asked.request
+        answer = DeleteTopicsAnswer(asked.ticket)
+        self.decision.deletion_answers.append(answer)
+        wanted = request.topics or [DeleteTopicState(name) for name in request.topic_names]
+        for one in wanted:
+            try:
+                name, topic_id = topics.deletion_target(
+                    one, self._image, self._settings.topic_defaults
+                )
+            except KafkaError as error:
+                answer.results.append(
+                    DeletionResult(one.name, one.topic_id, error.code, error.message)
+                )
+                continue
+            answer.results.append(DeletionResult(name, topic_id, waiting=True))
+            if name not in self._queued and not self._image.is_deleting(name):
+                self._queued[name] = None
+                self._add(QueueDeletion(name))
+
+    # producer ids
+
+    def give_producer_ids(self, asked: list[ProducerIdsAsked]) -> None:
+        """A block for each; one write covers them all (G3)."""
+        found = self._image.producer_ids
+        last = None if found is None else found.last_id
+        taken: TakeProducerIds | None = None
+        for one in asked:
+            answer = ProducerIdsAnswer(one.ticket, one)
+            self.decision.producer_id_answers.append(answer)
+            sender = self._image.brokers.get(one.request.broker_id)
+            if sender is None:
+                answer.error = ErrorCode.BROKER_ID_NOT_REGISTERED
+            elif sender.broker_epoch != one.request.broker_epoch:
+                answer.error = ErrorCode.STALE_BROKER_EPOCH
+            elif last is None or found is None or last > _MAX_PRODUCER_ID - PRODUCER_ID_BLOCK_SIZE:
+                answer.error = ErrorCode.UNKNOWN_SERVER_ERROR
+            else:
+                answer.first, answer.count = last + 1, PRODUCER_ID_BLOCK_SIZE
+                last += PRODUCER_ID_BLOCK_SIZE
+                taken = TakeProducerIds(sender.broker_id, answer.first, last, found.version)
+        if taken is not None:
+            self.decision.producer_id_write = self._add(taken)

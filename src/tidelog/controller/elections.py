@@ -1,0 +1,169 @@
+"""The next published state of one partition: who leads, who is in the ISR (V11-V14, V20, D3).
+
+Level-triggered: what to do follows from published state and the live brokers alone, so that every
+controller decides the same and deciding twice changes nothing. `None` means that nothing is due.
+
+Members that bounced leave the ISR before any election, as long as one that has not remains, alive
+or not (V10); members whose broker has no such replica leave it likewise (D3). When all of them
+bounced, one is elected, and from then on it is the member that has not: the others leave and catch
+up from it. A leader that restarted gets a new leader epoch, also after a clean shutdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from tidelog.controller import liveness
+from tidelog.controller.liveness import Brokers
+from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState
+
+#: Epochs of a partition's first state (Kafka's InitialLeaderEpoch).
+INITIAL_LEADER_EPOCH = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """A state to publish."""
+
+    state: PartitionState
+    #: The leader has no replica and must make an empty one: an unclean election with nothing left.
+    creates_leader: bool = False
+
+
+def first_state(
+    replicas: Sequence[int], brokers: Brokers, controller_epoch: int
+) -> PartitionState | None:
+    """The state of a partition that has none: led by the first live replica, all live ones in the
+    ISR (V20). None while no replica is alive."""
+    live = tuple(replica for replica in replicas if replica in brokers)
+    if not live:
+        return None
+    return PartitionState(
+        leader=live[0],
+        leader_epoch=INITIAL_LEADER_EPOCH,
+        isr=live,
+        controller_epoch=controller_epoch,
+        isr_epochs=tuple(brokers[replica].broker_epoch for replica in live),
+    )
+
+
+def elect(
+    state: PartitionState,
+    replicas: Sequence[int],
+    brokers: Brokers,
+    absent: Container[int],
+    unclean: bool,
+    controller_epoch: int,
+) -> Election | None:
+    """What to publish now, None when the state can stay.
+
+    `absent`: live brokers that said that they have no such replica (D3). `unclean`: the effective
+    unclean.leader.election.enable.
+    """
+    restarted = liveness.restarted_members(state, brokers)
+    leader_stays = _can_lead(state.leader, brokers, absent) and state.leader not in restarted
+    bounced = liveness.bounced_members(state, brokers)
+    if leader_stays and not bounced and all(_can_lead(m, brokers, absent) for m in state.isr):
+        return None
+    survivors = [m for m in state.isr if m not in bounced and m not in absent]
+    all_bounced = not survivors
+    if all_bounced:
+        survivors = [m for m in state.isr if m not in absent]
+    candidates = [m for m in survivors if m in brokers]
+    leader = _leader(state.leader if leader_stays else NO_LEADER, replicas, candidates)
+    if leader != NO_LEADER:
+        isr = [leader] if all_bounced else candidates
+        return Election(
+            _published(state, leader, isr, brokers, controller_epoch, state.leader_recovery_state)
+        )
+    if unclean:
+        election = _elect_uncleanly(state, replicas, brokers, absent, controller_epoch)
+        if election is not None:
+            return election
+    return _leaderless(state, survivors or list(state.isr), controller_epoch)
+
+
+def _can_lead(broker_id: int, brokers: Brokers, absent: Container[int]) -> bool:
+    return broker_id in brokers and broker_id not in absent
+
+
+def _leader(current: int, replicas: Sequence[int], candidates: Sequence[int]) -> int:
+    """The current leader where it can stay, else the first candidate in assignment order (V12)."""
+    if current in candidates:
+        return current
+    return next((replica for replica in replicas if replica in candidates), NO_LEADER)
+
+
+def _elect_uncleanly(
+    state: PartitionState,
+    replicas: Sequence[int],
+    brokers: Brokers,
+    absent: Container[int],
+    controller_epoch: int,
+) -> Election | None:
+    """A live assigned replica with ISR = itself, RECOVERING (V13); one with a log goes first."""
+    live = [replica for replica in replicas if replica in brokers]
+    if not live:
+        return None
+    with_log = [replica for replica in live if replica not in absent]
+    leader = (with_log or live)[0]
+    return Election(
+        _published(state, leader, [leader], brokers, controller_epoch, RECOVERING),
+        creates_leader=not with_log,
+    )
+
+
+def _published(
+    state: PartitionState,
+    leader: int,
+    isr: Sequence[int],
+    brokers: Brokers,
+    controller_epoch: int,
+    recovery_state: int,
+) -> PartitionState:
+    """The next state with a leader; every member of the ISR is alive."""
+    return PartitionState(
+        leader=leader,
+        leader_epoch=state.leader_epoch + 1,
+        isr=tuple(isr),
+        controller_epoch=controller_epoch,
+        partition_epoch=state.partition_epoch + 1,
+        leader_recovery_state=recovery_state,
+        # A member that stayed, or that is the truth from here on, counts in its present life.
+        isr_epochs=tuple(brokers[member].broker_epoch for member in isr),
+        elr=state.elr,
+        last_leader=state.last_leader,
+    )
+
+
+def _leaderless(
+    state: PartitionState, survivors: Sequence[int], controller_epoch: int
+) -> Election | None:
+    """No leader; the last ISR is kept, so that exactly those may lead later (V13)."""
+    if state.leader == NO_LEADER and len(survivors) == len(state.isr):
+        return None
+    recorded = dict(zip(state.isr, liveness.recorded_epochs(state), strict=True))
+    return Election(
+        PartitionState(
+            leader=NO_LEADER,
+            leader_epoch=state.leader_epoch + 1,
+            isr=tuple(survivors),
+            controller_epoch=controller_epoch,
+            partition_epoch=state.partition_epoch + 1,
+            leader_recovery_state=state.leader_recovery_state,
+            isr_epochs=tuple(recorded[member] for member in survivors),
+            elr=state.elr,
+            last_leader=state.last_leader,
+        )
+    )
+
+
+def cut_short(state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> bool:
+    """Whether the partition may never have been created anywhere (D3): its state was not written
+    since the first time, every assigned replica is alive, and no member has bounced."""
+    return (
+        state.partition_epoch == 0
+        and all(replica in brokers for replica in replicas)
+        and not liveness.restarted_members(state, brokers)
+    )

@@ -1,0 +1,112 @@
+"""What reaches the controller: readings of the store, answers of brokers, requests.
+
+Events queue while a decision is in flight and are decided together afterwards (DESIGN.md, rule 6).
+A request carries a ticket, under which its answer is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.controller.image import ProducerIdsFound, TopicFound, TopicUnreadable
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import BrokerInfo, TopicId, TopicPartition
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.create_topics import CreateTopicsRequest
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersRead:
+    """All registrations, as they are now (V10)."""
+
+    brokers: Mapping[int, BrokerInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsRead:
+    """The names of all topics, and the nodes of those that the image does not hold."""
+
+    names: Sequence[str]
+    found: Sequence[TopicFound | TopicUnreadable]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsRead:
+    """The names below `/admin/delete_topics` (V8)."""
+
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRead:
+    """`/latest_producer_id_block`, None where it cannot be read."""
+
+    found: ProducerIdsFound | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrAnswered:
+    """A broker's answer to LeaderAndIsr, per partition (D3)."""
+
+    broker_id: int
+    broker_epoch: int
+    outcomes: Sequence[tuple[TopicPartition, ErrorCode]]
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaAnswered:
+    """A broker's answer to StopReplica: these replicas are stopped, or never will be (V22)."""
+
+    broker_id: int
+    broker_epoch: int
+    topic_partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionAsked:
+    """A leader asks for new ISRs (A1)."""
+
+    ticket: int
+    version: int
+    request: AlterPartitionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicsAsked:
+    """Fresh topic ids, one for each topic asked for, and a seed for their placement come along."""
+
+    ticket: int
+    request: CreateTopicsRequest
+    topic_ids: Sequence[TopicId]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsAsked:
+    """A client asks for topics to be deleted."""
+
+    ticket: int
+    request: DeleteTopicsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAsked:
+    """A broker asks for a block of producer ids (G3)."""
+
+    ticket: int
+    request: AllocateProducerIdsRequest
+
+
+Reading = (
+    BrokersRead
+    | TopicsRead
+    | DeletionsRead
+    | ProducerIdsRead
+    | LeaderAndIsrAnswered
+    | StopReplicaAnswered
+)
+Asked = AlterPartitionAsked | CreateTopicsAsked | DeleteTopicsAsked | ProducerIdsAsked
+Event = Reading | Asked

@@ -1,0 +1,335 @@
+"""What the controller knows: published state, and how far its commands have come.
+
+Changes only by `apply`, and a change is a fact: something read from the store, written to it, or
+answered by a broker (DESIGN.md, rule 6). Decides nothing. Partitions are indexed by the brokers
+they are assigned to, so that an event costs what it touches. Topics whose nodes cannot be read are
+known by name only: they are left alone and named as "keep" in full commands (V35).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tidelog.core.types import BrokerInfo, PartitionState, TopicId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic node (V5): its id and the replicas of each partition, preferred leader first."""
+
+    name: str
+    topic_id: TopicId
+    assignments: Mapping[int, tuple[int, ...]]
+    #: The topic's own unclean.leader.election.enable, None where it has none.
+    unclean: bool | None = None
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """Its partitions, ascending."""
+        for partition in sorted(self.assignments):
+            yield TopicPartition(self.name, partition)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """The registrations as read from `/brokers/ids`."""
+
+    brokers: Mapping[int, BrokerInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFound:
+    """A topic exists, with the states that its partitions have so far."""
+
+    topic: Topic
+    states: Mapping[int, PartitionState]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGone:
+    """A topic is no more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUnreadable:
+    """A topic's nodes are not what they should be; it is left alone."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatePublished:
+    """The state node of a partition holds `state`."""
+
+    topic_partition: TopicPartition
+    state: PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRequested:
+    """`/admin/delete_topics/T` exists."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionCommanded:
+    """Brokers were told to delete; these replicas have not answered."""
+
+    name: str
+    replicas: Mapping[int, tuple[TopicPartition, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasStopped:
+    """A broker answered StopReplica for partitions of topics being deleted."""
+
+    broker_id: int
+    topic_partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAnswered:
+    """A broker said whether it has a replica (D3), under its present registration."""
+
+    topic_partition: TopicPartition
+    broker_id: int
+    present: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasRemade:
+    """Brokers are told to create the partition anew: earlier answers do not count (D3)."""
+
+    topic_partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsFound:
+    """The last producer id given out (-1: none yet) and the version of its node (-1: no node)."""
+
+    last_id: int
+    version: int
+
+
+Change = (
+    BrokersChanged
+    | TopicFound
+    | TopicGone
+    | TopicUnreadable
+    | StatePublished
+    | DeletionRequested
+    | DeletionCommanded
+    | ReplicasStopped
+    | ReplicaAnswered
+    | ReplicasRemade
+    | ProducerIdsFound
+)
+
+
+@dataclass(slots=True)
+class Deletion:
+    """A topic on its way out (V22)."""
+
+    #: Whether the brokers have been told.
+    commanded: bool = False
+    #: Replicas of live brokers that have not answered, by broker.
+    waiting: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
+
+    @property
+    def done(self) -> bool:
+        """Nobody alive holds the topic any more: its nodes can go."""
+        return self.commanded and not self.waiting
+
+
+_NOBODY: dict[int, bool] = {}
+
+
+class Image:
+    """The controller's knowledge of the cluster. Read freely; change by `apply` only."""
+
+    def __init__(self) -> None:
+        self.brokers: Mapping[int, BrokerInfo] = {}
+        self.topics: dict[str, Topic] = {}
+        self.unreadable: dict[str, str] = {}
+        self.states: dict[TopicPartition, PartitionState] = {}
+        self.deletions: dict[str, Deletion] = {}
+        #: None until the node was read, or where it cannot be read.
+        self.producer_ids: ProducerIdsFound | None = None
+        self._names: dict[TopicId, str] = {}
+        self._hosted: dict[int, dict[TopicPartition, None]] = {}
+        self._presence: dict[TopicPartition, dict[int, bool]] = {}
+
+    # reading
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """The name of a topic that exists, None for any other id (V23)."""
+        return self._names.get(topic_id)
+
+    def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        """The assigned replicas; empty for a partition that does not exist."""
+        topic = self.topics.get(topic_partition.topic)
+        return () if topic is None else topic.assignments.get(topic_partition.partition, ())
+
+    def is_deleting(self, topic: str) -> bool:
+        """Whether the topic is queued for deletion."""
+        return topic in self.deletions
+
+    def hosted_by(self, broker_id: int) -> Iterable[TopicPartition]:
+        """Partitions assigned to a broker, those of topics being deleted included."""
+        return self._hosted.get(broker_id, {}).keys()
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """Every partition of every readable topic."""
+        for topic in self.topics.values():
+            yield from topic.partitions()
+
+    def presence(self, topic_partition: TopicPartition) -> Mapping[int, bool]:
+        """Who said that it has the replica, or that it has not; only where somebody had not."""
+        return self._presence.get(topic_partition, _NOBODY)
+
+    def absent(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        """Live brokers that said that they do not have the replica (D3)."""
+        return tuple(
+            broker_id
+            for broker_id, present in self.presence(topic_partition).items()
+            if not present
+        )
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for images that decide alike."""
+        return (
+            tuple(
+                sorted(
+                    (broker.broker_id, broker.broker_epoch, broker.previous_broker_epoch)
+                    for broker in self.brokers.values()
+                )
+            ),
+            tuple(sorted((t.name, t.topic_id) for t in self.topics.values())),
+            tuple(sorted(self.states.items(), key=lambda item: item[0])),
+            tuple(
+                (name, deletion.commanded, tuple(sorted(deletion.waiting)))
+                for name, deletion in sorted(self.deletions.items())
+            ),
+            tuple(
+                (topic_partition, tuple(sorted(answers.items())))
+                for topic_partition, answers in sorted(self._presence.items())
+            ),
+            self.producer_ids,
+        )
+
+    def copy(self) -> Image:
+        """An independent copy."""
+        other = Image()
+        other.brokers = dict(self.brokers)
+        other.topics = dict(self.topics)
+        other.unreadable = dict(self.unreadable)
+        other.states = dict(self.states)
+        other.deletions = {
+            name: Deletion(
+                deletion.commanded,
+                {broker_id: dict(waiting) for broker_id, waiting in deletion.waiting.items()},
+            )
+            for name, deletion in self.deletions.items()
+        }
+        other.producer_ids = self.producer_ids
+        other._names = dict(self._names)
+        other._hosted = {broker_id: dict(held) for broker_id, held in self._hosted.items()}
+        other._presence = {tp: dict(answers) for tp, answers in self._presence.items()}
+        return other
+
+    # changing
+
+    def apply(self, change: Change) -> None:
+        """Take over a fact."""
+        match change:
+            case StatePublished():
+                if change.topic_partition.topic in self.topics:
+                    self.states[change.topic_partition] = change.state
+            case TopicFound():
+                self._add_topic(change)
+            case BrokersChanged():
+                self._replace_brokers(change.brokers)
+            case ReplicaAnswered():
+                answers = self._presence.setdefault(change.topic_partition, {})
+                answers[change.broker_id] = change.present
+                if all(answers.values()):
+                    del self._presence[change.topic_partition]
+            case ReplicasRemade():
+                self._presence.pop(change.topic_partition, None)
+            case TopicGone():
+                self._remove_topic(change.name)
+                self.deletions.pop(change.name, None)
+                self.unreadable.pop(change.name, None)
+            case TopicUnreadable():
+                self._remove_topic(change.name)
+                self.unreadable[change.name] = change.reason
+            case DeletionRequested():
+                self.deletions.setdefault(change.name, Deletion())
+            case DeletionCommanded():
+                self.deletions[change.name] = Deletion(
+                    commanded=True,
+                    waiting={
+                        broker_id: dict.fromkeys(replicas)
+                        for broker_id, replicas in change.replicas.items()
+                    },
+                )
+            case ReplicasStopped():
+                for topic_partition in change.topic_partitions:
+                    self._stopped(change.broker_id, topic_partition)
+            case ProducerIdsFound():
+                self.producer_ids = change
+
+    def _add_topic(self, change: TopicFound) -> None:
+        topic = change.topic
+        self._remove_topic(topic.name)
+        self.unreadable.pop(topic.name, None)
+        self.topics[topic.name] = topic
+        self._names[topic.topic_id] = topic.name
+        for partition, replicas in topic.assignments.items():
+            topic_partition = TopicPartition(topic.name, partition)
+            for replica in replicas:
+                self._hosted.setdefault(replica, {})[topic_partition] = None
+        for partition, state in change.states.items():
+            self.states[TopicPartition(topic.name, partition)] = state
+
+    def _remove_topic(self, name: str) -> None:
+        topic = self.topics.pop(name, None)
+        if topic is None:
+            return
+        self._names.pop(topic.topic_id, None)
+        for partition, replicas in topic.assignments.items():
+            topic_partition = TopicPartition(name, partition)
+            self.states.pop(topic_partition, None)
+            self._presence.pop(topic_partition, None)
+            for replica in replicas:
+                self._hosted[replica].pop(topic_partition, None)
+
+    def _replace_brokers(self, brokers: Mapping[int, BrokerInfo]) -> None:
+        before, self.brokers = self.brokers, dict(brokers)
+        for broker_id, known in before.items():
+            now = brokers.get(broker_id)
+            if now is None or now.broker_epoch != known.broker_epoch:
+                self._forget_answers_of(broker_id)
+
+    def _forget_answers_of(self, broker_id: int) -> None:
+        """Another life begins, or none: what it said and what it was asked is over (V22, D3)."""
+        for deletion in self.deletions.values():
+            deletion.waiting.pop(broker_id, None)
+        for topic_partition in [tp for tp, told in self._presence.items() if broker_id in told]:
+            answers = self._presence[topic_partition]
+            del answers[broker_id]
+            if all(answers.values()):
+                del self._presence[topic_partition]
+
+    def _stopped(self, broker_id: int, topic_partition: TopicPartition) -> None:
+        deletion = self.deletions.get(topic_partition.topic)
+        if deletion is None or broker_id not in deletion.waiting:
+            return
+        waiting = deletion.waiting[broker_id]
+        waiting.pop(topic_partition, None)
+        if not waiting:
+            del deletion.waiting[broker_id]

@@ -1,0 +1,167 @@
+"""AlterPartition: may this ISR become published state (A1-A4, V63)?
+
+Judges one partition of a request at a time against published state and the live brokers; the
+caller has checked the sender (A2). Order of the checks is Kafka's KRaft controller's, with the
+broker epochs of *all* members compared (V63): a member that is not in its present life has not
+caught up in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.controller import liveness
+from tidelog.controller.liveness import Brokers
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import NO_BROKER_EPOCH, RECOVERED, RECOVERING, PartitionState
+from tidelog.wire.messages.alter_partition import RequestPartitionData
+
+#: From this version on a request carries the broker epoch of each member (KIP-903).
+FIRST_VERSION_WITH_EPOCHS = 3
+#: From this version on a leader understands INELIGIBLE_REPLICA (KIP-841).
+FIRST_VERSION_WITH_INELIGIBLE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a leader asks for."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    #: Broker epoch that each member fetched under, parallel to `isr`; -1 where not known.
+    isr_epochs: tuple[int, ...]
+    leader_recovery_state: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`state` is what holds: published already, or to be published first (`is_new`)."""
+
+    error: ErrorCode = ErrorCode.NONE
+    state: PartitionState | None = None
+    is_new: bool = False
+
+
+def proposal(sender: int, data: RequestPartitionData, version: int) -> Proposal:
+    """Read one partition of a request of either form."""
+    if version >= FIRST_VERSION_WITH_EPOCHS:
+        members = [(one.broker_id, one.broker_epoch) for one in data.new_isr_with_epochs]
+    else:
+        members = [(broker_id, NO_BROKER_EPOCH) for broker_id in data.new_isr]
+    return Proposal(
+        leader=sender,
+        leader_epoch=data.leader_epoch,
+        partition_epoch=data.partition_epoch,
+        isr=tuple(broker_id for broker_id, _ in members),
+        isr_epochs=tuple(epoch for _, epoch in members),
+        leader_recovery_state=data.leader_recovery_state,
+    )
+
+
+def judge(
+    wanted: Proposal,
+    state: PartitionState,
+    replicas: Sequence[int],
+    brokers: Brokers,
+    controller_epoch: int,
+    version: int,
+) -> Verdict:
+    """Accept, refuse, or find that the state holds already (A3, A4)."""
+    error = fencing_error(wanted, state)
+    if error is not ErrorCode.NONE:
+        return Verdict(error)
+    if holds_already(wanted, state):
+        return Verdict(state=state)
+    if wanted.partition_epoch < state.partition_epoch:
+        return Verdict(ErrorCode.INVALID_UPDATE_VERSION)
+    if not is_well_formed(wanted, state, replicas):
+        return Verdict(ErrorCode.INVALID_REQUEST)
+    if ineligible_members(wanted, state, brokers):
+        if version < FIRST_VERSION_WITH_INELIGIBLE:
+            return Verdict(ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return Verdict(ErrorCode.INELIGIBLE_REPLICA)
+    return Verdict(state=_accepted(wanted, state, brokers, controller_epoch), is_new=True)
+
+
+def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
+    """Whether the sender is the leader of this epoch, and this controller not behind it."""
+    if wanted.leader_epoch < 0 or wanted.partition_epoch < 0:
+        # A negative version would mean "any" to the store (V6).
+        return ErrorCode.INVALID_REQUEST
+    if wanted.leader_epoch > state.leader_epoch or wanted.partition_epoch > state.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if wanted.leader_epoch < state.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if wanted.leader != state.leader:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def holds_already(wanted: Proposal, state: PartitionState) -> bool:
+    """Whether published state is what is asked for, whatever its partition epoch (A4)."""
+    return (
+        sorted(wanted.isr) == sorted(state.isr)
+        and wanted.leader_recovery_state == state.leader_recovery_state
+    )
+
+
+def is_well_formed(wanted: Proposal, state: PartitionState, replicas: Sequence[int]) -> bool:
+    """ISR within the assignment, without duplicates, with the leader; recovery only forward."""
+    isr = wanted.isr
+    if wanted.leader not in isr or len(dict.fromkeys(isr)) != len(isr):
+        return False
+    if any(member not in replicas for member in isr):
+        return False
+    if wanted.leader_recovery_state == RECOVERING:
+        return state.leader_recovery_state == RECOVERING and len(isr) == 1
+    return wanted.leader_recovery_state == RECOVERED
+
+
+def ineligible_members(
+    wanted: Proposal, state: PartitionState, brokers: Brokers
+) -> tuple[int, ...]:
+    """Members that are not alive in the life that the leader counted (V63)."""
+    bounced = liveness.bounced_members(state, brokers)
+    return tuple(
+        member
+        for member, epoch in zip(wanted.isr, wanted.isr_epochs, strict=True)
+        if not _is_eligible(member, epoch, state, brokers, bounced)
+    )
+
+
+def _is_eligible(
+    member: int,
+    epoch: int,
+    state: PartitionState,
+    brokers: Brokers,
+    bounced: Sequence[int],
+) -> bool:
+    broker = brokers.get(member)
+    if broker is None:
+        return False
+    if epoch != NO_BROKER_EPOCH:
+        return epoch == broker.broker_epoch
+    if member in state.isr:
+        return member not in bounced
+    # Registered before the present state was written: it has fetched in no other life since.
+    return broker.broker_epoch <= state.mzxid
+
+
+def _accepted(
+    wanted: Proposal, state: PartitionState, brokers: Brokers, controller_epoch: int
+) -> PartitionState:
+    return PartitionState(
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=wanted.isr,
+        controller_epoch=controller_epoch,
+        partition_epoch=state.partition_epoch + 1,
+        leader_recovery_state=wanted.leader_recovery_state,
+        # Every member was found to be in its present life.
+        isr_epochs=tuple(brokers[member].broker_epoch for member in wanted.isr),
+        elr=state.elr,
+        last_leader=state.last_leader,
+    )

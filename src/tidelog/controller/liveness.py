@@ -1,0 +1,86 @@
+"""Who has died, who has come, and whose log may be shorter than published state believes.
+
+A broker epoch is the creation transaction id of a registration: another epoch under the same id is
+another life. The state node of a partition records under which epoch each ISR member was in sync,
+so that any controller sees a bounce, also one elected meanwhile (V10). A registration may prove
+that the life before it ended cleanly (E3). Knows nothing of leaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
+
+Brokers = Mapping[int, BrokerInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChanges:
+    """Differences between two views of the registrations; ids ascending."""
+
+    #: Registered now, under an id that was not there or had another epoch.
+    arrived: tuple[int, ...]
+    #: Not registered any more.
+    gone: tuple[int, ...]
+    #: Same registration, other content (an endpoint changed).
+    updated: tuple[int, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.arrived or self.gone or self.updated)
+
+
+def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
+    """What happened between two readings; an id whose epoch differs has bounced and arrives."""
+    arrived, updated = [], []
+    for broker_id in sorted(after):
+        known = before.get(broker_id)
+        if known is None or known.broker_epoch != after[broker_id].broker_epoch:
+            arrived.append(broker_id)
+        elif known != after[broker_id]:
+            updated.append(broker_id)
+    gone = tuple(broker_id for broker_id in sorted(before) if broker_id not in after)
+    return BrokerChanges(tuple(arrived), gone, tuple(updated))
+
+
+def recorded_epochs(state: PartitionState) -> tuple[int, ...]:
+    """Broker epoch recorded for each ISR member, in ISR order; -1 where none is."""
+    epochs = state.isr_epochs
+    if epochs is None or len(epochs) != len(state.isr):
+        return (NO_BROKER_EPOCH,) * len(state.isr)
+    return epochs
+
+
+def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
+    """ISR members that live in another life than the one they were in sync in, cleanly or not.
+
+    Where no epoch is recorded, a registration above the node's last modification is one.
+    """
+    restarted = []
+    for member, recorded in zip(state.isr, recorded_epochs(state), strict=True):
+        broker = brokers.get(member)
+        if broker is None:
+            continue
+        if recorded == NO_BROKER_EPOCH:
+            if broker.broker_epoch > state.mzxid:
+                restarted.append(member)
+        elif broker.broker_epoch != recorded:
+            restarted.append(member)
+    return tuple(restarted)
+
+
+def shut_down_cleanly(broker: BrokerInfo, recorded_epoch: int) -> bool:
+    """Whether the registration proves that the life recorded ended with a flushed log (E3)."""
+    return recorded_epoch != NO_BROKER_EPOCH and broker.previous_broker_epoch == recorded_epoch
+
+
+def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
+    """ISR members that restarted without such a proof: their logs may have lost records (V10)."""
+    restarted = restarted_members(state, brokers)
+    if not restarted:
+        return ()
+    recorded = dict(zip(state.isr, recorded_epochs(state), strict=True))
+    return tuple(
+        member for member in restarted if not shut_down_cleanly(brokers[member], recorded[member])
+    )

@@ -1,0 +1,86 @@
+"""Where the replicas of a new topic go (V21): over racks first, then evenly, the same for a seed.
+
+Leaders go round the brokers. Each further replica goes to a broker whose rack has the fewest
+replicas of this partition so far, among those to the one with the fewest replicas of the topic; a
+tie goes round the ring from the leader, one place further each time the leaders have gone round,
+so that the same brokers do not always share partitions. A broker without a rack is its own rack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import BrokerInfo
+
+
+def place(
+    brokers: Sequence[BrokerInfo], partitions: int, replication_factor: int, seed: int
+) -> dict[int, tuple[int, ...]]:
+    """Replicas by partition number, preferred leader first.
+
+    Raises KafkaError: INVALID_PARTITIONS; INVALID_REPLICATION_FACTOR with both numbers.
+    """
+    if partitions <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"number of partitions must be larger than 0, not {partitions}",
+        )
+    if replication_factor <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor must be larger than 0, not {replication_factor}",
+        )
+    if replication_factor > len(brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replication_factor} is larger than the number of live"
+            f" brokers, {len(brokers)}",
+        )
+    ring = _alternate_racks(brokers)
+    size = len(ring)
+    start = seed % size
+    load = {broker.broker_id: 0 for broker in ring}
+    assignments: dict[int, tuple[int, ...]] = {}
+    for partition in range(partitions):
+        first = (start + partition) % size
+        shift = seed // size + partition // size
+        others = size - 1
+        order = [ring[(first + 1 + (shift + i) % others) % size] for i in range(others)]
+        assignments[partition] = _replicas(ring[first], order, replication_factor, load)
+    return assignments
+
+
+def _replicas(
+    leader: BrokerInfo, order: Sequence[BrokerInfo], replication_factor: int, load: dict[int, int]
+) -> tuple[int, ...]:
+    """Choose the followers out of `order`, and count what every broker has."""
+    chosen = [leader.broker_id]
+    load[leader.broker_id] += 1
+    in_rack = {_rack(leader): 1}
+    free = list(order)
+    while len(chosen) < replication_factor:
+        best = min(free, key=lambda one: (in_rack.get(_rack(one), 0), load[one.broker_id]))
+        free.remove(best)
+        chosen.append(best.broker_id)
+        load[best.broker_id] += 1
+        in_rack[_rack(best)] = in_rack.get(_rack(best), 0) + 1
+    return tuple(chosen)
+
+
+def _rack(broker: BrokerInfo) -> tuple[int, str]:
+    return (0, broker.rack) if broker.rack is not None else (1, str(broker.broker_id))
+
+
+def _alternate_racks(brokers: Sequence[BrokerInfo]) -> list[BrokerInfo]:
+    """Brokers in an order in which neighbours are in different racks as far as can be."""
+    racks: dict[tuple[int, str], list[BrokerInfo]] = {}
+    for broker in sorted(brokers, key=lambda one: (_rack(one), one.broker_id)):
+        racks.setdefault(_rack(broker), []).append(broker)
+    ring: list[BrokerInfo] = []
+    longest = max(len(members) for members in racks.values())
+    for place_in_rack in range(longest):
+        ring.extend(
+            members[place_in_rack] for members in racks.values() if place_in_rack < len(members)
+        )
+    return ring
