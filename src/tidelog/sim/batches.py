@@ -1,0 +1,153 @@
+"""Record batches as the simulator's clients write them and its checkers read them.
+
+Deliberately apart from `tidelog.records`: what judges the brokers must not share their mistakes.
+Uncompressed batches of format v2 only (KIP-98). A record's value begins with its number, which is
+unique in the run; padding follows, so that sizes differ.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import crc32c
+
+#: base offset, length, leader epoch, magic, crc; then what the crc covers: attributes, last offset
+#: delta, first and largest timestamp, producer id and epoch, base sequence, count.
+_HEAD: Final = struct.Struct(">qiibI")
+_BODY: Final = struct.Struct(">hiqqqhii")
+_LENGTH_AT: Final = 8
+_LOG_OVERHEAD: Final = 12
+_CRC_FROM: Final = 21
+HEADER_BYTES: Final = _HEAD.size + _BODY.size
+_CONTROL: Final = 0x20
+_COMPRESSION: Final = 0x07
+_RECORD_NUMBER: Final = struct.Struct(">Q")
+
+NO_PRODUCER: Final = -1
+
+
+class ReadBatch(NamedTuple):
+    """One batch as stored. `numbers` are those of its records, in order."""
+
+    base_offset: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    numbers: tuple[int, ...]
+    size_bytes: int
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind its last record."""
+        return self.base_offset + len(self.numbers)
+
+
+class BrokenBatch(ValueError):
+    """Bytes that are no whole valid batch."""
+
+
+def encode_batch(
+    numbers: Sequence[int],
+    paddings: Sequence[int],
+    *,
+    timestamp_ms: int,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytes:
+    """A batch with one record per number, its value padded to 8 + padding bytes."""
+    records = bytearray()
+    for delta, (number, padding) in enumerate(zip(numbers, paddings, strict=True)):
+        value = _RECORD_NUMBER.pack(number) + bytes(padding)
+        record = b"\0" + _varint(0) + _varint(delta) + _varint(-1) + _varint(len(value)) + value
+        record += _varint(0)
+        records += _varint(len(record)) + record
+    count = len(numbers)
+    body = _BODY.pack(
+        0, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, base_sequence, count
+    )
+    covered = body + records
+    length = _HEAD.size - _LOG_OVERHEAD + len(covered)
+    return _HEAD.pack(0, length, -1, 2, crc32c.crc32c(covered)) + covered
+
+
+def read_batches(data: bytes | bytearray | memoryview) -> Iterator[ReadBatch]:
+    """Whole batches at the start of `data`; a part of one at the end is left out.
+
+    Raises BrokenBatch for anything else.
+    """
+    view = memoryview(data)
+    position = 0
+    while len(view) - position >= HEADER_BYTES:
+        length = int.from_bytes(view[position + _LENGTH_AT : position + _LOG_OVERHEAD], "big")
+        size = _LOG_OVERHEAD + length
+        if size < HEADER_BYTES:
+            raise BrokenBatch(f"a batch of {size} bytes at position {position}")
+        if position + size > len(view):
+            return
+        yield _read_batch(view[position : position + size])
+        position += size
+
+
+def _read_batch(view: memoryview) -> ReadBatch:
+    base_offset, _, leader_epoch, magic, crc = _HEAD.unpack_from(view)
+    if magic != 2:
+        raise BrokenBatch(f"magic {magic} at offset {base_offset}")
+    if crc32c.crc32c(view[_CRC_FROM:]) != crc:
+        raise BrokenBatch(f"wrong CRC at offset {base_offset}")
+    attributes, last_delta, _, _, producer_id, epoch, sequence, count = _BODY.unpack_from(
+        view, _HEAD.size
+    )
+    if attributes & (_CONTROL | _COMPRESSION):
+        raise BrokenBatch(f"attributes {attributes:#x} at offset {base_offset}")
+    if count != last_delta + 1:
+        raise BrokenBatch(f"{count} records up to delta {last_delta} at offset {base_offset}")
+    numbers = []
+    position = HEADER_BYTES
+    for _ in range(count):
+        size, position = _read_varint(view, position)
+        numbers.append(_read_number(view[position : position + size]))
+        position += size
+    if position != len(view):
+        raise BrokenBatch(f"{len(view) - position} bytes behind the records at {base_offset}")
+    return ReadBatch(
+        base_offset, leader_epoch, producer_id, epoch, sequence, tuple(numbers), len(view)
+    )
+
+
+def _read_number(record: memoryview) -> int:
+    position = 1
+    for _ in range(3):  # timestamp delta, offset delta, key length -1
+        _, position = _read_varint(record, position)
+    size, position = _read_varint(record, position)
+    if size < _RECORD_NUMBER.size:
+        raise BrokenBatch(f"a value of {size} bytes")
+    number: int = _RECORD_NUMBER.unpack_from(record, position)[0]
+    return number
+
+
+def _varint(value: int) -> bytes:
+    zigzag = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while True:
+        byte = zigzag & 0x7F
+        zigzag >>= 7
+        if zigzag:
+            out.append(byte | 0x80)
+        else:
+            out.append(byte)
+            return bytes(out)
+
+
+def _read_varint(view: memoryview, position: int) -> tuple[int, int]:
+    result = shift = 0
+    while True:
+        byte = view[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return (result >> 1) ^ -(result & 1), position
+        shift += 7

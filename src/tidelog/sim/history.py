@@ -1,0 +1,130 @@
+"""What the clients of a run asked for and were told: the material of the checkers.
+
+Every operation has a begin, an end and an outcome; an unanswered one stays open, for it may still
+take effect. Knows nothing of brokers. Record numbers are unique in a run, so a record read
+anywhere leads back to the operation that sent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tidelog.core.types import TopicId
+
+
+class Outcome(Enum):
+    """What a client knows about its operation."""
+
+    OPEN = "open"
+    #: Acknowledged.
+    DONE = "done"
+    #: Certainly without effect.
+    REFUSED = "refused"
+    #: With effect or not; it may even come later.
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True, eq=False)
+class Produce:
+    """One batch, over all its attempts."""
+
+    client: int
+    topic: str
+    partition: int
+    acks: int
+    producer_id: int
+    numbers: tuple[int, ...]
+    begin_ns: int
+    #: When each attempt was sent.
+    sent_ns: list[int] = field(default_factory=list)
+    end_ns: int = -1
+    outcome: Outcome = Outcome.OPEN
+    #: Of the first record; -1 where the broker did not tell.
+    base_offset: int = -1
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether its producer has an id, so that repetitions are recognised."""
+        return self.producer_id >= 0
+
+    def __str__(self) -> str:
+        kind = "idempotent " if self.is_idempotent else ""
+        return (
+            f"{kind}batch {list(self.numbers)} for {self.topic}-{self.partition} (acks {self.acks},"
+            f" {self.outcome.value}, offset {self.base_offset}, {len(self.sent_ns)} attempts)"
+        )
+
+
+@dataclass(slots=True)
+class TopicLife:
+    """One incarnation of a topic."""
+
+    name: str
+    topic_id: TopicId
+    created_ns: int
+    #: When its deletion was first asked for; -1 while nobody has.
+    deletion_begun_ns: int = -1
+
+
+class History:
+    """All operations of one run."""
+
+    def __init__(self) -> None:
+        self.produces: list[Produce] = []
+        #: Every record ever sent, with its operation.
+        self.by_number: dict[int, Produce] = {}
+        self.topics: dict[TopicId, TopicLife] = {}
+        self.acknowledged_records = 0
+        self.read_records = 0
+        #: Acknowledged repetitions of a batch that an earlier attempt had stored.
+        self.suppressed_duplicates = 0
+        self.on_acknowledged: list[Callable[[Produce], None]] = []
+        #: (client, topic id, partition, first offset, record numbers)
+        self.on_read: list[Callable[[int, TopicId, int, int, Sequence[int]], None]] = []
+        #: (what a client was told that it must never be told)
+        self.on_anomaly: list[Callable[[str], None]] = []
+
+    def produce_begins(self, operation: Produce) -> None:
+        """A batch is about to be sent for the first time."""
+        self.produces.append(operation)
+        for number in operation.numbers:
+            if number in self.by_number:
+                raise ValueError(f"record number {number} is used twice")
+            self.by_number[number] = operation
+
+    def produce_ends(
+        self, operation: Produce, outcome: Outcome, now_ns: int, base_offset: int = -1
+    ) -> None:
+        """The client knows as much as it ever will."""
+        operation.outcome = outcome
+        operation.end_ns = now_ns
+        operation.base_offset = base_offset
+        if outcome is Outcome.DONE:
+            self.acknowledged_records += len(operation.numbers)
+            for callback in self.on_acknowledged:
+                callback(operation)
+
+    def read(
+        self, client: int, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]
+    ) -> None:
+        """A consumer was given records, the first of them at `offset`."""
+        self.read_records += len(numbers)
+        for callback in self.on_read:
+            callback(client, topic_id, partition, offset, numbers)
+
+    def anomaly(self, what: str) -> None:
+        """A client was told something that it must never be told."""
+        for callback in self.on_anomaly:
+            callback(what)
+
+    def topic_created(self, name: str, topic_id: TopicId, now_ns: int) -> None:
+        """A topic is there (first seen, or acknowledged)."""
+        self.topics.setdefault(topic_id, TopicLife(name, topic_id, now_ns))
+
+    def deletion_begins(self, name: str, now_ns: int) -> None:
+        """Somebody asks for a topic's deletion; from here on nothing of it is promised."""
+        for life in self.topics.values():
+            if life.name == name and life.deletion_begun_ns < 0:
+                life.deletion_begun_ns = now_ns

@@ -1,0 +1,69 @@
+"""An administrator: creates the run's topics, and deletes and recreates some of them.
+
+Uses the client package's operations, which repeat what failed; what stays unknown is resolved by
+asking for the topic again.
+"""
+
+from __future__ import annotations
+
+import random
+
+from tidelog.client.admin import TopicAdmin
+from tidelog.core.errors import TidelogError
+from tidelog.sim.workload.client import ClientNode
+
+
+class Administrator:
+    """Creates and deletes topics."""
+
+    def __init__(self, client: ClientNode, draw: random.Random) -> None:
+        self.client = client
+        self.stopping = False
+        self._draw = draw
+        self._admin = TopicAdmin(client.router)
+
+    async def create(
+        self, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
+    ) -> None:
+        """Create a topic, however long it takes."""
+        while True:
+            try:
+                topic_id = await self.client.run(
+                    self._admin.create(name, partitions, replication_factor, configs, None)
+                )
+            except TidelogError as error:
+                self.client.ports.tracer.event("create failed", topic=name, error=str(error))
+                self.client.router.forget()
+                await self.client.tasks.sleep(self._draw.randrange(50, 500))
+            else:
+                self.client.history.topic_created(name, topic_id, self.client.now_ns)
+                self.client.ports.tracer.event("created", topic=name, id=topic_id)
+                return
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic, however long it takes."""
+        self.client.history.deletion_begins(name, self.client.now_ns)
+        while True:
+            try:
+                await self.client.run(self._admin.delete(name))
+            except TidelogError as error:
+                self.client.ports.tracer.event("delete failed", topic=name, error=str(error))
+                if "UNKNOWN_TOPIC_OR_PARTITION" in str(error):
+                    return
+                self.client.router.forget()
+                await self.client.tasks.sleep(self._draw.randrange(50, 500))
+            else:
+                self.client.ports.tracer.event("deleted", topic=name)
+                return
+
+    async def recreate_now_and_then(
+        self, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
+    ) -> None:
+        """Delete a topic and create it again under its name, until stopped."""
+        while not self.stopping:
+            await self.client.tasks.sleep(self._draw.randrange(2_000, 9_000))
+            if self.stopping:
+                return
+            await self.delete(name)
+            await self.client.tasks.sleep(self._draw.choice((0, 5, 200, 1_500)))
+            await self.create(name, partitions, replication_factor, configs)

@@ -1,0 +1,166 @@
+"""Consumers by assigned partition: each reads one partition from its beginning on, without end.
+
+A consumer follows the topic id: a topic that was made anew is read anew. Out of range offsets are
+looked up again; where a consumer is told that the log ends before what it has read already, that is
+an anomaly, unless the topic is being deleted.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+from tidelog.client.cluster import PartitionMetadata
+from tidelog.client.retries import Patience
+from tidelog.client.steps import Address
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.sim.batches import BrokenBatch, read_batches
+from tidelog.sim.workload.client import ClientNode
+from tidelog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
+from tidelog.wire.registry import FETCH
+
+MAX_WAIT_MS: Final = 300
+_ANSWER_MARGIN_MS: Final = 1_500
+_PARTITION_MAX_BYTES: Final = 4_096
+_BACKOFF_MS: Final = (10, 150)
+#: From this version on topics are named by id.
+_TOPIC_IDS_VERSION: Final = 13
+
+
+class PartitionConsumer:
+    """Reads one partition."""
+
+    def __init__(
+        self,
+        client: ClientNode,
+        partition: TopicPartition,
+        draw: random.Random,
+        *,
+        highest_version: int | None = None,
+    ) -> None:
+        self.client = client
+        self.partition = partition
+        self.stopping = False
+        self.topic_id: TopicId = b""
+        #: The next offset to read.
+        self.position = 0
+        self._draw = draw
+        self._highest_version = highest_version
+
+    async def run(self) -> None:
+        """Read until stopped."""
+        while not self.stopping:
+            try:
+                address, topic_id, metadata = await self.client.run(self._leader())
+                self._follow(topic_id)
+                await self._fetch_for_long(address, topic_id, metadata)
+            except TidelogError:
+                self.client.router.forget()
+                await self.client.tasks.sleep(self._draw.randrange(*_BACKOFF_MS))
+
+    def _leader(self) -> Any:
+        router = self.client.router
+
+        def attempt(patience: Patience) -> Any:
+            leader = yield from router.leader(self.partition, patience)
+            topic = yield from router.topic(self.partition.topic, patience)
+            metadata = topic.partitions[self.partition.partition]
+            return leader.address, topic.topic_id, metadata
+
+        return router.repeat(f"finding the leader of {self.partition}", attempt)
+
+    def _follow(self, topic_id: TopicId) -> None:
+        history = self.client.history
+        if topic_id == self.topic_id:
+            return
+        if topic_id in history.topics and self.topic_id in history.topics:
+            known, new = history.topics[self.topic_id], history.topics[topic_id]
+            if new.created_ns < known.created_ns:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "a broker with old metadata")
+        history.topic_created(self.partition.topic, topic_id, self.client.now_ns)
+        self.topic_id = topic_id
+        self.position = 0
+
+    async def _fetch_for_long(
+        self, address: Address, topic_id: TopicId, metadata: PartitionMetadata
+    ) -> None:
+        """Fetch from one leader until it answers with an error."""
+        connection = await self.client.connection(address)
+        version = connection.version(FETCH, self._highest_version)
+        while not self.stopping:
+            asked = FetchPartition(
+                partition=self.partition.partition,
+                current_leader_epoch=metadata.leader_epoch,
+                fetch_offset=self.position,
+                partition_max_bytes=_PARTITION_MAX_BYTES,
+            )
+            topic = FetchTopic(topic=self.partition.topic, topic_id=topic_id, partitions=[asked])
+            request = FetchRequest(
+                max_wait_ms=MAX_WAIT_MS, min_bytes=1, max_bytes=1 << 20, topics=[topic]
+            )
+            answer = await connection.call(FETCH, version, request, MAX_WAIT_MS + _ANSWER_MARGIN_MS)
+            if answer.error_code != ErrorCode.NONE:
+                raise KafkaError(ErrorCode(answer.error_code), "fetch")
+            for response in answer.responses:
+                for data in response.partitions:
+                    self._take(data, by_id=version >= _TOPIC_IDS_VERSION)
+
+    def _take(self, data: PartitionData, *, by_id: bool) -> None:
+        error = ErrorCode(data.error_code)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(data, by_id=by_id)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error, f"fetch of {self.partition}")
+        if data.records is None:
+            return
+        try:
+            batches = list(read_batches(_bytes(data.records)))
+        except BrokenBatch as error_:
+            self.client.history.anomaly(f"a consumer of {self.partition} got a bad batch: {error_}")
+            return
+        for batch in batches:
+            if batch.next_offset <= self.position:
+                continue
+            skipped = self.position - batch.base_offset
+            if skipped < 0:
+                self.client.history.anomaly(
+                    f"a consumer of {self.partition} asked from {self.position} and got a batch"
+                    f" at {batch.base_offset}"
+                )
+                skipped = 0
+            if batch.next_offset > data.high_watermark:
+                self.client.history.anomaly(
+                    f"a consumer of {self.partition} was given offsets up to"
+                    f" {batch.next_offset} with the high watermark at {data.high_watermark}"
+                )
+            self.client.history.read(
+                self.client.node_id,
+                self.topic_id if by_id else b"",
+                self.partition.partition,
+                batch.base_offset + skipped,
+                batch.numbers[skipped:],
+            )
+            self.position = batch.next_offset
+
+    def _out_of_range(self, data: PartitionData, *, by_id: bool) -> None:
+        """Everything below our position was committed: a leader must have it."""
+        life = self.client.history.topics.get(self.topic_id)
+        if by_id and life is not None and life.deletion_begun_ns < 0:
+            self.client.history.anomaly(
+                f"a consumer of {self.partition} has read up to {self.position} and was told that"
+                f" this is out of range (log start {data.log_start_offset}, high watermark"
+                f" {data.high_watermark})"
+            )
+        self.position = 0
+
+
+def _bytes(records: Any) -> bytes:
+    if isinstance(records, bytes | bytearray | memoryview):
+        return bytes(records)
+    return b"".join(records)
