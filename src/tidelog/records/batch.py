@@ -1,0 +1,324 @@
+"""Record batch v2 as a view over a buffer: nothing is copied, two fields are patched in place.
+
+The header is 61 bytes, big-endian. Base offset and leader epoch lie outside the CRC-32C, which
+covers everything from the attributes on; a broker therefore assigns both without touching the rest
+(KIP-98). Whatever the bytes: a BatchView or a CorruptBatch, nothing else.
+Source: org.apache.kafka.common.record.DefaultRecordBatch. Knows nothing of what the records hold
+(`records.reader`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from tidelog.core.errors import ProtocolError
+from tidelog.core.ports import Buffer
+
+HEADER_BYTES = 61
+#: Base offset and batch length: what comes before the bytes that `batch_length` counts.
+LOG_OVERHEAD_BYTES = 12
+#: Smallest value of the length field: a header without records.
+MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
+MAGIC = 2
+#: Position of the bytes that the CRC covers.
+ATTRIBUTES_POSITION = 21
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+MAX_SEQUENCE = 2**31 - 1
+
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_MASK = 0x08
+TRANSACTIONAL_MASK = 0x10
+CONTROL_MASK = 0x20
+DELETE_HORIZON_MASK = 0x40
+
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+#: Base offset, length, last offset delta: what it takes to go from batch to batch.
+STEP = struct.Struct(">qi11xi")
+_OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
+_LENGTH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAX_TIMESTAMP_POSITION = 35
+
+
+class CorruptBatch(ProtocolError):
+    """Bytes that are not a whole record batch: where they start in the buffer, and why."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"record batch at byte {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
+class InvalidBatch(CorruptBatch):
+    """A whole batch with a right checksum whose content contradicts itself."""
+
+
+class BatchView:
+    """One record batch in a buffer, its header read once.
+
+    `position` is where it starts in `buffer`. Raises CorruptBatch where there are fewer bytes than
+    a header; whether the rest is there and right is for `check`.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "buffer",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+    )
+    attributes: int
+    base_offset: int
+    base_sequence: int
+    base_timestamp: int
+    batch_length: int
+    crc: int
+    last_offset_delta: int
+    magic: int
+    max_timestamp: int
+    partition_leader_epoch: int
+    producer_epoch: int
+    producer_id: int
+    record_count: int
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        try:
+            (
+                self.base_offset,
+                self.batch_length,
+                self.partition_leader_epoch,
+                self.magic,
+                self.crc,
+                self.attributes,
+                self.last_offset_delta,
+                self.base_timestamp,
+                self.max_timestamp,
+                self.producer_id,
+                self.producer_epoch,
+                self.base_sequence,
+                self.record_count,
+            ) = HEADER.unpack_from(buffer, position)
+        except struct.error:
+            raise CorruptBatch(
+                position, f"{len(buffer) - position} bytes left, a header has {HEADER_BYTES}"
+            ) from None
+        self.buffer = buffer
+        self.position = position
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the whole batch."""
+        return LOG_OVERHEAD_BYTES + self.batch_length
+
+    @property
+    def end_position(self) -> int:
+        """Where the batch ends in the buffer."""
+        return self.position + LOG_OVERHEAD_BYTES + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Offset after the last record."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """Codec id, see `records.compression`."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """CREATE_TIME or LOG_APPEND_TIME."""
+        return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_MASK else CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        """A control batch: a marker, no data."""
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Written by an idempotent or transactional producer."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, -1 when there is none; wraps at 2^31."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
+
+    @property
+    def records(self) -> memoryview:
+        """The bytes after the header: records, compressed as `compression` says."""
+        return memoryview(self.buffer)[self.position + HEADER_BYTES : self.end_position]
+
+    def computed_crc(self) -> int:
+        """CRC-32C over the bytes that it covers."""
+        view = memoryview(self.buffer)
+        return int(crc32c(view[self.position + ATTRIBUTES_POSITION : self.end_position]))
+
+    def __repr__(self) -> str:
+        return (
+            f"BatchView(offsets {self.base_offset}..{self.last_offset}, "
+            f"epoch {self.partition_leader_epoch}, {self.record_count} records, "
+            f"{self.size_bytes} bytes at {self.position})"
+        )
+
+
+class Batches:
+    """Iterates the batches of a buffer; see `iter_batches`."""
+
+    __slots__ = ("_buffer", "end_position")
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        self._buffer = buffer
+        #: End of the last whole batch seen; what follows is a partial one, or nothing.
+        self.end_position = position
+
+    def __iter__(self) -> Iterator[BatchView]:
+        buffer = self._buffer
+        size = len(buffer)
+        while size - self.end_position >= LOG_OVERHEAD_BYTES:
+            position = self.end_position
+            end = position + size_of_batch(buffer, position)
+            if end > size:
+                return
+            batch = BatchView(buffer, position)
+            if batch.magic != MAGIC:
+                raise CorruptBatch(position, f"magic is {batch.magic}, only 2 is supported")
+            self.end_position = end
+            yield batch
+
+
+def iter_batches(buffer: Buffer, position: int = 0) -> Batches:
+    """The whole batches of `buffer` from `position` on, in order, headers read, nothing checked.
+
+    Ends at a trailing partial batch; the `end_position` of what is returned tells where that is.
+    Raises CorruptBatch (in iteration) where a length or magic cannot be one.
+    """
+    return Batches(buffer, position)
+
+
+def size_of_batch(buffer: Buffer, position: int) -> int:
+    """Size in bytes that the batch at `position` claims; at least 12 bytes must be there.
+
+    Raises CorruptBatch for a length that is smaller than a header.
+    """
+    length: int = _LENGTH.unpack_from(buffer, position + 8)[0]
+    if length < MIN_BATCH_LENGTH:
+        raise CorruptBatch(position, f"length is {length}, a batch has at least {MIN_BATCH_LENGTH}")
+    return LOG_OVERHEAD_BYTES + length
+
+
+def check(batch: BatchView) -> None:
+    """Raise CorruptBatch unless the batch is whole, of magic 2, with a right CRC and offsets."""
+    if batch.batch_length < MIN_BATCH_LENGTH:
+        raise CorruptBatch(
+            batch.position,
+            f"length is {batch.batch_length}, a batch has at least {MIN_BATCH_LENGTH}",
+        )
+    here = len(batch.buffer) - batch.position
+    if batch.size_bytes > here:
+        raise CorruptBatch(
+            batch.position, f"{batch.size_bytes} bytes long, but only {here} are here"
+        )
+    if batch.magic != MAGIC:
+        raise CorruptBatch(batch.position, f"magic is {batch.magic}, only 2 is supported")
+    computed = batch.computed_crc()
+    if computed != batch.crc:
+        raise CorruptBatch(
+            batch.position, f"CRC is {batch.crc:#010x}, its bytes give {computed:#010x}"
+        )
+    if batch.last_offset_delta < 0 or batch.record_count < 0:
+        raise InvalidBatch(
+            batch.position,
+            f"last offset delta {batch.last_offset_delta}, record count {batch.record_count}: "
+            "neither may be negative",
+        )
+
+
+def check_from_client(batch: BatchView) -> None:
+    """Raise CorruptBatch or InvalidBatch unless a client may send this batch (headers only).
+
+    What the records hold is for `records.reader.check_records`. Source: LogValidator.validateBatch.
+    """
+    check(batch)
+    if batch.base_offset != 0:
+        raise InvalidBatch(batch.position, f"base offset is {batch.base_offset}, must be 0")
+    if batch.record_count != batch.last_offset_delta + 1:
+        raise InvalidBatch(
+            batch.position,
+            f"record count is {batch.record_count}, "
+            f"but the last offset delta {batch.last_offset_delta} tells of "
+            f"{batch.last_offset_delta + 1}",
+        )
+    if batch.attributes & (CONTROL_MASK | TIMESTAMP_TYPE_MASK):
+        if batch.is_control:
+            raise InvalidBatch(batch.position, "clients must not write control batches")
+        raise InvalidBatch(batch.position, "producers must not set timestamp type LogAppendTime")
+    if batch.has_producer_id and (batch.base_sequence < 0 or batch.producer_epoch < 0):
+        raise InvalidBatch(
+            batch.position,
+            f"producer {batch.producer_id} with sequence {batch.base_sequence} and epoch "
+            f"{batch.producer_epoch}: neither may be negative",
+        )
+
+
+def assign(batch: BatchView, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and leader epoch into the batch; the CRC does not cover them.
+
+    The buffer must be writable.
+    """
+    _OFFSET_LENGTH_EPOCH.pack_into(
+        batch.buffer, batch.position, base_offset, batch.batch_length, leader_epoch
+    )
+    batch.base_offset = base_offset
+    batch.partition_leader_epoch = leader_epoch
+
+
+def set_log_append_time(batch: BatchView, timestamp_ms: int) -> None:
+    """Make all records carry `timestamp_ms` as LogAppendTime; the CRC is computed anew."""
+    attributes = batch.attributes | TIMESTAMP_TYPE_MASK
+    _ATTRIBUTES.pack_into(batch.buffer, batch.position + ATTRIBUTES_POSITION, attributes)
+    batch.attributes = attributes
+    set_max_timestamp(batch, timestamp_ms)
+
+
+def set_max_timestamp(batch: BatchView, timestamp_ms: int) -> None:
+    """Write the largest timestamp; the CRC is computed anew. The buffer must be writable."""
+    _MAX_TIMESTAMP.pack_into(batch.buffer, batch.position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    batch.max_timestamp = timestamp_ms
+    batch.crc = batch.computed_crc()
+    _CRC.pack_into(batch.buffer, batch.position + 17, batch.crc)

@@ -1,0 +1,149 @@
+"""The compressions of a record batch, each with a mandatory bound on what may come out.
+
+Formats as Kafka's clients make them: gzip; snappy in xerial's framing (raw snappy is read too,
+librdkafka writes it); LZ4 frames with independent blocks (Kafka's reader knows no others); zstd.
+A bomb costs no more memory than the bound: the output buffer grows from a guess, and what does not
+fit the bound is refused. Holds design rule 10.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import cramjam
+
+from tidelog.core.errors import ProtocolError
+from tidelog.core.limits import KIB
+from tidelog.core.ports import Buffer
+
+NONE = 0
+GZIP = 1
+SNAPPY = 2
+LZ4 = 3
+ZSTD = 4
+
+NAMES = {NONE: "none", GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
+IDS = {name: codec for codec, name in NAMES.items()}
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * KIB
+_BLOCK_SIZE = struct.Struct(">i")
+#: Cramjam's words for an output buffer that is too small.
+_TOO_SMALL = "failed to write whole buffer"
+#: First guess of the output's size: this many times the input, at least so many bytes.
+_GUESS_RATIO = 6
+_GUESS_BYTES = 64 * KIB
+_GROWTH = 4
+
+
+class CompressionError(ProtocolError):
+    """Compressed bytes that are damaged, of an unknown codec, or larger than allowed inside."""
+
+
+def compress(codec: int, data: Buffer) -> bytes:
+    """Compress as a Kafka client does. Raises CompressionError for an unknown codec."""
+    if codec == NONE:
+        return bytes(data)
+    if codec == GZIP:
+        return bytes(cramjam.gzip.compress(data))
+    if codec == SNAPPY:
+        return _compress_xerial(memoryview(data))
+    if codec == LZ4:
+        compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+        compressor.compress(bytes(data))
+        return bytes(compressor.finish())
+    if codec == ZSTD:
+        return bytes(cramjam.zstd.compress(data))
+    raise CompressionError(f"unknown compression codec {codec}")
+
+
+def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
+    """The bytes inside; never more than `max_bytes`.
+
+    Raises CompressionError for damaged bytes, an unknown codec, and more output than that.
+    """
+    if codec == NONE:
+        if len(data) > max_bytes:
+            raise _too_large(max_bytes)
+        return data
+    if codec == SNAPPY:
+        return _decompress_snappy(memoryview(data), max_bytes)
+    into = _INTO.get(codec)
+    if into is None:
+        raise CompressionError(f"unknown compression codec {codec}")
+    return _decompress_growing(NAMES[codec], into, data, max_bytes)
+
+
+_INTO: dict[int, Callable[[Any, Any], int]] = {
+    GZIP: cramjam.gzip.decompress_into,
+    LZ4: cramjam.lz4.decompress_into,
+    ZSTD: cramjam.zstd.decompress_into,
+}
+
+
+def _too_large(max_bytes: int) -> CompressionError:
+    return CompressionError(f"decompresses to more than {max_bytes} bytes")
+
+
+def _decompress_growing(
+    name: str, into: Callable[[Any, Any], int], data: Buffer, max_bytes: int
+) -> Buffer:
+    """Decompress into a buffer that grows until it is large enough, or as large as allowed."""
+    size = min(max_bytes, max(_GUESS_BYTES, len(data) * _GUESS_RATIO))
+    while True:
+        output = bytearray(size)
+        try:
+            return memoryview(output)[: into(data, output)]
+        except cramjam.DecompressionError as error:
+            if _TOO_SMALL not in str(error):
+                raise CompressionError(f"damaged {name} data: {error}") from None
+        if size >= max_bytes:
+            raise _too_large(max_bytes)
+        size = min(max_bytes, size * _GROWTH)
+
+
+def _compress_xerial(data: memoryview) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        parts.append(_BLOCK_SIZE.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _decompress_raw_snappy(data, max_bytes)
+    position = len(_XERIAL_HEADER)
+    blocks: list[Buffer] = []
+    total = 0
+    while position < len(data):
+        if position + _BLOCK_SIZE.size > len(data):
+            raise CompressionError("damaged snappy data: a block's size is cut off")
+        (size,) = _BLOCK_SIZE.unpack_from(data, position)
+        position += _BLOCK_SIZE.size
+        if size < 0 or position + size > len(data):
+            raise CompressionError(f"damaged snappy data: a block of {size} bytes does not fit")
+        block = _decompress_raw_snappy(data[position : position + size], max_bytes - total)
+        total += len(block)
+        blocks.append(block)
+        position += size
+    return b"".join(blocks)
+
+
+def _decompress_raw_snappy(data: memoryview, max_bytes: int) -> Buffer:
+    try:
+        size = cramjam.snappy.decompress_raw_len(data)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        # Snappy makes at most 64 bytes out of 3; a larger claim is a lie that costs memory.
+        if size > len(data) * 32:
+            raise CompressionError(f"damaged snappy data: {len(data)} bytes cannot hold {size}")
+        output = bytearray(size)
+        written = cramjam.snappy.decompress_raw_into(data, output)
+    except cramjam.DecompressionError as error:
+        raise CompressionError(f"damaged snappy data: {error}") from None
+    return memoryview(output)[:written]
