@@ -1,0 +1,102 @@
+"""Reads one range of a partition as Arrow batches: fetch, decode, go on, until the end.
+
+Runs in a Spark task, with a client of its own. The range ends below the high watermark that the
+driver saw, so everything in it is committed and stays; a leader that answers with less has not
+caught up and is asked again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from tidelog.client.fetching import EARLIEST, FetchedPartition
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import MIB
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.decode import PartitionDecoder
+from tidelog.spark.options import ReadOptions
+from tidelog.spark.planning import DataLossError, OffsetRange
+
+#: One answer: large enough to pay for its round trip, small beside a worker's memory.
+FETCH_BYTES: Final = 8 * MIB
+_MAX_WAIT_MS: Final = 500
+#: Empty answers from a leader whose high watermark covers the range: nothing is left in it.
+_EMPTY_ANSWERS: Final = 3
+
+_log = logging.getLogger("tidelog.spark")
+
+
+def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The rows of a range, in offset order. Raises KafkaError, DataLossError, CorruptBatchError."""
+    decoder = PartitionDecoder(wanted.tp, wanted.start, wanted.end, options.include_headers)
+    with BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client:
+        reader = _RangeReader(client, options, wanted, decoder)
+        while decoder.next_offset < wanted.end:
+            fetched = reader.fetch()
+            if fetched is None:
+                return
+            yield from decoder.decode(fetched.records)
+
+
+class _RangeReader:
+    """Fetches until there is something to decode, and knows when nothing more can come."""
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        options: ReadOptions,
+        wanted: OffsetRange,
+        decoder: PartitionDecoder,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._wanted = wanted
+        self._decoder = decoder
+
+    def fetch(self) -> FetchedPartition | None:
+        """The next records; None when the rest of the range holds none."""
+        patience_ends = time.monotonic() + self._options.timeout_ms / 1000
+        empty = 0
+        while True:
+            position = self._decoder.next_offset
+            if position >= self._wanted.end:
+                return None
+            try:
+                fetched = self._client.fetch(
+                    self._wanted.tp, position, FETCH_BYTES, max_wait_ms=_MAX_WAIT_MS
+                )
+            except KafkaError as error:
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise
+                self._skip_lost(position, error)
+                continue
+            if len(fetched.records):
+                return fetched
+            if fetched.high_watermark >= self._wanted.end:
+                empty += 1
+                if empty >= _EMPTY_ANSWERS:
+                    return None  # compaction removed what was at the end
+            elif time.monotonic() > patience_ends:
+                raise KafkaError(
+                    ErrorCode.OFFSET_NOT_AVAILABLE,
+                    f"{self._wanted.tp} should be read up to {self._wanted.end}, but its leader"
+                    f" shows nothing above {fetched.high_watermark}",
+                )
+
+    def _skip_lost(self, position: int, error: KafkaError) -> None:
+        """Go on at the start of the log where records were deleted, if that is allowed."""
+        tp = self._wanted.tp
+        first = self._client.list_offsets({tp: EARLIEST})[tp].offset
+        if self._options.fail_on_data_loss or first <= position:
+            raise DataLossError(
+                f"{tp} has no offset {position} any more; its log starts at {first}. Records were"
+                " deleted while they were read. Set failOnDataLoss to false to go on without them"
+            ) from error
+        _log.warning("%s: offsets %d to %d were deleted before they were read", tp, position,
+                     first - 1)
+        self._decoder.next_offset = first

@@ -1,0 +1,85 @@
+"""`format("tidelog")`: the batch source, as Spark finds and drives it.
+
+Light to import: Spark loads it in processes that never read a record. What reads is imported by the
+tasks. A reader without filter pushdown: Spark refuses one that has it where its configuration
+does not allow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from tidelog.spark.options import ReadOptions, parse_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+FORMAT = "tidelog"
+
+
+class RangePartition(InputPartition):
+    """One task: offsets `[start, end)` of a partition, fixed when the query was planned."""
+
+    def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.start = start
+        self.end = end
+
+
+class TidelogReader(DataSourceReader):
+    """Plans on the driver and reads in tasks."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks; asks the cluster for partitions and offsets."""
+        from tidelog.runtime.blocking import BlockingClient
+        from tidelog.spark.planning import plan_ranges, split_ranges
+
+        options = self._options
+        with BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client:
+            ranges = plan_ranges(client, options)
+        return [
+            RangePartition(each.tp.topic, each.tp.partition, each.start, each.end)
+            for each in split_ranges(ranges, options.min_partitions)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task as Arrow batches."""
+        from tidelog.core.types import TopicPartition
+        from tidelog.spark.planning import OffsetRange
+        from tidelog.spark.reading import read_range
+
+        if not isinstance(partition, RangePartition):
+            return  # Spark's stand-in for "no tasks"
+        tp = TopicPartition(partition.topic, partition.partition)
+        yield from read_range(self._options, OffsetRange(tp, partition.start, partition.end))
+
+
+class TidelogDataSource(DataSource):
+    """Columns and option names of Spark's Kafka connector, without a jar."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """key, value, topic, partition, offset, timestamp, timestampType; headers on request."""
+        from tidelog.spark.columns import spark_ddl
+
+        return spark_ddl(self._parsed().include_headers)
+
+    def reader(self, schema: StructType) -> TidelogReader:
+        """A reader; raises OptionError for options that cannot be used."""
+        return TidelogReader(self._parsed())
+
+    def _parsed(self) -> ReadOptions:
+        options: Mapping[str, str] = self.options
+        return parse_options(options)
