@@ -19,7 +19,8 @@ import pyarrow as pa
 from tidelog.core.errors import TidelogError
 from tidelog.core.limits import MAX_DECOMPRESSED_BYTES, MIB
 from tidelog.core.types import TopicPartition
-from tidelog.spark.batches import CorruptBatchError, DataBatch, split_batches
+from tidelog.records.batch import LOG_APPEND_TIME, BatchView, check, iter_batches
+from tidelog.records.compression import decompress
 from tidelog.spark.columns import HEADER_TYPE, arrow_schema
 from tidelog.spark.record_fields import (
     Ints,
@@ -38,6 +39,10 @@ TARGET_BATCH_BYTES: Final = MIB
 _US_PER_MS: Final = 1000
 
 
+class CorruptBatchError(TidelogError):
+    """What was fetched cannot be read; names the partition and where."""
+
+
 class PartitionDecoder:
     """Turns what is fetched from one partition, in order, into Arrow batches of `[start, end)`."""
 
@@ -54,12 +59,13 @@ class PartitionDecoder:
 
         Batches that begin below `next_offset` give only their rows from there on.
         """
-        group: list[DataBatch] = []
+        group: list[BatchView] = []
         payloads: list[memoryview] = []
         held = 0
         covered = self.next_offset
         try:
-            for batch in split_batches(chunk):
+            for batch in iter_batches(chunk):
+                check(batch)
                 if batch.base_offset >= self._end:
                     break
                 if batch.last_offset < covered:
@@ -81,7 +87,7 @@ class PartitionDecoder:
         self.next_offset = covered
 
     def _rows(
-        self, group: list[DataBatch], payloads: list[memoryview], covered: int
+        self, group: list[BatchView], payloads: list[memoryview], covered: int
     ) -> Iterator[pa.RecordBatch]:
         arena = b"".join(payloads)
         raw = np.frombuffer(arena, dtype=np.uint8)
@@ -90,8 +96,9 @@ class PartitionDecoder:
         headers = self._headers(arena, raw, fields) if self._include_headers else None
         counts = [batch.record_count for batch in group]
         offsets = fields.offset_deltas + np.repeat(_of(group, "base_offset"), counts)
-        if (np.diff(offsets) <= 0).any():
-            raise CorruptBatchError("the offsets of records do not rise")
+        limits = np.repeat(_of(group, "last_offset"), counts)
+        if (np.diff(offsets) <= 0).any() or (offsets > limits).any():
+            raise CorruptBatchError("the offsets of records do not rise to that of their batch")
         low = int(np.searchsorted(offsets, self.next_offset))
         high = int(np.searchsorted(offsets, self._end))
         rows = self._columns(arena, group, fields, offsets, headers)
@@ -101,7 +108,7 @@ class PartitionDecoder:
     def _columns(
         self,
         arena: bytes,
-        group: list[DataBatch],
+        group: list[BatchView],
         fields: RecordFields,
         offsets: Ints,
         headers: pa.Array | None,
@@ -109,11 +116,11 @@ class PartitionDecoder:
         count = len(offsets)
         counts = [batch.record_count for batch in group]
         keys, values = _cut(arena, fields.keys, fields.values)
-        append_time = np.repeat([batch.is_log_append_time for batch in group], counts)
+        append_time = np.repeat(_of(group, "timestamp_type") == LOG_APPEND_TIME, counts)
         timestamps = np.where(
             append_time,
-            np.repeat(_of(group, "max_timestamp_ms"), counts),
-            np.repeat(_of(group, "base_timestamp_ms"), counts) + fields.timestamp_deltas,
+            np.repeat(_of(group, "max_timestamp"), counts),
+            np.repeat(_of(group, "base_timestamp"), counts) + fields.timestamp_deltas,
         )
         columns = [
             keys,
@@ -145,19 +152,18 @@ class PartitionDecoder:
         )
 
 
-def _records_of(batch: DataBatch) -> memoryview:
-    if not batch.codec:
-        return batch.payload
-    from tidelog.records.compression import decompress
-    return memoryview(decompress(batch.codec, batch.payload, MAX_DECOMPRESSED_BYTES))
+def _records_of(batch: BatchView) -> memoryview:
+    if not batch.compression:
+        return batch.records
+    return memoryview(decompress(batch.compression, batch.records, MAX_DECOMPRESSED_BYTES))
 
 
-def _of(group: list[DataBatch], name: str) -> Ints:
+def _of(group: list[BatchView], name: str) -> Ints:
     return np.array([getattr(batch, name) for batch in group], dtype=np.int64)
 
 
 def _record_bounds(
-    arena: bytes, group: list[DataBatch], payloads: list[memoryview]
+    arena: bytes, group: list[BatchView], payloads: list[memoryview]
 ) -> tuple[Ints, Ints]:
     """Where each record of the group starts and ends in the arena."""
     bounds: list[int] = []

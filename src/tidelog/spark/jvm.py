@@ -128,7 +128,7 @@ def _read_or_empty(path: Path) -> str:
 
 
 def cache_directory() -> Path:
-    """A directory to keep small files in between runs; a fresh temporary one where there is none."""
+    """Where small files are kept between runs; a temporary directory where that is not possible."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
     directory = Path(base) / "tidelog"
     try:

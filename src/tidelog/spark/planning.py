@@ -64,7 +64,7 @@ def plan_ranges(client: OffsetsClient, options: ReadOptions) -> list[OffsetRange
         if end < start and not (options.ending.everywhere == LATEST or end == last):
             raise OptionError(f"{tp} would be read from {start} to {end}, which is backwards")
         present = OffsetRange(tp, max(start, first), min(end, last))
-        if present != wanted and (wanted.size > 0 or start > last):
+        if start > last or (wanted.size > 0 and present != wanted):
             _report_loss(wanted, first, last, options)
         if present.size > 0:
             ranges.append(present)

@@ -1,6 +1,6 @@
 """Starts a local Spark session that needs no preparation: finds Java, sets what the source needs.
 
-A session that the user has made works as well; this one is for the command line, the demo and tests.
+A session that the user has made works as well; this one is for the command line, demo and tests.
 `quick` is for short lives: C1 and the serial collector halve the start and cost long runs speed.
 """
 

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.unit.spark.batch_builder import CONTROL, LOG_APPEND_TIME, Row, batch, rewritten
+
 from tidelog.core.types import TopicPartition
+from tidelog.records import compression
 from tidelog.spark import decode
-from tidelog.spark.batches import CorruptBatchError
 from tidelog.spark.columns import arrow_schema
-from tidelog.spark.decode import PartitionDecoder
+from tidelog.spark.decode import CorruptBatchError, PartitionDecoder
 
 TP = TopicPartition("flights", 3)
 
@@ -140,6 +140,23 @@ def test_log_append_time_is_the_brokers_for_all_rows() -> None:
     assert decoded["timestampType"].to_pylist() == [1, 1]
 
 
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_every_compression_is_read(codec: str) -> None:
+    data = batch([Row(b"k", b"v" * 1000)] * 3, 0)
+    attributes = compression.IDS[codec]
+    squeezed = compression.compress(attributes, data[61:])
+    assert len(squeezed) < len(data)
+    mixed = rewritten(data, attributes=attributes, records=squeezed) + batch([Row(b"p", b"x")], 3)
+    assert [(row["offset"], row["value"]) for row in read(mixed)] == [
+        (0, b"v" * 1000), (1, b"v" * 1000), (2, b"v" * 1000), (3, b"x"),
+    ]
+
+
+def test_kafka_pythons_own_compression_is_read() -> None:
+    rows = read(batch([Row(b"k", b"v" * 100)] * 2, compression=1))
+    assert [row["value"] for row in rows] == [b"v" * 100] * 2
+
+
 def test_arrow_batches_hold_about_a_megabyte() -> None:
     data = b"".join(batch([Row(b"k", bytes(1000))] * 500, base) for base in range(0, 10_000, 500))
     decoded = list(PartitionDecoder(TP, 0, 10_000, False).decode(memoryview(data)))
@@ -171,25 +188,25 @@ class TestDamage:
     def test_a_wrong_crc_is_named_with_partition_and_offset(self) -> None:
         data = bytearray(batch([Row(b"k", b"v")], 7))
         data[-1] ^= 1
-        with pytest.raises(CorruptBatchError, match="flights-3.*offset 7 fails its CRC"):
+        with pytest.raises(CorruptBatchError, match="flights-3, at or after offset 0: .*CRC is"):
             read(bytes(data))
 
     def test_an_old_format_is_named(self) -> None:
         data = bytearray(batch([Row(b"k", b"v")]))
         data[16] = 1
-        with pytest.raises(CorruptBatchError, match="format 1; only format 2"):
+        with pytest.raises(CorruptBatchError, match="magic is 1, only 2"):
             read(bytes(data))
 
     @pytest.mark.parametrize("count", [-1, 5, 0x7FFFFFFF])
     def test_a_count_that_cannot_be_is_refused(self, count: int) -> None:
         data = rewritten(batch([Row(b"k", b"v")] * 4), count=count)
-        with pytest.raises(CorruptBatchError, match="claims|do not fill"):
+        with pytest.raises(CorruptBatchError, match="negative|records in|do not fill"):
             read(data)
 
     def test_a_batch_shorter_than_its_header_is_refused(self) -> None:
         data = bytearray(batch([Row(b"k", bytes(100))]))
         data[8:12] = (10).to_bytes(4, "big")
-        with pytest.raises(CorruptBatchError, match="less than its header"):
+        with pytest.raises(CorruptBatchError, match="length is 10"):
             read(bytes(data))
 
     def test_offsets_that_do_not_rise_are_refused(self) -> None:
@@ -200,6 +217,10 @@ class TestDamage:
         records[second + 3] = 0
         with pytest.raises(CorruptBatchError, match="do not rise"):
             read(rewritten(data, records=bytes(records)))
+
+    def test_an_offset_above_the_last_of_its_batch_is_refused(self) -> None:
+        with pytest.raises(CorruptBatchError, match="that of their batch"):
+            read(rewritten(batch([Row()] * 3), last_offset_delta=1))
 
     @given(st.binary(min_size=1, max_size=60), st.integers(1, 4), st.booleans())
     @settings(max_examples=300, deadline=None)
@@ -213,6 +234,11 @@ class TestDamage:
             read(data, headers=headers)
         except CorruptBatchError:
             return
+
+    def test_damaged_compression_is_named(self) -> None:
+        data = rewritten(batch([Row(b"k", b"v")]), attributes=1, records=b"not gzip at all")
+        with pytest.raises(CorruptBatchError, match="flights-3.*gzip"):
+            read(data)
 
     @given(st.data())
     @settings(max_examples=200, deadline=None)
