@@ -90,7 +90,7 @@ def test_a_tested_rule_is_not_pending() -> None:
     assert [rule for rule in rules_in_tests() if rule in pending("pending")] == []
 
 
-def test_a_rule_that_is_held_in_part_is_rules_in_tests() -> None:
+def test_a_rule_that_is_held_in_part_is_tested() -> None:
     assert [rule for rule in pending("partial") if rule not in rules_in_tests()] == []
 
 

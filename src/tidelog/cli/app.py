@@ -1,0 +1,61 @@
+"""The command tree, and what every command has in common: errors and exit codes.
+
+0 done, 1 failed, 2 wrong usage, 3 the cluster could not be reached. Errors are one message on
+standard error, without a traceback: what failed, where, and where possible what would be right.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+import tidelog
+from tidelog.cli import clusters, faults, topics
+from tidelog.cli.output import print_line, say
+from tidelog.core.errors import ConnectionLost, RequestTimeout, TidelogError
+
+EXIT_FAILED = 1
+EXIT_NOT_REACHED = 3
+
+app = typer.Typer(
+    name="tidelog",
+    help="Kafka's replicated log in Python: clusters, topics, faults, simulation.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+clusters.register(app)
+app.add_typer(topics.app, name="topics")
+app.add_typer(faults.app, name="break")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print_line(f"tidelog {tidelog.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Options before any command."""
+
+
+def run() -> None:
+    """Run the command line of this process and exit with its code."""
+    try:
+        app(prog_name="tidelog")
+    except (ConnectionLost, RequestTimeout) as error:
+        say(f"tidelog: the cluster could not be reached: {error}")
+        sys.exit(EXIT_NOT_REACHED)
+    except (TidelogError, OSError) as error:
+        if isinstance(error, BrokenPipeError):  # the reader of our output went away
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        else:
+            say(f"tidelog: {error}")
+        sys.exit(EXIT_FAILED)

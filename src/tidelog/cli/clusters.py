@@ -1,0 +1,134 @@
+"""`tidelog up`, `down`, `status` and `broker`: local clusters and single brokers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
+from tidelog.cli.target import (
+    DEFAULT_DIRECTORY,
+    BootstrapOption,
+    DirectoryOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+    key_values,
+)
+from tidelog.local import ClusterStatus, LocalCluster
+from tidelog.local.status import remote_status
+
+_EXIT_NOT_REACHED = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(up)
+    app.command()(down)
+    app.command()(status)
+    app.command()(broker)
+
+
+def up(
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+    brokers: Annotated[
+        int | None, typer.Option("-n", "--brokers", min=1, help="Brokers of a new cluster [3].")
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", help="key=value for every broker of a new cluster."),
+    ] = None,
+    log_dirs: Annotated[
+        int, typer.Option(min=1, help="Log directories of each broker of a new cluster.")
+    ] = 1,
+    timeout: TimeoutOption = 60.0,
+) -> None:
+    """Start a cluster of background processes; returns when it can be written to."""
+    cluster = LocalCluster(directory, brokers, config=key_values(config), log_dirs=log_dirs)
+    cluster.up(timeout)
+    for place in cluster.places().values():
+        process = cluster.process(place.broker_id)
+        pid = "?" if process is None else process.pid
+        say(f"broker {place.broker_id} runs as process {pid}, log in {place.log_path}")
+    print_line(f"bootstrap: {cluster.bootstrap}")
+
+
+def down(directory: DirectoryOption = DEFAULT_DIRECTORY, timeout: TimeoutOption = 15.0) -> None:
+    """Stop all brokers of a local cluster; its data stays."""
+    cluster = LocalCluster.existing(directory)
+    cluster.down(timeout)
+    say(f"{len(cluster.broker_ids)} brokers are stopped; the data stays in {cluster.directory}")
+
+
+def status(
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 5.0,
+) -> None:
+    """Show brokers, the controller, and every partition with its high watermark."""
+    target = choose_target(bootstrap, directory)
+    timeout_ms = int(timeout * 1000)
+    if target.local is not None:
+        now = target.local.status(timeout_ms)
+    else:
+        now = remote_status(target.bootstrap, timeout_ms)
+    if output is OutputFormat.JSON:
+        print_json(asdict(now))
+    else:
+        _print_status(now)
+    if not now.reached:
+        say("tidelog: no broker answers")
+        raise typer.Exit(_EXIT_NOT_REACHED)
+
+
+def _print_status(now: ClusterStatus) -> None:
+    print_table(
+        ("broker", "pid", "address", "state", "controller"),
+        (
+            (each.id, each.pid, f"{each.host}:{each.port}", each.state, each.controller)
+            for each in now.brokers
+        ),
+    )
+    if now.partitions:
+        print_table(
+            ("topic", "partition", "leader", "epoch", "replicas", "isr", "high watermark"),
+            (
+                (
+                    each.topic,
+                    each.partition,
+                    each.leader,
+                    each.leader_epoch,
+                    each.replicas,
+                    each.isr,
+                    each.high_watermark,
+                )
+                for each in now.partitions
+            ),
+        )
+    if now.reached:
+        print_line(
+            f"{len(now.partitions)} partitions, {now.under_replicated} under-replicated, "
+            f"{now.leaderless} without leader"
+        )
+
+
+def broker(
+    config: Annotated[str, typer.Option("--config", help="server.properties, or a .toml file.")],
+    override: Annotated[
+        list[str] | None, typer.Option("--override", help="key=value that wins over the file.")
+    ] = None,
+) -> None:
+    """Run one broker in the foreground until SIGTERM or SIGINT."""
+    key_values(override)
+    words = [sys.executable, "-m", "tidelog.runtime.main", "--config", config]
+    for each in override or []:
+        words += ["--override", each]
+    # A process of its own: what the command line loaded stays out of the broker's memory.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, words)

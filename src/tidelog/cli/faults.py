@@ -1,0 +1,53 @@
+"""`tidelog break`: faults on the processes of a local cluster.
+
+kill and pause are what a crash and a hang look like from outside; stop is an operator's shutdown.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.output import say
+from tidelog.cli.target import DEFAULT_DIRECTORY, DirectoryOption
+from tidelog.local import LocalCluster
+
+app = typer.Typer(help="Break a local cluster, and mend it.", no_args_is_help=True)
+
+_BrokerArgument = Annotated[int, typer.Argument(help="The broker.", metavar="ID")]
+
+
+@app.command()
+def kill(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
+    """SIGKILL a broker: it loses what it had not written, and tells nobody."""
+    LocalCluster.existing(directory).kill(broker)
+    say(f"broker {broker} was killed")
+
+
+@app.command()
+def stop(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
+    """Stop a broker in order (SIGTERM)."""
+    LocalCluster.existing(directory).stop(broker)
+    say(f"broker {broker} has stopped")
+
+
+@app.command()
+def pause(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
+    """SIGSTOP a broker: its connections stay, and nothing answers."""
+    LocalCluster.existing(directory).pause(broker)
+    say(f"broker {broker} is paused")
+
+
+@app.command()
+def resume(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
+    """Let a paused broker go on (SIGCONT)."""
+    LocalCluster.existing(directory).resume(broker)
+    say(f"broker {broker} goes on")
+
+
+@app.command()
+def restart(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
+    """Stop a broker if it runs, start it, and return when it answers."""
+    LocalCluster.existing(directory).restart(broker)
+    say(f"broker {broker} runs again")

@@ -1,0 +1,357 @@
+"""A cluster of broker processes on one directory: start, stop, break, look.
+
+Brokers are background processes in sessions of their own: they outlive the program that started
+them, and a later one finds them by the directory. Each is `python -m tidelog.runtime.main`, known
+by process id and start time. Nothing here looks into a broker: readiness and status are asked for
+with the Kafka client.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+
+from tidelog.client.cluster import ClusterMetadata
+from tidelog.core.config import BrokerConfig
+from tidelog.core.config_text import parse_properties
+from tidelog.core.errors import TidelogError
+from tidelog.local import layout
+from tidelog.local.errors import LocalClusterError
+from tidelog.local.layout import BrokerPlace
+from tidelog.local.ports import LOOPBACK
+from tidelog.local.processes import ProcessIdentity
+from tidelog.local.readiness import await_writable
+from tidelog.local.status import (
+    BrokerStatus,
+    ClusterStatus,
+    PartitionStatus,
+    describe_partitions,
+)
+from tidelog.runtime.blocking import BlockingClient
+
+#: Replicas of the probe that tells that a cluster is ready.
+_PROBE_REPLICAS = 3
+_STATUS_TIMEOUT_MS = 3_000
+_POLL_S = 0.02
+
+
+class LocalCluster:
+    """Brokers on one directory of this machine. Not for several threads at once.
+
+    As a context manager it brings the cluster up and takes it down. All methods raise
+    LocalClusterError with a message for people.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        brokers: int | None = None,
+        *,
+        config: Mapping[str, str] | None = None,
+        log_dirs: int = 1,
+    ) -> None:
+        """A cluster that is there already, or one to be laid out by `up`.
+
+        `brokers` (default 3), `config` (keys of every broker's server.properties) and `log_dirs`
+        count for a new cluster; an existing one must have as many brokers where that is given.
+        """
+        self.directory = os.path.abspath(directory)
+        self._wanted = (brokers, dict(config or {}), log_dirs)
+        self._places = layout.load(self.directory)
+        #: Processes that this program started; they are its children and must be reaped.
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        if self._places is not None and brokers not in (None, len(self._places)):
+            raise LocalClusterError(
+                f"{self.directory} holds a cluster of {len(self._places)} brokers, not {brokers}"
+            )
+
+    @classmethod
+    def existing(cls, directory: str) -> LocalCluster:
+        """The cluster in a directory; raises LocalClusterError where there is none."""
+        cluster = cls(directory)
+        cluster.places()
+        return cluster
+
+    def __enter__(self) -> LocalCluster:
+        self.up()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    # -- what there is --------------------------------------------------------------------------
+
+    def places(self) -> dict[int, BrokerPlace]:
+        """Where each broker lives, by id."""
+        if self._places is None:
+            raise LocalClusterError(
+                f"{self.directory} holds no cluster: `tidelog up --dir {self.directory}` makes one"
+            )
+        return self._places
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """The brokers, running or not."""
+        return tuple(self.places())
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses for clients: `host:port,...` of all brokers."""
+        return ",".join(place.address for place in self.places().values())
+
+    def process(self, broker_id: int) -> ProcessIdentity | None:
+        """The live process of a broker, None when it does not run."""
+        self._reap(broker_id)
+        identity = self._place(broker_id).read_process()
+        return identity if identity is not None and identity.is_alive else None
+
+    def status(self, timeout_ms: int = _STATUS_TIMEOUT_MS) -> ClusterStatus:
+        """Brokers, controller and partitions; `reached` is False when no broker answers."""
+        metadata: ClusterMetadata | None = None
+        partitions: tuple[PartitionStatus, ...] = ()
+        processes = {number: self.process(number) for number in self.broker_ids}
+        awake = [
+            self._place(number).address
+            for number, process in processes.items()
+            if process is not None and not process.is_paused
+        ]
+        if awake:
+            with BlockingClient(",".join(awake), timeout_ms=timeout_ms) as client:
+                try:
+                    metadata = client.metadata()
+                    partitions = describe_partitions(client, metadata)
+                except TidelogError:
+                    metadata = None
+        controller = -1 if metadata is None else metadata.controller_id
+        return ClusterStatus(
+            bootstrap=self.bootstrap,
+            cluster_id=None if metadata is None else metadata.cluster_id,
+            controller=controller,
+            reached=metadata is not None,
+            brokers=tuple(
+                self._broker_status(number, process, number == controller)
+                for number, process in processes.items()
+            ),
+            partitions=partitions,
+        )
+
+    # -- the whole cluster ----------------------------------------------------------------------
+
+    def up(self, timeout_s: float = 60.0) -> None:
+        """Start every broker that does not run, and return when the cluster can be written to.
+
+        That is: a topic with replication factor min(brokers, 3) took a record on all its replicas.
+        When it fails, brokers that this call started are stopped again.
+        """
+        deadline = time.monotonic() + timeout_s
+        if self._places is None and layout.load(self.directory) is None:
+            layout.check_unused(self.directory)
+        os.makedirs(self.directory, exist_ok=True)
+        with layout.locked(self.directory):
+            self._lay_out()
+            started = [number for number in self.broker_ids if self.process(number) is None]
+            try:
+                for number in started:
+                    self._check_config(number)
+                for number in started:
+                    self._spawn(number)
+                self.await_writable(max(0.0, deadline - time.monotonic()))
+            except BaseException:
+                self._end(started, timeout_s=0.0)
+                raise
+
+    def down(self, timeout_s: float = 15.0) -> None:
+        """Stop every broker: SIGTERM, and SIGKILL for those still there after `timeout_s`."""
+        self.places()
+        with layout.locked(self.directory):
+            self._end(list(self.broker_ids), timeout_s)
+
+    def await_writable(self, timeout_s: float = 60.0) -> None:
+        """Wait until a replicated topic can be made and written to."""
+        replicas = min(len(self.broker_ids), _PROBE_REPLICAS)
+        await_writable(self.bootstrap, replicas, timeout_s, self._check_running)
+
+    def await_full_isrs(self, timeout_s: float = 60.0) -> None:
+        """Wait until every partition has a leader and all of its replicas in sync."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            now = self.status()
+            if now.reached and now.under_replicated == 0 and now.leaderless == 0:
+                return
+            if time.monotonic() > deadline:
+                raise LocalClusterError(
+                    f"after {timeout_s:.0f} s {now.under_replicated} partitions are"
+                    f" under-replicated and {now.leaderless} without leader"
+                )
+            time.sleep(_POLL_S)
+
+    # -- one broker -----------------------------------------------------------------------------
+
+    def start(self, broker_id: int, timeout_s: float = 30.0) -> None:
+        """Start a broker and return when it answers; one that runs is left alone."""
+        with layout.locked(self.directory):
+            if self.process(broker_id) is not None:
+                return
+            self._check_config(broker_id)
+            self._spawn(broker_id)
+        self._await_answer(broker_id, timeout_s)
+
+    def stop(self, broker_id: int, timeout_s: float = 15.0) -> None:
+        """Stop a broker as an operator would: SIGTERM, SIGKILL after `timeout_s`."""
+        self._running(broker_id)
+        self._end([broker_id], timeout_s)
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL: no word to anybody, nothing flushed. Returns when the process is gone."""
+        self._running(broker_id)
+        self._end([broker_id], 0.0)
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP: the process keeps its connections and does nothing."""
+        self._signal(broker_id, signal.SIGSTOP)
+
+    def resume(self, broker_id: int) -> None:
+        """SIGCONT after `pause`."""
+        self._signal(broker_id, signal.SIGCONT)
+
+    def restart(self, broker_id: int, timeout_s: float = 30.0) -> None:
+        """Stop a broker if it runs, then start it."""
+        if self.process(broker_id) is not None:
+            self.stop(broker_id)
+        self.start(broker_id, timeout_s)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _lay_out(self) -> None:
+        if self._places is None:
+            self._places = layout.load(self.directory)
+        if self._places is None:
+            brokers, config, log_dirs = self._wanted
+            self._places = layout.create(
+                self.directory, 3 if brokers is None else brokers, config, log_dirs
+            )
+
+    def _place(self, broker_id: int) -> BrokerPlace:
+        place = self.places().get(broker_id)
+        if place is None:
+            known = ", ".join(str(number) for number in self.broker_ids)
+            raise LocalClusterError(f"there is no broker {broker_id}: this cluster has {known}")
+        return place
+
+    def _running(self, broker_id: int) -> ProcessIdentity:
+        process = self.process(broker_id)
+        if process is None:
+            raise LocalClusterError(f"broker {broker_id} does not run")
+        return process
+
+    def _signal(self, broker_id: int, number: signal.Signals) -> None:
+        if not self._running(broker_id).send(number):
+            raise LocalClusterError(f"broker {broker_id} has just ended")
+
+    def _check_config(self, broker_id: int) -> None:
+        """Say what is wrong with a configuration before a process says it to its log."""
+        path = self._place(broker_id).properties_path
+        with open(path, encoding="utf-8") as file:
+            try:
+                BrokerConfig.from_properties(parse_properties(file.read()))
+            except TidelogError as error:
+                raise LocalClusterError(f"{path}: {error}") from error
+
+    def _spawn(self, broker_id: int) -> None:
+        place = self._place(broker_id)
+        os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
+        with open(place.log_path, "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tidelog.runtime.main", "--config", place.properties_path],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._children[broker_id] = process
+        place.write_process(ProcessIdentity.of(process.pid))
+
+    def _reap(self, broker_id: int) -> None:
+        child = self._children.get(broker_id)
+        if child is not None and child.poll() is not None:
+            del self._children[broker_id]
+
+    def _check_running(self) -> None:
+        """Raise for a broker that ended although it should run, with the end of its log."""
+        for number, place in self.places().items():
+            child = self._children.get(number)
+            code = None if child is None else child.poll()
+            if self.process(number) is None:
+                raise LocalClusterError(
+                    f"broker {number} ended"
+                    + ("" if code is None else f" with code {code}")
+                    + f"; the end of {place.log_path}:\n{place.last_lines()}"
+                )
+
+    def _await_answer(self, broker_id: int, timeout_s: float) -> None:
+        """Wait until a broker answers for itself."""
+        deadline = time.monotonic() + timeout_s
+        place = self._place(broker_id)
+        while True:
+            if self.process(broker_id) is None:
+                raise LocalClusterError(
+                    f"broker {broker_id} ended; the end of {place.log_path}:\n{place.last_lines()}"
+                )
+            try:
+                with BlockingClient(place.address, timeout_ms=1_000) as client:
+                    if broker_id in client.metadata().brokers:
+                        return
+            except TidelogError as error:
+                reason = str(error)
+            else:
+                reason = "it is not registered yet"
+            if time.monotonic() > deadline:
+                raise LocalClusterError(
+                    f"broker {broker_id} does not answer after {timeout_s:.0f} s: {reason}"
+                )
+            time.sleep(_POLL_S)
+
+    def _end(self, broker_ids: list[int], timeout_s: float) -> None:
+        """SIGTERM to all, SIGKILL to those that stay; returns when all are gone."""
+        processes = {number: self.process(number) for number in broker_ids}
+        deadline = time.monotonic() + timeout_s
+        if timeout_s > 0:
+            for process in processes.values():
+                if process is not None and not process.is_paused:
+                    process.send(signal.SIGTERM)
+        for number, process in processes.items():
+            if process is None:
+                continue
+            patience_s = 0.0 if process.is_paused else deadline - time.monotonic()
+            if not process.await_end(patience_s):
+                process.send(signal.SIGKILL)
+                process.await_end(30.0)
+            child = self._children.pop(number, None)
+            if child is not None:
+                child.wait()
+        for number in broker_ids:
+            self._place(number).write_process(None)
+
+    def _broker_status(
+        self, broker_id: int, process: ProcessIdentity | None, is_controller: bool
+    ) -> BrokerStatus:
+        state = "stopped" if process is None else "paused" if process.is_paused else "running"
+        return BrokerStatus(
+            id=broker_id,
+            pid=None if process is None else process.pid,
+            host=LOOPBACK,
+            port=self._place(broker_id).port,
+            alive=process is not None,
+            state=state,
+            controller=is_controller,
+        )

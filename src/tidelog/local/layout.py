@@ -1,0 +1,189 @@
+"""What a local cluster keeps in its directory, and how it is read back.
+
+    cluster.json                 the brokers and their ports
+    metadata/                    the embedded metadata store, shared by the brokers
+    broker-N/server.properties   Kafka's configuration of one broker, for people to change
+    broker-N/data[-K]/           its log directories
+    broker-N/log/broker.log      what it wrote
+    broker-N/broker.pid          the process: id and start time
+
+A directory that holds something else is refused. Nothing is started here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tidelog.local.errors import LocalClusterError
+from tidelog.local.ports import LOOPBACK, free_ports
+from tidelog.local.processes import ProcessIdentity
+
+_STATE_VERSION = 1
+#: One machine notices a killed process at once; this is for stopped and hanging ones.
+_SESSION_TIMEOUT_MS = 6_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlace:
+    """Where one broker of a local cluster lives."""
+
+    broker_id: int
+    port: int
+    directory: str
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def properties_path(self) -> str:
+        """Its configuration."""
+        return f"{self.directory}/server.properties"
+
+    @property
+    def log_path(self) -> str:
+        """What it wrote to its standard output and error."""
+        return f"{self.directory}/log/broker.log"
+
+    @property
+    def pid_path(self) -> str:
+        """Its process."""
+        return f"{self.directory}/broker.pid"
+
+    def read_process(self) -> ProcessIdentity | None:
+        """The process that was started last, None when there was none."""
+        try:
+            with open(self.pid_path, encoding="utf-8") as file:
+                return ProcessIdentity.from_text(file.read())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise LocalClusterError(f"{self.pid_path}: {error}") from error
+
+    def write_process(self, identity: ProcessIdentity | None) -> None:
+        """Remember the process that was started, or that there is none."""
+        if identity is None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.pid_path)
+            return
+        _replace(self.pid_path, identity.to_text())
+
+    def last_lines(self, lines: int = 15) -> str:
+        """The end of its log."""
+        try:
+            with open(self.log_path, "rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - 64 * 1024))
+                text = file.read().decode("utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def create(
+    directory: str, brokers: int, config: Mapping[str, str], log_dirs: int
+) -> dict[int, BrokerPlace]:
+    """Lay out a new cluster; raises LocalClusterError for a directory that holds something else."""
+    if brokers < 1 or log_dirs < 1:
+        raise LocalClusterError("a cluster has at least one broker with one log directory")
+    check_unused(directory)
+    places = {
+        number: BrokerPlace(number, port, f"{directory}/broker-{number}")
+        for number, port in enumerate(free_ports(brokers), 1)
+    }
+    for place in places.values():
+        os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
+        _replace(
+            place.properties_path, _properties(directory, place, len(places), config, log_dirs)
+        )
+    state = {
+        "version": _STATE_VERSION,
+        "brokers": {str(place.broker_id): {"port": place.port} for place in places.values()},
+    }
+    _replace(_state_path(directory), json.dumps(state, indent=2) + "\n")
+    return places
+
+
+def check_unused(directory: str) -> None:
+    """Raise LocalClusterError for a directory that holds something else than a cluster."""
+    others = [name for name in _names_in(directory) if name != _LOCK_NAME]
+    if others:
+        raise LocalClusterError(
+            f"{directory} is not empty and holds no cluster.json: give a directory of its own "
+            f"(found {', '.join(others[:3])})"
+        )
+
+
+def load(directory: str) -> dict[int, BrokerPlace] | None:
+    """The brokers of the cluster in a directory; None when there is none."""
+    path = _state_path(directory)
+    try:
+        with open(path, encoding="utf-8") as file:
+            state = json.load(file)
+        if state["version"] != _STATE_VERSION:
+            raise LocalClusterError(
+                f"{path} is of version {state['version']}, not {_STATE_VERSION}"
+            )
+        return {
+            int(number): BrokerPlace(int(number), entry["port"], f"{directory}/broker-{number}")
+            for number, entry in sorted(state["brokers"].items(), key=lambda item: int(item[0]))
+        }
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LocalClusterError(f"{path} is not the state of a cluster: {error}") from error
+
+
+_LOCK_NAME = ".lock"
+
+
+@contextlib.contextmanager
+def locked(directory: str) -> Iterator[None]:
+    """One command at a time changes a cluster; others wait."""
+    descriptor = os.open(f"{directory}/{_LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _state_path(directory: str) -> str:
+    return f"{directory}/cluster.json"
+
+
+def _names_in(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+
+
+def _properties(
+    directory: str, place: BrokerPlace, brokers: int, config: Mapping[str, str], log_dirs: int
+) -> str:
+    data = [f"{place.directory}/data" + (f"-{n}" if log_dirs > 1 else "") for n in range(log_dirs)]
+    keys = {
+        "broker.id": str(place.broker_id),
+        "listeners": f"PLAINTEXT://{place.address}",
+        "log.dirs": ",".join(data),
+        "metadata.store": f"embedded:{directory}/metadata",
+        "metadata.session.timeout.ms": str(_SESSION_TIMEOUT_MS),
+        "default.replication.factor": str(min(brokers, 3)),
+        **config,
+    }
+    return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in keys.items())
+
+
+def _replace(path: str, text: str) -> None:
+    """Old or new, never half."""
+    temporary = f"{path}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)

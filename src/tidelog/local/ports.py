@@ -1,0 +1,49 @@
+"""Free ports on the loopback interface for brokers that will listen there later, again and again.
+
+Ports come from below the range that the kernel hands out to outgoing connections: a broker that
+was killed must find its port free when it starts again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+
+from tidelog.local.errors import LocalClusterError
+
+LOOPBACK = "127.0.0.1"
+_FIRST = 20_000
+#: Linux's default where the file cannot be read.
+_EPHEMERAL_FIRST = 32_768
+
+
+def free_ports(number: int) -> list[int]:
+    """That many ports on which nobody listens; raises LocalClusterError when there are not."""
+    last = _ephemeral_first()
+    span = max(last - _FIRST, 1)
+    start = secrets.randbelow(span)
+    found: list[int] = []
+    with contextlib.ExitStack() as held:
+        for step in range(span):
+            port = _FIRST + (start + step) % span
+            listener = socket.socket()
+            try:
+                listener.bind((LOOPBACK, port))
+            except OSError:
+                listener.close()
+                continue
+            held.enter_context(listener)
+            found.append(port)
+            if len(found) == number:
+                return found
+    raise LocalClusterError(f"{number} free ports are needed on {LOOPBACK}, found {len(found)}")
+
+
+def _ephemeral_first() -> int:
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+            first = int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        first = _EPHEMERAL_FIRST
+    return first if first > _FIRST + 1000 else 65_536

@@ -1,0 +1,104 @@
+"""Processes that are known by id *and* start time, so that a recycled id is never signalled.
+
+A broker's identity is written to a file when it is started and read by later commands, which may
+run days after. A signal goes through a pidfd whose process was compared first: between the
+comparison and the signal the id cannot come to mean another process. Linux only (`/proc`, pidfd).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+#: States of /proc/<pid>/stat in which a process has ended.
+_ENDED = ("Z", "X", "x")
+#: States in which it was stopped by a signal or a debugger.
+_PAUSED = ("T", "t")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """One process for all time: its id and when it started, in clock ticks since boot."""
+
+    pid: int
+    start_ticks: int
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessIdentity | None:
+        """The identity of a process that is there now; None when there is none."""
+        fields = _stat_fields(pid)
+        return None if fields is None else cls(pid, int(fields[19]))
+
+    def to_text(self) -> str:
+        """As it is written to a pid file."""
+        return json.dumps({"pid": self.pid, "start_ticks": self.start_ticks}) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> ProcessIdentity:
+        """Read a pid file; raises ValueError for anything else."""
+        try:
+            entry = json.loads(text)
+            return cls(int(entry["pid"]), int(entry["start_ticks"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"not a pid file: {text[:80]!r}") from error
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether this very process runs or is paused; one that only waits to be reaped is not."""
+        fields = _stat_fields(self.pid)
+        return (
+            fields is not None and int(fields[19]) == self.start_ticks and fields[0] not in _ENDED
+        )
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it was stopped (SIGSTOP) and not continued."""
+        fields = _stat_fields(self.pid)
+        return fields is not None and int(fields[19]) == self.start_ticks and fields[0] in _PAUSED
+
+    def send(self, number: signal.Signals) -> bool:
+        """Signal this very process; False when it has ended."""
+        with self._opened() as descriptor:
+            if descriptor is None:
+                return False
+            try:
+                signal.pidfd_send_signal(descriptor, number)
+            except ProcessLookupError:
+                return False
+            return True
+
+    def await_end(self, timeout_s: float) -> bool:
+        """Wait until it has ended; False when it is still there after `timeout_s`."""
+        with self._opened() as descriptor:
+            if descriptor is None:
+                return True
+            poller = select.poll()
+            poller.register(descriptor, select.POLLIN)
+            return bool(poller.poll(max(0, timeout_s) * 1000))
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int | None]:
+        """A pidfd of this very process, None when it has ended."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            yield None
+            return
+        try:
+            yield descriptor if self.is_alive else None
+        finally:
+            os.close(descriptor)
+
+
+def _stat_fields(pid: int) -> list[str] | None:
+    """Fields of /proc/<pid>/stat from the state on; None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None

@@ -1,0 +1,133 @@
+"""What a cluster looks like from outside: brokers, controller, partitions and their watermarks.
+
+Plain values, built from what brokers answer and, for a local cluster, from its processes. The high
+watermark is what a leader lists as the latest offset; None where no leader answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelog.client.cluster import ClusterMetadata
+from tidelog.client.fetching import LATEST
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker. `state`: running, paused, stopped, or unknown for a process elsewhere."""
+
+    id: int
+    pid: int | None
+    host: str
+    port: int
+    alive: bool
+    state: str
+    controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition; `leader` -1 where there is none."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    high_watermark: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """A cluster at one moment. `reached`: whether any broker answered."""
+
+    bootstrap: str
+    cluster_id: str | None
+    controller: int
+    reached: bool
+    brokers: tuple[BrokerStatus, ...]
+    partitions: tuple[PartitionStatus, ...]
+
+    @property
+    def under_replicated(self) -> int:
+        """Partitions with replicas that are not in sync."""
+        return sum(len(each.isr) < len(each.replicas) for each in self.partitions)
+
+    @property
+    def leaderless(self) -> int:
+        """Partitions that nobody leads."""
+        return sum(each.leader == NO_LEADER for each in self.partitions)
+
+
+def remote_status(bootstrap: str, timeout_ms: int) -> ClusterStatus:
+    """The status of a cluster of which only an address is known.
+
+    Raises ConnectionLost or RequestTimeout when no broker answers.
+    """
+    with BlockingClient(bootstrap, timeout_ms=timeout_ms) as client:
+        metadata = client.metadata()
+        partitions = describe_partitions(client, metadata)
+    brokers = tuple(
+        BrokerStatus(
+            id=node.broker_id,
+            pid=None,
+            host=node.host,
+            port=node.port,
+            alive=True,
+            state="unknown",
+            controller=node.broker_id == metadata.controller_id,
+        )
+        for node in metadata.brokers.values()
+    )
+    return ClusterStatus(
+        bootstrap, metadata.cluster_id, metadata.controller_id, True, brokers, partitions
+    )
+
+
+def describe_partitions(
+    client: BlockingClient, metadata: ClusterMetadata, topics: Iterable[str] | None = None
+) -> tuple[PartitionStatus, ...]:
+    """All partitions, or those of some topics, with their high watermarks."""
+    wanted = None if topics is None else list(topics)
+    chosen = [
+        (tp, partition)
+        for tp, partition in metadata.all_partitions()
+        if wanted is None or tp.topic in wanted
+    ]
+    led: dict[int, list[TopicPartition]] = {}
+    for tp, partition in chosen:
+        if metadata.leader_of(tp) is not None:
+            led.setdefault(partition.leader, []).append(tp)
+    marks: dict[TopicPartition, int] = {}
+    for partitions in led.values():
+        marks.update(_high_watermarks(client, partitions))
+    return tuple(
+        PartitionStatus(
+            topic=tp.topic,
+            partition=tp.partition,
+            leader=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replicas=partition.replicas,
+            isr=partition.isr,
+            offline=partition.offline,
+            high_watermark=marks.get(tp),
+        )
+        for tp, partition in chosen
+    )
+
+
+def _high_watermarks(
+    client: BlockingClient, partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """What one leader answers; nothing where it does not, or no longer leads one of them."""
+    try:
+        listed = client.list_offsets(dict.fromkeys(partitions, LATEST))
+    except TidelogError:
+        return {}
+    return {tp: entry.offset for tp, entry in listed.items()}
