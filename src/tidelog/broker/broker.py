@@ -20,9 +20,10 @@ from tidelog.broker.controller_shell import ControllerShell
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
 from tidelog.broker.isr_changes import IsrChanges
-from tidelog.broker.partitions import Partition, Replicas
+from tidelog.broker.partitions import Partition
 from tidelog.broker.peers import Peers
 from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.replicas import Replicas
 from tidelog.broker.requests import Pending, Request
 from tidelog.broker.session import Session
 from tidelog.broker.timers import TimerWheel

@@ -302,20 +302,22 @@ def note_follower(
 
 
 def _diverges(partition: Partition, item: SessionPartition, answer: PartitionData) -> bool:
-    """Whether the follower's history differs from ours before its fetch offset (KIP-595)."""
+    """Whether the reader's history differs from ours before its fetch offset (KIP-595)."""
     log = partition.log
-    if item.last_fetched_epoch == log.epochs.latest_epoch and (
-        item.fetch_offset <= log.log_end_offset
+    if (
+        item.last_fetched_epoch == log.epochs.latest_epoch
+        and item.fetch_offset <= log.log_end_offset
     ):
         return False
-    end = log.epochs.end_offset_for(item.last_fetched_epoch, log.log_end_offset)
-    if end.end_offset < 0 or end.leader_epoch < 0:
-        answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+    try:
+        end = partition.diverging_epoch(item.last_fetched_epoch, item.fetch_offset)
+    except KafkaError as error:
+        answer.error_code = error.code
         return True
-    if end.leader_epoch < item.last_fetched_epoch or end.end_offset < item.fetch_offset:
-        answer.diverging_epoch = EpochEndOffset(end.leader_epoch, end.end_offset)
-        return True
-    return False
+    if end is None:
+        return False
+    answer.diverging_epoch = EpochEndOffset(end.leader_epoch, end.end_offset)
+    return True
 
 
 def _take(broker: Broker, answer: PartitionData, read: Completion[LogSlice]) -> int:

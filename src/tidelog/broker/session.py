@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.core.errors import KafkaError, TidelogError
-from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, topic_id_to_text
 from tidelog.metadata import layout
 from tidelog.metadata.store import (
     BadVersion,
@@ -202,9 +202,9 @@ class Session:
             return None if node is None else node.data
 
     async def _cluster_id(self) -> str:
-        fresh = layout.topic_id_text(self._broker.ports.random.randbytes(16))
+        fresh = topic_id_to_text(self._broker.ports.random.randbytes(16))
         await self._create_if_missing(layout.CLUSTER_ID, layout.encode_cluster_id(fresh))
         data = await self._get(layout.CLUSTER_ID)
         if data is None:
-            raise KafkaError(layout.ErrorCode.UNKNOWN_SERVER_ERROR, "the cluster id vanished")
-        return layout.decode_cluster_id(data)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the cluster id vanished")
+        return layout.decode_cluster_id(layout.CLUSTER_ID, data)

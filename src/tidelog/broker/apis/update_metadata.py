@@ -26,4 +26,5 @@ def handle(broker: Broker, request: Request) -> UpdateMetadataResponse:
     )
     if not error:
         broker.view.apply(message)
+        broker.replicas.view_changed()
     return UpdateMetadataResponse(error_code=error)
