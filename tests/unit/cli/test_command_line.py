@@ -1,0 +1,125 @@
+"""Exit codes, messages and forms of output of the command line, without a cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidelog.cli import app as command_line
+from tidelog.cli.output import print_table
+from tidelog.local import layout
+
+#: A port on which nobody listens: bound by no program, below those the kernel hands out.
+NOBODY = "127.0.0.1:1"
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["tidelog", *words])
+    with pytest.raises(SystemExit) as ended:
+        command_line.run()
+    code = ended.value.code
+    assert isinstance(code, int)
+    return code
+
+
+class TestExitCodes:
+    def test_done_is_zero(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(monkeypatch, "--version") == 0
+        assert capsys.readouterr().out.startswith("tidelog 0.")
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["no-such-command"],
+            ["topics", "create"],
+            ["topics", "create", "t", "--partitions", "few", "-b", NOBODY],
+            ["topics", "create", "t", "--config", "retention", "-b", NOBODY],
+            ["status", "--bootstrap-server", NOBODY, "--dir", "d"],
+            ["status", "-o", "xml"],
+            ["break", "kill", "first", "--dir", "d"],
+            ["up", "-n", "0"],
+            ["broker"],
+        ],
+    )
+    def test_wrong_usage_is_two(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        words: list[str],
+    ) -> None:
+        assert run(monkeypatch, *words) == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert "Usage" in output.err
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["status"],
+            ["topics", "list"],
+            ["topics", "describe"],
+            ["topics", "create", "t"],
+            ["topics", "delete", "t"],
+        ],
+    )
+    def test_a_cluster_that_cannot_be_reached_is_three(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        words: list[str],
+    ) -> None:
+        assert run(monkeypatch, *words, "-b", NOBODY, "--timeout", "0.1") == 3
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert "could not be reached" in output.err
+        assert NOBODY in output.err
+
+    @pytest.mark.parametrize("words", [["down"], ["status"], ["break", "kill", "1"]])
+    def test_a_directory_without_a_cluster_is_one(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        tmp_path: Path,
+        words: list[str],
+    ) -> None:
+        assert run(monkeypatch, *words, "--dir", str(tmp_path)) == 1
+        assert f"{tmp_path} holds no cluster" in capsys.readouterr().err
+
+    def test_a_foreign_directory_is_one(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        tmp_path: Path,
+    ) -> None:
+        (tmp_path / "something").write_text("else")
+        assert run(monkeypatch, "up", "--dir", str(tmp_path)) == 1
+        assert "is not empty" in capsys.readouterr().err
+
+    def test_a_cluster_that_is_down_is_shown_and_three(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        tmp_path: Path,
+    ) -> None:
+        layout.create(str(tmp_path), 2, {}, 1)
+        assert run(monkeypatch, "status", "--dir", str(tmp_path), "-o", "json") == 3
+        output = capsys.readouterr()
+        shown = json.loads(output.out)
+        assert shown["reached"] is False
+        assert shown["partitions"] == []
+        assert [(each["id"], each["alive"], each["pid"]) for each in shown["brokers"]] == [
+            (1, False, None),
+            (2, False, None),
+        ]
+        assert "no broker answers" in output.err
+
+
+def test_without_a_terminal_a_table_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", "none", "yes", "list"), [("x" * 300, None, True, (1, 2))])
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split() == ["x" * 300, "-", "yes", "1,2"] for line in lines)

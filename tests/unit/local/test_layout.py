@@ -1,0 +1,133 @@
+"""The directory of a local cluster: what is written there, read back, and refused."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tidelog.core.config import BrokerConfig
+from tidelog.core.config_text import parse_properties
+from tidelog.local import LocalCluster, LocalClusterError, layout
+from tidelog.local.ports import LOOPBACK, free_ports
+from tidelog.local.processes import ProcessIdentity
+
+
+def config_of(place: layout.BrokerPlace) -> BrokerConfig:
+    return BrokerConfig.from_properties(parse_properties(Path(place.properties_path).read_text()))
+
+
+def test_a_new_cluster_is_read_back_as_it_was_laid_out(tmp_path: Path) -> None:
+    made = layout.create(str(tmp_path), 3, {}, 1)
+    assert list(made) == [1, 2, 3]
+    assert layout.load(str(tmp_path)) == made
+    assert len({place.port for place in made.values()}) == 3
+
+
+def test_brokers_get_a_configuration_without_warnings_that_matter(tmp_path: Path) -> None:
+    directory = str(tmp_path)
+    place = layout.create(directory, 2, {"min.insync.replicas": "2", "num.partitions": "4"}, 2)[2]
+    config = config_of(place)
+    assert config.warnings == ()
+    assert config.broker_id == 2
+    assert config.inter_broker_endpoint.port == place.port
+    assert config.inter_broker_endpoint.host == LOOPBACK
+    assert config.embedded_store_directory() == f"{directory}/metadata"
+    assert config.log_dirs == (f"{directory}/broker-2/data-0", f"{directory}/broker-2/data-1")
+    assert config.default_replication_factor == 2
+    assert config.num_partitions == 4
+
+
+def test_a_directory_name_with_odd_characters_survives_the_properties(tmp_path: Path) -> None:
+    directory = tmp_path / "a b=c\\u0041:é"
+    directory.mkdir()
+    place = layout.create(str(directory), 1, {}, 1)[1]
+    assert config_of(place).log_dirs == (f"{directory}/broker-1/data",)
+
+
+def test_a_directory_that_holds_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(LocalClusterError, match=r"is not empty.*thesis\.tex"):
+        LocalCluster(str(tmp_path), brokers=1).up()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "brokers": {"a": {}}}'])
+def test_a_damaged_state_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cluster.json").write_text(text)
+    with pytest.raises(LocalClusterError, match=r"cluster\.json is not the state of a cluster"):
+        layout.load(str(tmp_path))
+
+
+def test_a_state_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text(json.dumps({"version": 2, "brokers": {}}))
+    with pytest.raises(LocalClusterError, match="is of version 2, not 1"):
+        layout.load(str(tmp_path))
+
+
+def test_no_cluster_is_none(tmp_path: Path) -> None:
+    assert layout.load(str(tmp_path)) is None
+    assert layout.load(str(tmp_path / "nowhere")) is None
+
+
+def test_another_number_of_brokers_than_there_is_is_refused(tmp_path: Path) -> None:
+    layout.create(str(tmp_path), 2, {}, 1)
+    with pytest.raises(LocalClusterError, match="holds a cluster of 2 brokers, not 3"):
+        LocalCluster(str(tmp_path), brokers=3)
+    assert LocalCluster(str(tmp_path)).broker_ids == (1, 2)
+
+
+def test_no_brokers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LocalClusterError, match="at least one broker"):
+        layout.create(str(tmp_path), 0, {}, 1)
+
+
+def test_a_bad_key_is_refused_before_a_broker_starts(tmp_path: Path) -> None:
+    cluster = LocalCluster(str(tmp_path / "c"), brokers=1, config={"num.partitions": "none"})
+    with pytest.raises(LocalClusterError, match=r"num\.partitions='none' is not valid"):
+        cluster.up()
+    assert cluster.process(1) is None
+
+
+def test_a_cluster_that_never_ran(tmp_path: Path) -> None:
+    layout.create(str(tmp_path), 1, {}, 1)
+    cluster = LocalCluster.existing(str(tmp_path))
+    now = cluster.status()
+    assert not now.reached
+    assert [each.state for each in now.brokers] == ["stopped"]
+    for call in (cluster.kill, cluster.stop, cluster.pause, cluster.resume):
+        with pytest.raises(LocalClusterError, match="broker 1 does not run"):
+            call(1)
+    with pytest.raises(LocalClusterError, match="there is no broker 9: this cluster has 1"):
+        cluster.kill(9)
+    cluster.down()
+
+
+def test_pid_files_are_written_read_and_removed(tmp_path: Path) -> None:
+    place = layout.create(str(tmp_path), 1, {}, 1)[1]
+    assert place.read_process() is None
+    place.write_process(ProcessIdentity(7, 8))
+    assert place.read_process() == ProcessIdentity(7, 8)
+    place.write_process(None)
+    place.write_process(None)
+    assert place.read_process() is None
+    Path(place.pid_path).write_text("nonsense")
+    with pytest.raises(LocalClusterError, match="not a pid file"):
+        place.read_process()
+
+
+def test_the_end_of_a_log(tmp_path: Path) -> None:
+    place = layout.create(str(tmp_path), 1, {}, 1)[1]
+    assert place.last_lines() == ""
+    Path(place.log_path).write_text("".join(f"line {n}\n" for n in range(20_000)))
+    assert place.last_lines(2) == "line 19998\nline 19999"
+
+
+def test_free_ports_are_free_and_all_different() -> None:
+    ports = free_ports(5)
+    assert len(set(ports)) == 5
+    for port in ports:
+        with socket.socket() as listener:
+            listener.bind((LOOPBACK, port))
