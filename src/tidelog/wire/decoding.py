@@ -1,10 +1,11 @@
 """Generates the decoder of one message at one version: straight-line Python from the declarations.
 
-Adjacent fixed-width fields, and the length header of the variable field that follows them, are read
-by one precompiled Struct; structs in arrays are decoded in the same function, without calls.
-The generated function is `decode(buf, pos, end) -> (message, pos)`. It checks every length against
-the bytes present before it allocates. It may raise ProtocolError, struct.error, IndexError and
-UnicodeDecodeError; `codec.py` makes a ProtocolError of them all, and checks for trailing bytes.
+A run is what one precompiled Struct reads: the integers of a short array, the fixed-width fields
+after it, and the length of the next variable field. Fields declared rare are read as empty within
+their run; where one is not, the run is read again from there, field by field.
+The generated function is `decode(buf, pos, end) -> (message, pos)`. Every length is checked against
+the bytes present before anything is allocated for it. It may raise ProtocolError, struct.error,
+IndexError and UnicodeDecodeError; `codec.py` makes a ProtocolError of them all.
 Messages without bytes fields are decoded from `bytes`, which is faster to index than a view.
 """
 
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NamedTuple, NoReturn
 
 from tidelog.core.errors import ProtocolError
 from tidelog.wire import schema
@@ -23,12 +25,11 @@ from tidelog.wire.source import Source
 #: decode(buf, pos, end) -> (message, next position)
 Decoder = Callable[[Any, int, int], tuple[Any, int]]
 
-_ARRAY_FORMATS: Final = [struct.Struct(f">{n}i") for n in range(17)]
+#: Arrays of up to so many integers are read together with what follows them.
+SHORT_ARRAY: Final = 16
 
 
 def _read_int32s(count: int, buf: Any, pos: int) -> list[int]:
-    if count <= 16:
-        return list(_ARRAY_FORMATS[count].unpack_from(buf, pos))
     return list(struct.unpack_from(f">{count}i", buf, pos))
 
 
@@ -46,6 +47,20 @@ def _bad_tag(what: str) -> ProtocolError:
     return ProtocolError(f"tagged field {what} does not have the size that it claims")
 
 
+@cache
+def _run_readers(flexible: bool, codes: str) -> list[Callable[[Any, int], tuple[Any, ...]]]:
+    """Readers of n integers and then `codes`, by the array's length as on the wire."""
+    readers: list[Callable[[Any, int], tuple[Any, ...]]]
+    readers = [struct.Struct(f">{n}i{codes}").unpack_from for n in range(SHORT_ARRAY + 1)]
+    if not flexible:
+        return readers
+
+    def null(buf: Any, pos: int) -> NoReturn:
+        raise ProtocolError(f"a null array before byte {pos}, which this version does not allow")
+
+    return [null, *readers]
+
+
 def has_bytes(struct_class: type, version: int) -> bool:
     """Whether decoded messages hold views of the frame (bytes or records fields)."""
     for each in schema.fields_of(struct_class):
@@ -58,6 +73,15 @@ def has_bytes(struct_class: type, version: int) -> bool:
     return False
 
 
+class _Value(NamedTuple):
+    """A variable field whose length is read, or will be: `length` names the local that holds it."""
+
+    place: str
+    spec: FieldSpec
+    what: str
+    length: str
+
+
 class _DecoderBuilder:
     """Emits the decoder of one (message, version)."""
 
@@ -67,8 +91,12 @@ class _DecoderBuilder:
         self.version = version
         self.flexible = flexible
         self.in_view = has_bytes(struct_class, version)
-        #: Fixed-width reads not yet emitted: (struct code, assignment target).
-        self.pending: list[tuple[str, str]] = []
+        #: The array whose integers begin the run.
+        self.ints: _Value | None = None
+        #: The reads of the run, not yet emitted: (struct code, assignment target).
+        self.run: list[tuple[str, str]] = []
+        #: Rare fields of the run, by the index of their length in it.
+        self.rare: dict[int, _Value] = {}
         self.source.namespace.update(
             new=object.__new__,
             uvarint=decode_uvarint,
@@ -98,13 +126,11 @@ class _DecoderBuilder:
         place = f"{target}_{{}}" if frozen else f"{target}.{{}}"
         if not frozen:
             src.line(f"{target} = new({class_name})")
-        for each in schema.absent_fields(struct_class, self.version):
-            self.default(place.format(each.name), each)
         tagged = schema.tagged_fields(struct_class, self.version)
-        for each in tagged:
+        for each in [*schema.absent_fields(struct_class, self.version), *tagged]:
             self.default(place.format(each.name), each)
         for each in schema.plain_fields(struct_class, self.version):
-            self.plain(place.format(each.name), each, f"{struct_class.__name__}.{each.name}")
+            self.field(place.format(each.name), each, f"{struct_class.__name__}.{each.name}")
         if self.flexible:
             self.tags(struct_class, tagged, place)
         else:
@@ -126,7 +152,7 @@ class _DecoderBuilder:
     def tags(self, struct_class: type, tagged: list[NamedField], place: str) -> None:
         src = self.source
         count = src.fresh("t")
-        self.pending.append(("B", count))
+        self.run.append(("B", count))
         self.flush()
         with src.block(f"if {count}:"):
             with src.block(f"if {count} > 127:"):
@@ -149,7 +175,7 @@ class _DecoderBuilder:
         for each in tagged:
             what = f"{struct_class.__name__}.{each.name}"
             with src.block(f"{keyword} {tag} == {each.spec.tag}:"):
-                self.plain(place.format(each.name), each, what)
+                self.field(place.format(each.name), each, what)
                 self.flush()
                 with src.block(f"if pos != {stop}:"):
                     src.line(f"raise bad_tag({what!r})")
@@ -157,33 +183,79 @@ class _DecoderBuilder:
         with src.block("else:"):
             src.line(f"pos = {stop}")
 
-    # -- fields -------------------------------------------------------------------------------
+    # -- runs ---------------------------------------------------------------------------------
 
-    def plain(self, place: str, field: NamedField, what: str) -> None:
-        """Emits the read of one value, the same in the tagged section as outside it."""
+    def field(self, place: str, field: NamedField, what: str) -> None:
+        """Adds one value to the run; emits the run where the value cannot be part of it."""
         spec = field.spec
-        nullable = self.version in spec.nullable
         if spec.kind in FIXED_FORMATS:
-            self.pending.append((FIXED_FORMATS[spec.kind], place))
-        elif spec.kind == "struct":
+            self.run.append((FIXED_FORMATS[spec.kind], place))
+            return
+        if spec.kind == "struct":
             self.flush()
             assert isinstance(spec.element, type)
             local = self.source.fresh("m")
             self.struct(spec.element, local)
             self.source.line(f"{place} = {local}")
-        elif spec.kind == "array":
-            self.array(place, spec, nullable, what)
+            return
+        value = _Value(place, spec, what, self.source.fresh("n"))
+        self.run.append((self.length_code(spec), value.length))
+        if spec.rare:
+            self.rare[len(self.run) - 1] = value
+            return
+        self.flush()
+        if spec.element == "int32" and not self.nullable(spec):
+            self.ints = value
         else:
-            self.sized(place, spec.kind, nullable, what)
+            self.value(value)
+
+    def length_code(self, spec: FieldSpec) -> str:
+        """The struct code of a length; compact ones begin with one byte."""
+        if self.flexible:
+            return "B"
+        return "h" if spec.kind == "string" else "i"
+
+    def nullable(self, spec: FieldSpec) -> bool:
+        return self.version in spec.nullable
 
     def flush(self) -> None:
-        """Emits one read for all pending fixed-width values."""
-        if not self.pending:
+        """Emits the run."""
+        ints, run, rare = self.ints, self.run, self.rare
+        self.ints, self.run, self.rare = None, [], {}
+        if ints is None:
+            self.read(run)
+        else:
+            self.read_with_ints(ints, run)
+        if not rare:
             return
         src = self.source
-        codes = "".join(code for code, _ in self.pending)
-        targets = [target for _, target in self.pending]
-        self.pending = []
+        with src.block(f"if {' and '.join(map(self.is_empty, rare.values()))}:"):
+            for value in rare.values():
+                src.line(f"{value.place} = {self.empty(value)}")
+        with src.block("else:"):
+            first = min(rare)
+            again = run[first + 1 :]
+            if again:
+                src.line(f"pos -= {struct.calcsize('>' + ''.join(code for code, _ in again))}")
+            self.value(rare[first])
+            for index in range(first + 1, len(run)):
+                self.run.append(run[index])
+                if index in rare:
+                    self.read(self.take())
+                    self.value(rare[index])
+            self.read(self.take())
+
+    def take(self) -> list[tuple[str, str]]:
+        run, self.run = self.run, []
+        return run
+
+    def read(self, run: list[tuple[str, str]]) -> None:
+        """Emits one read for all these."""
+        if not run:
+            return
+        src = self.source
+        codes = "".join(code for code, _ in run)
+        targets = [target for _, target in run]
         if codes == "B":
             src.line(f"{targets[0]} = buf[pos]")
             src.line("pos += 1")
@@ -193,93 +265,120 @@ class _DecoderBuilder:
         src.line(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {name}(buf, pos)")
         src.line(f"pos += {packer.size}")
 
-    def length(self, code: str) -> str:
-        """Emits the read of a length header together with what is pending; names it.
+    def read_with_ints(self, ints: _Value, run: list[tuple[str, str]]) -> None:
+        """Emits one read for a short array and the run after it; two where the array is longer."""
+        src = self.source
+        codes = "".join(code for code, _ in run)
+        targets = ", ".join([f"*{ints.place}", *(target for _, target in run)])
+        table = src.constant(("ints", codes), "r", _run_readers(self.flexible, codes))
+        count = ints.length
+        short = (
+            f"{count} < {SHORT_ARRAY + 2}" if self.flexible else f"0 <= {count} <= {SHORT_ARRAY}"
+        )
+        with src.block(f"if {short}:"):
+            src.line(f"{targets}{'' if run else ','} = {table}[{count}](buf, pos)")
+            size = struct.calcsize(">" + codes) - (4 if self.flexible else 0)
+            src.line(f"pos += {count} * 4 + {size}")
+        with src.block("else:"):
+            self.value(ints)
+            self.read(run)
 
-        Compact lengths come out as on the wire: the length plus one, zero for null.
-        """
-        local = self.source.fresh("n")
-        self.pending.append(("B" if self.flexible else code, local))
-        self.flush()
+    # -- variable fields ----------------------------------------------------------------------
+
+    def is_empty(self, value: _Value) -> str:
+        """An expression: the length read is that of an empty value (of null, for strings)."""
+        nullable, length = self.nullable(value.spec), value.length
+        if value.spec.kind == "string":
+            return f"{length} == {0 if self.flexible else -1}"
         if self.flexible:
-            with self.source.block(f"if {local} > 127:"):
-                self.source.line(f"{local}, pos = long_uvarint({local}, buf, pos)")
-        return local
+            return f"{length} <= 1" if nullable else f"{length} == 1"
+        return f"-1 <= {length} <= 0" if nullable else f"{length} == 0"
 
-    def present(self, local: str, place: str, nullable: bool, what: str) -> str:
-        """Emits the null case; returns the header of the block for the value that is there."""
-        null = f"{local} == 0" if self.flexible else f"{local} < 0"
-        src = self.source
-        if nullable and self.flexible:
-            with src.block(f"if {null}:"):
-                src.line(f"{place} = None")
-            return "else:"
-        with src.block(f"if {null}:"):
-            if nullable:
-                with src.block(f"if {local} != -1:"):
-                    src.line(f"raise bad_null({what!r}, {local})")
-                src.line(f"{place} = None")
+    def empty(self, value: _Value) -> str:
+        """An expression: what a length that `is_empty` stands for."""
+        if value.spec.kind == "string":
+            return "None"
+        if not self.nullable(value.spec):
+            return "[]"
+        return f"[] if {value.length} == {1 if self.flexible else 0} else None"
+
+    def value(self, value: _Value) -> None:
+        """Emits the read of a variable field, from behind its length's first byte on.
+
+        Compact lengths are as on the wire until then: the length plus one, zero for null.
+        """
+        if self.flexible:
+            with self.source.block(f"if {value.length} > 127:"):
+                self.source.line(f"{value.length}, pos = long_uvarint({value.length}, buf, pos)")
+        self.null(value)
+        with self.source.block("else:"):
+            if value.spec.kind == "array":
+                self.array(value)
             else:
-                src.line(f"raise bad_null({what!r}, {local})")
-        return "else:"
+                self.sized(value)
 
-    def sized(self, place: str, type_name: str, nullable: bool, what: str) -> None:
-        """Strings, bytes and records: a length and that many bytes."""
-        src = self.source
-        local = self.length("h" if type_name == "string" else "i")
-        with src.block(self.present(local, place, nullable, what)):
-            stop = src.fresh("e")
-            src.line(f"{stop} = pos + {local}{' - 1' if self.flexible else ''}")
-            with src.block(f"if {stop} > end:"):
-                src.line(f"raise too_long({what!r}, {stop} - pos, end - pos)")
-            if type_name != "string":
-                src.line(f"{place} = buf[pos:{stop}]")
-            elif self.in_view:
-                src.line(f"{place} = str(buf[pos:{stop}], 'utf-8')")
-            else:
-                src.line(f"{place} = buf[pos:{stop}].decode()")
-            src.line(f"pos = {stop}")
+    def null(self, value: _Value) -> None:
+        """Emits the null case."""
+        src, length = self.source, value.length
+        with src.block(f"if {length} == 0:" if self.flexible else f"if {length} < 0:"):
+            if not self.nullable(value.spec):
+                src.line(f"raise bad_null({value.what!r}, {length})")
+                return
+            if not self.flexible:
+                with src.block(f"if {length} != -1:"):
+                    src.line(f"raise bad_null({value.what!r}, {length})")
+            src.line(f"{value.place} = None")
 
-    def array(self, place: str, spec: FieldSpec, nullable: bool, what: str) -> None:
-        src = self.source
-        local = self.length("i")
-        with src.block(self.present(local, place, nullable, what)):
-            if self.flexible:
-                src.line(f"{local} -= 1")
-            element = spec.element
-            is_struct = isinstance(element, type)
-            kind = "struct" if is_struct else str(element)
-            least = schema.min_size(kind, element, self.version, self.flexible)
-            if least < 1:
-                raise schema.SchemaError(f"{what} has elements of no bytes")
-            claim = local if least == 1 else f"{local} * {least}"
-            with src.block(f"if {claim} > end - pos:"):
-                src.line(f"raise too_long({what!r}, {claim}, end - pos)")
-            if element == "int32":
-                src.line(f"{place} = read_int32s({local}, buf, pos)")
-                src.line(f"pos += {local} * 4")
-            elif kind in FIXED_FORMATS and kind != "uuid":
-                code = FIXED_FORMATS[kind]
-                src.line(f"{place} = list(unpack_from(f'>{{{local}}}{code}', buf, pos))")
-                src.line(f"pos += {local} * {struct.calcsize('>' + code)}")
-            else:
-                self.loop(place, kind, element, local, what)
+    def sized(self, value: _Value) -> None:
+        """Strings, bytes and records: that many bytes."""
+        src, stop = self.source, self.source.fresh("e")
+        src.line(f"{stop} = pos + {value.length}{' - 1' if self.flexible else ''}")
+        with src.block(f"if {stop} > end:"):
+            src.line(f"raise too_long({value.what!r}, {stop} - pos, end - pos)")
+        if value.spec.kind != "string":
+            src.line(f"{value.place} = buf[pos:{stop}]")
+        elif self.in_view:
+            src.line(f"{value.place} = str(buf[pos:{stop}], 'utf-8')")
+        else:
+            src.line(f"{value.place} = buf[pos:{stop}].decode()")
+        src.line(f"pos = {stop}")
 
-    def loop(
-        self, place: str, kind: str, element: type | str | None, count: str, what: str
-    ) -> None:
+    def array(self, value: _Value) -> None:
+        src, count, element = self.source, value.length, value.spec.element
+        if self.flexible:
+            src.line(f"{count} -= 1")
+        kind = "struct" if isinstance(element, type) else str(element)
+        least = schema.min_size(kind, element, self.version, self.flexible)
+        if least < 1:
+            raise schema.SchemaError(f"{value.what} has elements of no bytes")
+        claim = count if least == 1 else f"{count} * {least}"
+        with src.block(f"if {claim} > end - pos:"):
+            src.line(f"raise too_long({value.what!r}, {claim}, end - pos)")
+        if element == "int32":
+            src.line(f"{value.place} = read_int32s({count}, buf, pos)")
+            src.line(f"pos += {count} * 4")
+        elif kind in FIXED_FORMATS and kind != "uuid":
+            code = FIXED_FORMATS[kind]
+            src.line(f"{value.place} = list(unpack_from(f'>{{{count}}}{code}', buf, pos))")
+            src.line(f"pos += {count} * {struct.calcsize('>' + code)}")
+        else:
+            self.loop(value, kind)
+
+    def loop(self, value: _Value, kind: str) -> None:
         """Elements one by one."""
-        src = self.source
+        src, element = self.source, value.spec.element
         items, item = src.fresh("a"), src.fresh("m")
-        src.line(f"{place} = {items} = []")
-        with src.block(f"for _ in range({count}):"):
+        src.line(f"{value.place} = {items} = []")
+        with src.block(f"for _ in range({value.length}):"):
             if isinstance(element, type):
                 self.struct(element, item)
-            elif kind == "uuid":
-                self.pending.append((FIXED_FORMATS[kind], item))
-                self.flush()
+            elif kind == "string":
+                length = src.fresh("n")
+                self.read([("B" if self.flexible else "h", length)])
+                inner = FieldSpec("string", value.spec.versions, schema.NO_VERSIONS, "", False)
+                self.value(_Value(item, inner, value.what, length))
             else:
-                self.sized(item, kind, False, what)
+                raise schema.SchemaError(f"arrays of {kind} are not generated")
             src.line(f"{items}.append({item})")
 
 

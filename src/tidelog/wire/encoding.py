@@ -2,20 +2,23 @@
 
 The generated function is `encode(m, out, parts)`: it appends chunks to `out`; a record buffer of
 OWN_PART_BYTES or more becomes an element of `parts` of its own, uncopied, and what was gathered in
-`out` before it another. Fixed-width fields and the length that follows them are packed together.
+`out` before it another. A run is what one precompiled Struct packs: fixed-width fields, the length
+of the variable field after them, and its integers where it is a short array. Fields declared rare
+are packed within their run where they are empty; else the run is packed field by field.
 A field that the version lacks must hold its default, unless it is ignorable: else SchemaError.
 Wrong types raise what Python raises (struct.error, AttributeError, ...); `codec.py` makes a
-SchemaError of it. The caller owns the message: nothing is kept of it but record buffers.
+SchemaError of it.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 from tidelog.wire import schema
-from tidelog.wire.primitives import ONE_BYTE, Buffer, Records, buffer_size, encode_uvarint
+from tidelog.wire.primitives import ONE_BYTE, Buffer, Records, encode_uvarint
 from tidelog.wire.schema import FIXED_FORMATS, FieldSpec, NamedField, SchemaError
 from tidelog.wire.source import Source
 
@@ -25,33 +28,40 @@ Encoder = Callable[[Any, list[Buffer], list[Buffer]], None]
 #: Record buffers from this size on are handed over uncopied; below, a copy costs less than a part.
 OWN_PART_BYTES: Final = 1024
 
-_ARRAY_PACKERS: Final = [struct.Struct(f">{n}i").pack for n in range(17)]
+#: Arrays of up to so many integers are packed together with what precedes them.
+SHORT_ARRAY: Final = 16
 
 
 def _pack_int32s(values: Sequence[int]) -> bytes:
-    count = len(values)
-    if count <= 16:
-        return _ARRAY_PACKERS[count](*values)
-    return struct.pack(f">{count}i", *values)
+    return struct.pack(f">{len(values)}i", *values)
+
+
+@cache
+def _run_packers(codes: str) -> list[Callable[..., bytes]]:
+    """Packers of `codes` and then n integers, by n."""
+    return [struct.Struct(f">{codes}{n}i").pack for n in range(SHORT_ARRAY + 1)]
 
 
 def _records_size(records: Records) -> int:
     if isinstance(records, (list, tuple)):
-        return sum(buffer_size(each) for each in records)
-    return buffer_size(records)  # type: ignore[arg-type]
+        return sum(map(_records_size, records))
+    if isinstance(records, memoryview) and records.nbytes != len(records):
+        raise SchemaError("a view of records whose items are not bytes")
+    return len(records)
 
 
-def _put_records(records: Records, out: list[Buffer], parts: list[Buffer]) -> None:
-    buffers: Sequence[Buffer]
-    buffers = records if isinstance(records, (list, tuple)) else (records,)
-    for each in buffers:
-        if buffer_size(each) < OWN_PART_BYTES:
-            out.append(each)
-            continue
+def _put_records(records: Records, size: int, out: list[Buffer], parts: list[Buffer]) -> None:
+    if isinstance(records, (list, tuple)):
+        for each in records:
+            _put_records(each, len(each), out, parts)
+    elif size < OWN_PART_BYTES:
+        out.append(records)  # type: ignore[arg-type]
+    else:
         if out:
-            parts.append(bytearray().join(out))
+            # The first part gets the frame's size written into it.
+            parts.append(b"".join(out) if parts else bytearray().join(out))
             out.clear()
-        parts.append(each)
+        parts.append(records)  # type: ignore[arg-type]
 
 
 def _absent(what: str, version: int) -> SchemaError:
@@ -62,6 +72,14 @@ def _bad_uuid(what: str) -> SchemaError:
     return SchemaError(f"{what} is not 16 bytes")
 
 
+class _Value(NamedTuple):
+    """A variable field: `local` holds the value (a string's bytes), `size` its length, -1 null."""
+
+    spec: FieldSpec
+    local: str
+    size: str
+
+
 class _EncoderBuilder:
     """Emits the encoder of one (message, version)."""
 
@@ -70,8 +88,10 @@ class _EncoderBuilder:
         self.root = struct_class
         self.version = version
         self.flexible = flexible
-        #: Fixed-width writes not yet emitted: (struct code, expression; "" for a pad byte).
-        self.pending: list[tuple[str, str]] = []
+        #: The writes of the run, not yet emitted: (struct code, expression; "" for a pad byte).
+        self.run: list[tuple[str, str]] = []
+        #: Rare fields of the run, by the index of their length in it, with the test for empty.
+        self.rare: dict[int, tuple[str, FieldSpec]] = {}
         self.in_tag = False
         self.source.namespace.update(
             uvarint=encode_uvarint,
@@ -98,18 +118,13 @@ class _EncoderBuilder:
             if not each.spec.ignorable:
                 self.must_be_default(struct_class, var, each)
         for each in schema.plain_fields(struct_class, self.version):
-            self.plain(f"{var}.{each.name}", each, f"{struct_class.__name__}.{each.name}")
-        if not self.flexible:
-            self.flush()
-            return
-        tagged = schema.tagged_fields(struct_class, self.version)
-        if not tagged:
-            self.pending.append(("x", ""))
-            self.flush()
-            return
-        if self.pending:
-            self.flush()
-        self.tags(struct_class, var, tagged)
+            self.field(f"{var}.{each.name}", each, f"{struct_class.__name__}.{each.name}")
+        tagged = schema.tagged_fields(struct_class, self.version) if self.flexible else []
+        if self.flexible and not tagged:
+            self.run.append(("x", ""))
+        self.flush()
+        if tagged:
+            self.tags(struct_class, var, tagged)
 
     def differs(self, value: str, spec: FieldSpec) -> str:
         """An expression: `value` is not the field's default."""
@@ -140,7 +155,7 @@ class _EncoderBuilder:
             with src.block(f"if {self.differs(value, each.spec)}:"):
                 src.line(f"{outer} = out; out = []")
                 self.in_tag = True
-                self.plain(value, each, f"{struct_class.__name__}.{each.name}")
+                self.field(value, each, f"{struct_class.__name__}.{each.name}")
                 self.flush()
                 self.in_tag = False
                 src.line(f"{value} = b''.join(out); out = {outer}")
@@ -153,120 +168,195 @@ class _EncoderBuilder:
             src.line(f"out.append(one_byte[len({found}) // 3])")
             src.line(f"out += {found}")
 
-    # -- fields -------------------------------------------------------------------------------
+    # -- runs ---------------------------------------------------------------------------------
 
-    def plain(self, value: str, field: NamedField, what: str) -> None:
-        """Emits the write of one value, the same in the tagged section as outside it."""
+    def field(self, expression: str, field: NamedField, what: str) -> None:
+        """Adds one value to the run; emits the run where the value cannot be part of it."""
         spec, src = field.spec, self.source
-        nullable = self.version in spec.nullable
         if spec.kind == "uuid":
-            with src.block(f"if len({value}) != 16:"):
+            with src.block(f"if len({expression}) != 16:"):
                 src.line(f"raise bad_uuid({what!r})")
-            self.pending.append(("16s", value))
-        elif spec.kind in FIXED_FORMATS:
-            self.pending.append((FIXED_FORMATS[spec.kind], value))
+        if spec.kind in FIXED_FORMATS:
+            self.run.append((FIXED_FORMATS[spec.kind], expression))
         elif spec.kind == "struct":
             assert isinstance(spec.element, type)
             local = src.fresh("m")
-            src.line(f"{local} = {value}")
+            src.line(f"{local} = {expression}")
             self.struct(spec.element, local)
-        elif spec.kind == "array":
-            self.array(value, spec, nullable)
-        elif spec.kind == "string":
-            self.string(value, nullable)
+        elif spec.rare:
+            self.rare_field(expression, spec)
         else:
-            self.records(value, nullable)
+            self.variable(expression, spec)
+
+    def rare_field(self, expression: str, spec: FieldSpec) -> None:
+        """Adds the length of an empty value (of null, for strings) to the run."""
+        local = self.source.fresh("r")
+        self.source.line(f"{local} = {expression}")
+        null, empty = (0, 1) if self.flexible else (-1, 0)
+        length = str(null if spec.kind == "string" else empty)
+        if spec.kind == "array" and self.nullable(spec):
+            length = f"{null} if {local} is None else {empty}"
+        self.rare[len(self.run)] = (local, spec)
+        self.run.append((self.length_code(spec), length))
+
+    def length_code(self, spec: FieldSpec) -> str:
+        """The struct code of a length; a short compact one is one byte."""
+        if self.flexible:
+            return "B"
+        return "h" if spec.kind == "string" else "i"
+
+    def nullable(self, spec: FieldSpec) -> bool:
+        return self.version in spec.nullable
+
+    def take(self) -> tuple[list[tuple[str, str]], dict[int, tuple[str, FieldSpec]]]:
+        taken = self.run, self.rare
+        self.run, self.rare = [], {}
+        return taken
 
     def flush(self) -> None:
-        """Emits one pack for all pending fixed-width values."""
-        if not self.pending:
+        """Emits the run."""
+        run, rare = self.take()
+        if not rare:
+            self.pack(run)
             return
-        codes = "".join(code for code, _ in self.pending)
-        values = [value for _, value in self.pending if value]
-        self.pending = []
+        with self.source.block(f"if {self.all_empty(rare)}:"):
+            self.pack(run)
+        with self.source.block("else:"):
+            self.one_by_one(run, rare)
+
+    def all_empty(self, rare: dict[int, tuple[str, FieldSpec]]) -> str:
+        """An expression: all these rare values are what `rare_field` took them for."""
+        return " and ".join(
+            f"{local} is None"
+            if spec.kind == "string"
+            else (f"not {local}" if self.nullable(spec) else f"not {local} and {local} is not None")
+            for local, spec in rare.values()
+        )
+
+    def one_by_one(
+        self, run: list[tuple[str, str]], rare: dict[int, tuple[str, FieldSpec]]
+    ) -> None:
+        """Emits the run with its rare values as they are."""
+        for index, write in enumerate(run):
+            if index in rare:
+                local, spec = rare[index]
+                self.variable(local, spec)
+            else:
+                self.run.append(write)
+        run, _ = self.take()
+        self.pack(run)
+
+    def pack(self, run: list[tuple[str, str]]) -> None:
+        """Emits one pack for all these."""
+        if not run:
+            return
+        codes = "".join(code for code, _ in run)
+        values = [value for _, value in run if value]
         if codes == "x":
             self.source.line("out.append(b'\\0')")
             return
         name = self.source.constant(codes, "p", struct.Struct(">" + codes).pack)
         self.source.line(f"out.append({name}({', '.join(values)}))")
 
-    def length(self, local: str, code: str) -> None:
-        """Emits a length header with what is pending: the local's value, plus one where compact.
+    # -- variable fields ----------------------------------------------------------------------
 
-        A null is -1 in the local, in both forms.
-        """
-        if not self.flexible:
-            self.pending.append((code, local))
-            self.flush()
+    def variable(self, expression: str, spec: FieldSpec) -> None:
+        """Emits the run, the length of a variable field with it, and the field."""
+        src = self.source
+        value = _Value(spec, src.fresh("v"), src.fresh("n"))
+        src.line(f"{value.local} = {expression}")
+        self.measure(value)
+        if spec.element == "int32":
+            self.ints(value)
+            return
+        self.length(value)
+        with src.block(f"if {value.size} > 0:"):
+            if spec.kind == "array":
+                self.loop(value)
+            elif spec.kind == "string":
+                src.line(f"out.append({value.local})")
+            elif self.in_tag:
+                raise SchemaError("records cannot be a tagged field")
+            else:
+                src.line(f"put_records({value.local}, {value.size}, out, parts)")
+
+    def measure(self, value: _Value) -> None:
+        """Emits the computation of a value's size; a string becomes its bytes."""
+        src, local, size = self.source, value.local, value.size
+        if value.spec.kind == "string":
+            plain = f"{local} = {local}.encode(); {size} = len({local})"
+        elif value.spec.kind == "array":
+            plain = f"{size} = len({local})"
+        else:
+            plain = f"{size} = records_size({local})"
+        if not self.nullable(value.spec):
+            src.line(plain)
+            return
+        with src.block(f"if {local} is None:"):
+            src.line(f"{size} = -1")
+        with src.block("else:"):
+            src.line(plain)
+
+    def length(self, value: _Value) -> None:
+        """Emits the run and a length: as it is, or plus one where compact."""
+        run, rare = self.take()
+        length = (self.length_code(value.spec), f"{value.size}{' + 1' if self.flexible else ''}")
+        tests = [self.all_empty(rare)] if rare else []
+        if self.flexible:
+            tests.append(f"{value.size} < 127")
+        if not tests:
+            self.pack([*run, length])
             return
         src = self.source
-        before = self.pending
-        with src.block(f"if {local} < 127:"):
-            if before:
-                self.pending = [*before, ("B", f"{local} + 1")]
-                self.flush()
+        with src.block(f"if {' and '.join(tests)}:"):
+            if run:
+                self.pack([*run, length])
             else:
-                src.line(f"out.append(one_byte[{local} + 1])")
+                src.line(f"out.append(one_byte[{value.size} + 1])")
         with src.block("else:"):
-            self.pending = before
-            self.flush()
-            src.line(f"out.append(uvarint({local} + 1))")
+            self.one_by_one(run, rare)
+            self.long_length(value, length)
 
-    def string(self, value: str, nullable: bool) -> None:
-        src = self.source
-        raw, size = src.fresh("s"), src.fresh("n")
-        if nullable:
-            src.line(f"{raw} = {value}")
-            with src.block(f"if {raw} is None:"):
-                src.line(f"{raw} = b''; {size} = -1")
-            with src.block("else:"):
-                src.line(f"{raw} = {raw}.encode(); {size} = len({raw})")
+    def long_length(self, value: _Value, length: tuple[str, str]) -> None:
+        if self.flexible:
+            self.source.line(f"out.append(uvarint({value.size} + 1))")
         else:
-            src.line(f"{raw} = {value}.encode(); {size} = len({raw})")
-        self.length(size, "h")
-        src.line(f"out.append({raw})")
+            self.pack([length])
 
-    def records(self, value: str, nullable: bool) -> None:
-        if self.in_tag:
-            raise SchemaError("records cannot be a tagged field")
-        src = self.source
-        local, size = src.fresh("r"), src.fresh("n")
-        src.line(f"{local} = {value}")
-        if nullable:
-            src.line(f"{size} = -1 if {local} is None else records_size({local})")
+    def ints(self, value: _Value) -> None:
+        """Emits the run, and an array of integers with it where it is short."""
+        if self.nullable(value.spec):
+            raise SchemaError("nullable arrays of int32 are not generated")
+        src, (run, rare) = self.source, self.take()
+        length = (self.length_code(value.spec), f"{value.size}{' + 1' if self.flexible else ''}")
+        fused = [*run, length]
+        codes = "".join(code for code, _ in fused)
+        table = src.constant(("ints", codes), "t", _run_packers(codes))
+        tests = [self.all_empty(rare)] if rare else []
+        with src.block(f"if {' and '.join([*tests, f'{value.size} <= {SHORT_ARRAY}'])}:"):
+            values = ", ".join(expression for _, expression in fused if expression)
+            src.line(f"out.append({table}[{value.size}]({values}, *{value.local}))")
+        with src.block("else:"):
+            self.one_by_one(run, rare)
+            self.long_length(value, length)
+            src.line(f"out.append(pack_int32s({value.local}))")
+
+    def loop(self, value: _Value) -> None:
+        """Emits the elements of an array that has some."""
+        src, element = self.source, value.spec.element
+        item = src.fresh("m")
+        if isinstance(element, type):
+            with src.block(f"for {item} in {value.local}:"):
+                self.struct(element, item)
+        elif element == "string":
+            inner = FieldSpec("string", value.spec.versions, schema.NO_VERSIONS, "", False)
+            with src.block(f"for {item} in {value.local}:"):
+                self.variable(item, inner)
+        elif element in FIXED_FORMATS and element != "uuid":
+            code = FIXED_FORMATS[element]
+            src.line(f"out.append(pack(f'>{{{value.size}}}{code}', *{value.local}))")
         else:
-            src.line(f"{size} = records_size({local})")
-        self.length(size, "i")
-        with src.block(f"if {size} > 0:"):
-            src.line(f"put_records({local}, out, parts)")
-
-    def array(self, value: str, spec: FieldSpec, nullable: bool) -> None:
-        src = self.source
-        local, size = src.fresh("a"), src.fresh("n")
-        src.line(f"{local} = {value}")
-        src.line(
-            f"{size} = -1 if {local} is None else len({local})"
-            if nullable
-            else f"{size} = len({local})"
-        )
-        self.length(size, "i")
-        with src.block(f"if {size} > 0:"):
-            element = spec.element
-            if isinstance(element, type):
-                item = src.fresh("m")
-                with src.block(f"for {item} in {local}:"):
-                    self.struct(element, item)
-            elif element == "int32":
-                src.line(f"out.append(pack_int32s({local}))")
-            elif element == "string":
-                item = src.fresh("v")
-                with src.block(f"for {item} in {local}:"):
-                    self.string(item, False)
-            elif element in FIXED_FORMATS and element != "uuid":
-                code = FIXED_FORMATS[element]
-                src.line(f"out.append(pack(f'>{{{size}}}{code}', *{local}))")
-            else:
-                raise SchemaError(f"arrays of {element} are not generated")
+            raise SchemaError(f"arrays of {element} are not generated")
 
 
 def build_encoder(struct_class: type, version: int, flexible: bool) -> Encoder:

@@ -128,8 +128,3 @@ def skip_tagged_fields(count: int, buf: Buffer, pos: int, end: int) -> int:
         if pos > end:
             raise ProtocolError(f"a tagged field of {size} bytes reaches beyond the message")
     return pos
-
-
-def buffer_size(buffer: Buffer) -> int:
-    """Bytes of one buffer (a memoryview's len counts items, which may be wider)."""
-    return buffer.nbytes if type(buffer) is memoryview else len(buffer)

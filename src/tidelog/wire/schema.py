@@ -51,7 +51,7 @@ class Versions:
     def parse(cls, text: str) -> Versions:
         """Reads "3+", "0-12", "5" or "none"; raises SchemaError otherwise."""
         if text == "none":
-            return cls(0, -1)
+            return NO_VERSIONS
         match = re.fullmatch(r"(\d+)(?:(\+)|-(\d+))?", text)
         if match is None:
             raise SchemaError(f"not a range of versions: {text!r}")
@@ -64,12 +64,16 @@ class Versions:
         return self.low <= version <= self.high
 
 
+NO_VERSIONS: Final = Versions(0, -1)
+
+
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
     """How one field travels: `kind` is a key of FIXED_FORMATS or one of VARIABLE_TYPES.
 
     `element` is the class of a struct, or for arrays a class or a primitive's name.
     `default` is the value that an absent field has (for arrays and structs: made anew or shared).
+    `rare` tells the codecs that the value is nearly always empty or null: they take a short way.
     """
 
     kind: str
@@ -79,6 +83,7 @@ class FieldSpec:
     ignorable: bool
     tag: int | None = None
     element: type | str | None = None
+    rare: bool = False
 
 
 def _field(
@@ -90,6 +95,7 @@ def _field(
     ignorable: bool = False,
     tag: int | None = None,
     element: type | str | None = None,
+    rare: bool = False,
 ) -> Any:
     spec = FieldSpec(
         kind=type_name,
@@ -99,6 +105,7 @@ def _field(
         ignorable=ignorable,
         tag=tag,
         element=element,
+        rare=rare,
     )
     metadata = {_METADATA_KEY: spec}
     if type_name == "array" and default is not None:
@@ -153,9 +160,12 @@ def string(
     nullable: str = "none",
     ignorable: bool = False,
     tag: int | None = None,
+    rare: bool = False,
 ) -> Any:
     """UTF-8 text of at most 32,767 bytes (compact form: bounded by the frame)."""
-    return _field("string", versions, default, nullable=nullable, ignorable=ignorable, tag=tag)
+    return _field(
+        "string", versions, default, nullable=nullable, ignorable=ignorable, tag=tag, rare=rare
+    )
 
 
 def records(versions: str, *, nullable: str = "none", ignorable: bool = False) -> Any:
@@ -170,10 +180,18 @@ def array(
     nullable: str = "none",
     ignorable: bool = False,
     tag: int | None = None,
+    rare: bool = False,
 ) -> Any:
-    """A list of structs, or of a primitive given by name ("int32", "int64", "string", ...)."""
+    """A list of structs, or of a primitive given by name ("int32", "string", ...)."""
     return _field(
-        "array", versions, (), nullable=nullable, ignorable=ignorable, tag=tag, element=element
+        "array",
+        versions,
+        (),
+        nullable=nullable,
+        ignorable=ignorable,
+        tag=tag,
+        element=element,
+        rare=rare,
     )
 
 

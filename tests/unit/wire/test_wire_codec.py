@@ -32,6 +32,11 @@ from tidelog.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from tidelog.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -39,11 +44,15 @@ from tidelog.wire.registry import (
     API,
     API_VERSIONS,
     FETCH,
+    LEADER_AND_ISR,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
 from tidelog.wire.schema import SchemaError, Versions, int32
+
+#: Records in a view whose length is not its bytes.
+WIDE = PartitionProduceData(records=memoryview(bytes(8)).cast("i"))
 
 
 class TestHeaders:
@@ -205,6 +214,7 @@ class TestMisuse:
             (9, ProduceRequest(topic_data=[None])),  # type: ignore[list-item]
             (8, ProduceRequest(topic_data=[TopicProduceData("x" * 40_000)])),
             (9, FetchRequest()),
+            (9, ProduceRequest(topic_data=[TopicProduceData("t", [WIDE])])),
             (99, ProduceRequest()),
         ],
     )
@@ -218,6 +228,12 @@ class TestMisuse:
         request = FetchRequest(topics=[FetchTopic(topic_id=b"short")])
         with pytest.raises(SchemaError, match=r"FetchTopic.topic_id is not 16 bytes"):
             encode_request(FETCH, 13, 1, None, request)
+
+    def test_null_is_no_short_way_to_an_empty_array(self) -> None:
+        state = LeaderAndIsrPartitionState(adding_replicas=None)  # type: ignore[arg-type]
+        topic = LeaderAndIsrTopicState(partition_states=[state])
+        with pytest.raises(SchemaError):
+            encode_request(LEADER_AND_ISR, 7, 1, None, LeaderAndIsrRequest(topic_states=[topic]))
 
     def test_a_response_of_an_unknown_version_is_refused(self) -> None:
         with pytest.raises(SchemaError):

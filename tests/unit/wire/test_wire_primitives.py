@@ -78,8 +78,3 @@ def test_skipping_stops_at_the_end() -> None:
     assert p.skip_tagged_fields(2, bytes.fromhex("0001ff 0500"), 0, 5) == 5
     with pytest.raises(ProtocolError, match="beyond"):
         p.skip_tagged_fields(1, bytes.fromhex("0002ff"), 0, 3)
-
-
-def test_buffer_sizes_count_bytes() -> None:
-    assert p.buffer_size(b"abc") == 3
-    assert p.buffer_size(memoryview(bytes(8)).cast("i")) == 8

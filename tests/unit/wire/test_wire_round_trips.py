@@ -15,7 +15,7 @@ from tidelog.wire.codec import (
     encode_request,
     encode_response,
 )
-from tidelog.wire.primitives import Buffer, buffer_size
+from tidelog.wire.primitives import Buffer
 
 CASES = list(all_cases())
 
@@ -84,9 +84,9 @@ def test_big_record_buffers_are_never_copied(case: Case) -> None:
             else encode_response(case.api_key, case.version, 1, message)
         )
         given_buffers = [id(each) for each in big_records(message)]
-        own_parts = [id(part) for part in encode if isinstance(part, bytes)]
+        own_parts = [id(part) for part in encode if id(part) in given_buffers]
         assert own_parts == given_buffers
-        assert all(buffer_size(part) > 0 for part in encode)
+        assert all(len(part) > 0 for part in encode)
 
     check()
 

@@ -118,7 +118,7 @@ class PartitionData:
     current_leader: LeaderIdAndEpoch = nested(LeaderIdAndEpoch, "12+", tag=1)
     snapshot_id: SnapshotId = nested(SnapshotId, "12+", tag=2)
     aborted_transactions: list[AbortedTransaction] | None = array(
-        AbortedTransaction, "4+", nullable="4+", ignorable=True
+        AbortedTransaction, "4+", nullable="4+", ignorable=True, rare=True
     )
     preferred_read_replica: int = int32("11+", -1)
     records: Records | None = records("0+", nullable="0+")

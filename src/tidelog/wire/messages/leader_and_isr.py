@@ -24,8 +24,8 @@ class LeaderAndIsrPartitionState:
     isr: Sequence[int] = array("int32", "0+")
     partition_epoch: int = int32("0+")
     replicas: Sequence[int] = array("int32", "0+")
-    adding_replicas: Sequence[int] = array("int32", "3+", ignorable=True)
-    removing_replicas: Sequence[int] = array("int32", "3+", ignorable=True)
+    adding_replicas: Sequence[int] = array("int32", "3+", ignorable=True, rare=True)
+    removing_replicas: Sequence[int] = array("int32", "3+", ignorable=True, rare=True)
     is_new: bool = boolean("1+", ignorable=True)
     leader_recovery_state: int = int8("6+")
 

@@ -52,7 +52,7 @@ class MetadataResponsePartition:
     leader_epoch: int = int32("7+", -1, ignorable=True)
     replica_nodes: Sequence[int] = array("int32", "0+")
     isr_nodes: Sequence[int] = array("int32", "0+")
-    offline_replicas: Sequence[int] = array("int32", "5+", ignorable=True)
+    offline_replicas: Sequence[int] = array("int32", "5+", ignorable=True, rare=True)
 
 
 @dataclass(slots=True)

@@ -65,9 +65,9 @@ class PartitionProduceResponse:
     log_append_time_ms: int = int64("2+", -1, ignorable=True)
     log_start_offset: int = int64("5+", -1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = array(
-        BatchIndexAndErrorMessage, "8+", ignorable=True
+        BatchIndexAndErrorMessage, "8+", ignorable=True, rare=True
     )
-    error_message: str | None = string("8+", None, nullable="8+", ignorable=True)
+    error_message: str | None = string("8+", None, nullable="8+", ignorable=True, rare=True)
     current_leader: LeaderIdAndEpoch = nested(LeaderIdAndEpoch, "10+", tag=0)
 
 

@@ -23,7 +23,7 @@ class UpdateMetadataPartitionState:
     isr: Sequence[int] = array("int32", "0+")
     zk_version: int = int32("0+")
     replicas: Sequence[int] = array("int32", "0+")
-    offline_replicas: Sequence[int] = array("int32", "4+", ignorable=True)
+    offline_replicas: Sequence[int] = array("int32", "4+", ignorable=True, rare=True)
 
 
 @dataclass(slots=True)
