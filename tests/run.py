@@ -134,7 +134,7 @@ def run(part: Part, scratch: Path, mark: str) -> Outcome:
             count(results, outcome)
         if code != 0 and (not is_pytest or outcome.failed == 0):
             outcome.failed += 1
-            outcome.notes.append(f"{Path(words[0]).name} {words[1]} ended with {code}")
+            outcome.notes.append(f"{' '.join((Path(words[0]).name, *words[1:3]))}: {code}")
         elif not is_pytest:
             outcome.passed += 1
     for left in leftovers(mark, grace_s=5.0):
