@@ -20,7 +20,7 @@ SIZE_BYTES: Final = 4
 #: The first buffer of a connection: most only ever send small requests.
 FIRST_BUFFER_BYTES: Final = 16 * KIB
 #: A frame of this size or more is read up to its end exactly, so that its successor starts clean.
-BIG_FRAME_BYTES: Final = 64 * KIB
+BIG_FRAME_BYTES: Final = 128 * KIB
 #: An incomplete frame of so few bytes moves to the front, so that the next read has all the room.
 CHEAP_MOVE_BYTES: Final = 4 * KIB
 #: A buffer above this is not kept for the next frame: a connection that falls silent holds no more.
