@@ -1,0 +1,27 @@
+"""LeaderAndIsr (key 4), versions 4 to 7; from the controller.
+
+Leader, ISR and replicas of partitions that this broker holds a replica of (V30, V31, V33), one
+outcome per partition, independent of each other. A full request (type 2) lists all there is to
+hold: what it does not name is stray (V35). Refused whole: an older controller
+(STALE_CONTROLLER_EPOCH), an earlier registration of this broker (STALE_BROKER_EPOCH).
+Not supported: adding and removing replicas (reassignments come later).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=4, min_version=4, max_version=7, inter_broker=True)
+
+
+def handle(broker: Broker, request: Request) -> Pending:
+    """Carried out after the commands that came before; answered when the roles are taken."""
+    return broker.answer_from(
+        broker.replicas.apply_leader_and_isr(request.message, request.header.api_version),
+        "LeaderAndIsr",
+    )

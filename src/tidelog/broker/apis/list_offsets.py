@@ -1,0 +1,160 @@
+"""ListOffsets (key 2), versions 1 to 9.
+
+The first offset whose record is not older than a timestamp; below 0 the timestamp means -1 latest,
+-2 earliest, -3 the record of the largest timestamp (version 7), -4 earliest on this broker (8),
+-5 latest in remote storage (9: there is none, so no offset). Consumers see up to the high
+watermark; while it has not reached the current leader epoch, what it will be is not known:
+OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE (V36). Replicas see the whole log.
+Not supported yet: transactions (read_committed sees what read_uncommitted sees).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.types import TopicPartition
+from tidelog.replication.leader import LeaderReplica
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.partitions import Partition
+
+CARD = Card(api_key=2, min_version=1, max_version=9, note="no transactions yet")
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+#: The first version that has each of them.
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_OFFSET_NOT_AVAILABLE_VERSION = 5
+_CONSUMER_REPLICA_ID = -1
+
+
+def handle(broker: Broker, request: Request) -> ListOffsetsResponse | Pending:
+    """Answer at once where no timestamp has to be looked up in the log."""
+    message: ListOffsetsRequest = request.message
+    lookups = any(
+        asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
+        for topic in message.topics
+        for asked in topic.partitions
+    )
+    if lookups:
+        return broker.answer_from(_answer(broker, request), "ListOffsets")
+    return _response(
+        message,
+        [
+            [_known(broker, request, topic.name, asked) for asked in topic.partitions]
+            for topic in message.topics
+        ],
+    )
+
+
+async def _answer(broker: Broker, request: Request) -> ListOffsetsResponse:
+    message: ListOffsetsRequest = request.message
+    return _response(
+        message,
+        [
+            [await _looked_up(broker, request, topic.name, asked) for asked in topic.partitions]
+            for topic in message.topics
+        ],
+    )
+
+
+def _response(
+    message: ListOffsetsRequest, answers: list[list[ListOffsetsPartitionResponse]]
+) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(topic.name, partitions)
+            for topic, partitions in zip(message.topics, answers, strict=True)
+        ]
+    )
+
+
+def _leader(
+    broker: Broker, request: Request, topic: str, asked: ListOffsetsPartition
+) -> tuple[Partition, LeaderReplica]:
+    """The replica that answers; raises KafkaError when this broker cannot."""
+    since = _SINCE.get(asked.timestamp, 0 if asked.timestamp >= 0 else 0x7FFF)
+    if request.header.api_version < since:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} has no meaning here"
+        )
+    topic_partition = TopicPartition(topic, asked.partition_index)
+    partition = broker.replicas.get(topic_partition)
+    if partition is None:
+        raise KafkaError(broker.missing_replica_error(topic_partition))
+    error = partition.check_leader_epoch(asked.current_leader_epoch)
+    if error:
+        raise KafkaError(error)
+    assert type(partition.role) is LeaderReplica
+    return partition, partition.role
+
+
+def _known(
+    broker: Broker, request: Request, topic: str, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    """Earliest and latest: known without looking into the log."""
+    answer = ListOffsetsPartitionResponse(asked.partition_index)
+    try:
+        partition, role = _leader(broker, request, topic, asked)
+        log = partition.log
+        if asked.timestamp == LATEST:
+            answer.offset = _end(partition, role, request)
+            answer.leader_epoch = role.leader_epoch
+        elif asked.timestamp != LATEST_TIERED:
+            answer.offset = log.log_start_offset
+            answer.leader_epoch = log.epochs.epoch_at(log.log_start_offset)
+    except KafkaError as error:
+        answer.error_code = error.code
+    return answer
+
+
+async def _looked_up(
+    broker: Broker, request: Request, topic: str, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    """A timestamp: the record, if it is one that the asker may see."""
+    if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
+        return _known(broker, request, topic, asked)
+    answer = ListOffsetsPartitionResponse(asked.partition_index)
+    try:
+        partition, role = _leader(broker, request, topic, asked)
+        end = role.log_end_offset if _is_replica(request) else role.high_watermark
+        if asked.timestamp == MAX_TIMESTAMP:
+            found = await partition.log.offset_of_max_timestamp(end)
+        else:
+            found = await partition.log.offset_for_timestamp(asked.timestamp, end)
+        if found is not None:
+            answer.timestamp, answer.offset, answer.leader_epoch = found
+        else:
+            _end(partition, role, request)
+    except KafkaError as error:
+        answer.error_code = error.code
+    except StorageError:
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return answer
+
+
+def _is_replica(request: Request) -> bool:
+    return bool(request.message.replica_id != _CONSUMER_REPLICA_ID)
+
+
+def _end(partition: Partition, role: LeaderReplica, request: Request) -> int:
+    """The offset after the last record that the asker may see (V36)."""
+    if _is_replica(request):
+        return role.log_end_offset
+    if not role.is_watermark_current:
+        has_own_error = request.header.api_version >= _OFFSET_NOT_AVAILABLE_VERSION
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE if has_own_error else ErrorCode.LEADER_NOT_AVAILABLE,
+            f"the high watermark of {partition.topic_partition} has not reached leader epoch "
+            f"{role.leader_epoch} yet",
+        )
+    return role.high_watermark

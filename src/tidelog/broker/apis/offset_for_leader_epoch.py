@@ -1,0 +1,57 @@
+"""OffsetForLeaderEpoch (key 23), versions 2 to 4.
+
+Where a leader epoch ends in this leader's log: the largest epoch not above the one asked for, and
+its end offset, -1 and -1 where there is no answer (V32, KIP-320). The latest epoch ends at the log
+end, also for consumers, as in Kafka. Askers are fenced by their current leader epoch (V37).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=23, min_version=2, max_version=4)
+
+
+def handle(broker: Broker, request: Request) -> OffsetForLeaderEpochResponse:
+    """One answer per question."""
+    message: OffsetForLeaderEpochRequest = request.message
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic,
+                [
+                    _answer(broker, TopicPartition(topic.topic, asked.partition), asked)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _answer(
+    broker: Broker, topic_partition: TopicPartition, asked: OffsetForLeaderPartition
+) -> EpochEndOffset:
+    partition = broker.replicas.get(topic_partition)
+    if partition is None:
+        error = broker.missing_replica_error(topic_partition)
+        return EpochEndOffset(error, asked.partition)
+    error = partition.check_leader_epoch(asked.current_leader_epoch)
+    if error:
+        return EpochEndOffset(error, asked.partition)
+    log = partition.log
+    end = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+    return EpochEndOffset(0, asked.partition, end.leader_epoch, end.end_offset)

@@ -1,0 +1,22 @@
+"""StopReplica (key 5), versions 3 and 4; from the controller.
+
+Ends the role of replicas and, where told, deletes them: the directory is renamed first and removed
+later (V34). Obeyed from the replica's own leader epoch on, and always with epoch -2, the deletion
+of the topic (V30). A replica that is not here is no error. Refused whole as LeaderAndIsr.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=5, min_version=3, max_version=4, inter_broker=True)
+
+
+def handle(broker: Broker, request: Request) -> Pending:
+    """Carried out after the commands that came before; answered when the replicas are gone."""
+    return broker.answer_from(broker.replicas.stop_replica(request.message), "StopReplica")

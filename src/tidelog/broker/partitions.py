@@ -1,0 +1,403 @@
+"""One hosted replica: its log, its role, and who waits on it.
+
+Joins the pure decisions of `tidelog.replication` to the log and to the purgatory: asks the role
+what to do, does it, tells the watchers. Roles change only while nothing is under way on the log
+(`quiet`), so a role's log end offset is always that of its log. Holds the replica's side of V31,
+V33, V36 to V38, V61 and V64; which commands are obeyed is decided in `replica_commands`, what a
+follower does with an answer in `fetchers`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.purgatory import PartitionWatchers
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
+from tidelog.core.ports import Buffer
+from tidelog.core.types import NO_EPOCH, EpochEnd, TopicId
+from tidelog.replication import commands, truncation, watermark
+from tidelog.replication.effects import (
+    MOVED,
+    Effects,
+    HighWatermarkMoved,
+    IsrBelowMinimum,
+    IsrCommitted,
+    RetryAlterPartition,
+    SendAlterPartition,
+    WithdrawAlterPartition,
+)
+from tidelog.replication.follower import FollowerReplica
+from tidelog.replication.isr import IsrChange, IsrState
+from tidelog.replication.leader import LeaderReplica, epoch_error
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.log.directory import LogDirectory
+    from tidelog.log.partition_log import AppendInfo, PartitionLog
+    from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
+
+
+class Partition:
+    """A replica on this broker; without a role until the controller gives it one (V44)."""
+
+    __slots__ = (
+        "_broker",
+        "_known_partition_epoch",
+        "_last_append",
+        "_pending",
+        "_resting_high_watermark",
+        "directory",
+        "leader_epoch",
+        "log",
+        "role",
+        "topic_partition",
+        "watchers",
+    )
+
+    def __init__(
+        self, broker: Broker, directory: LogDirectory, log: PartitionLog, high_watermark: int
+    ) -> None:
+        self._broker = broker
+        self.directory = directory
+        self.log = log
+        self.topic_partition = log.topic_partition
+        self.role: LeaderReplica | FollowerReplica | None = None
+        #: The leader epoch of the last command obeyed; kept when the role ends (V30).
+        self.leader_epoch = NO_EPOCH
+        self._known_partition_epoch = NO_EPOCH
+        #: The high watermark while there is no role.
+        self._resting_high_watermark = watermark.on_follower(
+            high_watermark, log.log_start_offset, log.log_end_offset
+        )
+        self.watchers = PartitionWatchers()
+        self._last_append: Completion[AppendInfo] | None = None
+        #: Operations on the log that are not done.
+        self._pending: list[Completion[Any]] = []
+
+    # what it is
+
+    @property
+    def topic_id(self) -> TopicId:
+        """The id of the topic that the log belongs to."""
+        return self.log.topic_id
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads."""
+        return type(self.role) is LeaderReplica
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset after the last record known as committed."""
+        role = self.role
+        return self._resting_high_watermark if role is None else role.high_watermark
+
+    @property
+    def partition_epoch(self) -> int:
+        """The newest partition epoch known, by command or by an answer of the controller."""
+        role = self.role
+        if type(role) is LeaderReplica:
+            return role.isr.partition_epoch
+        return self._known_partition_epoch
+
+    def has_topic_id(self, topic_id: TopicId) -> bool:
+        """Whether a request that names `topic_id` means this replica's topic (V23, G4)."""
+        return commands.topic_id_matches(self.log.topic_id, topic_id)
+
+    def check_leader_epoch(self, asked_epoch: int) -> ErrorCode:
+        """Whether this replica may answer as leader to whoever believes in `asked_epoch` (V37)."""
+        error = epoch_error(self.leader_epoch, asked_epoch)
+        if error or type(self.role) is LeaderReplica:
+            return error
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
+        """Where a follower's log parts from ours (V32); KafkaError OFFSET_OUT_OF_RANGE."""
+        log = self.log
+        return truncation.diverging_epoch(
+            log.epochs, log.log_end_offset, last_fetched_epoch, fetch_offset
+        )
+
+    # leading
+
+    def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
+        """Plan an append as leader; `flush_appends` writes it. `now_ms` is wall time.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS for acks=-1 (V64), or what
+        the log refuses.
+        """
+        role = self.role
+        if type(role) is not LeaderReplica:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self._broker.broker_id} does not lead {self.topic_partition}",
+            )
+        if acks == -1 and role.is_below_minimum:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self._below_minimum(role))
+        completion = self.log.plan_leader_append(records, role.leader_epoch, now_ms)
+        if not completion.done:
+            self._last_append = completion
+        return completion
+
+    def flush_appends(self) -> bool:
+        """Submit what was planned; True when all of it is written already.
+
+        The planned batches become readable together, and the high watermark is looked at once.
+        """
+        last, self._last_append = self._last_append, None
+        self.log.submit_planned()
+        if last is None:
+            return True
+        last.then(self._log_grew)
+        if last.done:
+            return True
+        self._track(last)
+        return False
+
+    def _log_grew(self, _: Completion[AppendInfo]) -> None:
+        role = self.role
+        log_end_offset = self.log.log_end_offset
+        if type(role) is LeaderReplica and log_end_offset != role.log_end_offset:
+            effects = role.appended(log_end_offset, self._broker.clock.monotonic_ms())
+            self.watchers.log_end_moved(self)
+            if effects:
+                self.run(effects)
+
+    def follower_fetched(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> ErrorCode:
+        """A follower has our log up to `fetch_offset`; the error says why it does not count."""
+        role = self.role
+        if type(role) is not LeaderReplica:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        try:
+            effects = role.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
+        except KafkaError as error:
+            return error.code
+        if effects is MOVED:
+            self.watchers.high_watermark_moved(self)
+        elif effects:
+            self.run(effects)
+        return ErrorCode.NONE
+
+    def examine(self) -> None:
+        """Look for followers that fell behind or may join (V62); nothing unless leading."""
+        role = self.role
+        if type(role) is LeaderReplica:
+            self.run(role.examine(self._broker.clock.monotonic_ms()))
+
+    def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
+        """Other brokers came or went."""
+        role = self.role
+        if type(role) is LeaderReplica:
+            self.run(role.eligibility_changed(is_alive, self._broker.clock.monotonic_ms()))
+
+    def is_change_wanted(self, change: IsrChange) -> bool:
+        """Whether an ISR change is still to be sent, or its outcome awaited."""
+        role = self.role
+        return type(role) is LeaderReplica and role.is_wanted(change)
+
+    def change_sent(self, change: IsrChange) -> None:
+        """The change is about to leave; only for one that `is_change_wanted`."""
+        role = self.role
+        if type(role) is LeaderReplica and change == role.isr.queued:
+            role.change_sent(change)
+
+    def change_accepted(
+        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+    ) -> None:
+        """The controller answered with the state that holds now."""
+        role = self.role
+        if type(role) is LeaderReplica:
+            now_ms = self._broker.clock.monotonic_ms()
+            self.run(role.change_accepted(change, isr, leader_epoch, partition_epoch, now_ms))
+
+    def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
+        """The controller refused the change."""
+        role = self.role
+        if type(role) is LeaderReplica:
+            self._broker.tracer.event(
+                "isr_change_refused",
+                partition=str(self.topic_partition),
+                isr=change.isr,
+                error=error.name,
+            )
+            self.run(role.change_refused(change, error, self._broker.clock.monotonic_ms()))
+
+    def run(self, effects: Effects) -> None:
+        """Do what a leader's decision asks for, in order."""
+        for effect in effects:
+            kind = type(effect)
+            if kind is HighWatermarkMoved:
+                self.watchers.high_watermark_moved(self)
+            elif kind is IsrCommitted:
+                self._isr_committed()
+            elif kind is IsrBelowMinimum:
+                assert type(self.role) is LeaderReplica
+                self.watchers.isr_below_minimum(self, self._below_minimum(self.role))
+            elif isinstance(effect, SendAlterPartition):
+                self._broker.isr_changes.submit(self, effect.change)
+            elif isinstance(effect, WithdrawAlterPartition):
+                self._broker.isr_changes.withdraw(self)
+            elif isinstance(effect, RetryAlterPartition):
+                self._broker.isr_changes.retry(self, effect.change)
+            else:
+                raise InvariantError(f"{effect} is not an effect of a leader")
+
+    def _isr_committed(self) -> None:
+        role = self.role
+        assert type(role) is LeaderReplica
+        self._broker.tracer.event(
+            "isr_committed",
+            partition=str(self.topic_partition),
+            isr=role.isr.committed,
+            partition_epoch=role.isr.partition_epoch,
+        )
+        self.watchers.isr_or_log_start_changed(self)
+
+    def _below_minimum(self, role: LeaderReplica) -> str:
+        isr = role.isr.committed
+        return (
+            f"the ISR of {self.topic_partition} is {list(isr)}: {len(isr)} in-sync replicas, "
+            f"{role.minimum} are needed (min.insync.replicas={role.min_insync_replicas})"
+        )
+
+    # changing roles
+
+    def rest(self) -> None:
+        """End the role: serve nothing, follow nobody. Everything that waits is answered (V38)."""
+        role, self.role = self.role, None
+        if role is None:
+            return
+        self._resting_high_watermark = role.high_watermark
+        if type(role) is LeaderReplica:
+            self._known_partition_epoch = role.isr.partition_epoch
+            self.flush_appends()
+            self._broker.isr_changes.withdraw(self)
+            self.watchers.leadership_lost(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def is_quiet(self) -> bool:
+        """Whether nothing is under way on the log, planned appends written."""
+        self.flush_appends()
+        return all(completion.done for completion in self._pending)
+
+    async def quiet(self) -> None:
+        """Return when nothing is under way on the log."""
+        while self._pending:
+            completion = self._pending.pop()
+            if not completion.done:
+                waiter: Completion[None] = Completion()
+                completion.then(lambda _, waiter=waiter: waiter.resolve(None))  # type: ignore[misc]
+                await waiter
+
+    def track(self, completion: Completion[Any]) -> None:
+        """An operation on the log is under way: no role may be taken before it is done."""
+        if not completion.done:
+            self._track(completion)
+
+    def _track(self, completion: Completion[Any]) -> None:
+        if len(self._pending) > 8:
+            self._pending = [one for one in self._pending if not one.done]
+        self._pending.append(completion)
+
+    def become_leader(self, state: LeaderAndIsrPartitionState) -> None:
+        """Lead under a new leader epoch (V31); the log is quiet."""
+        broker, log = self._broker, self.log
+        log_end_offset = log.log_end_offset
+        if log.epochs.latest_epoch != state.leader_epoch:
+            # Followers reconcile with this entry, even if no record of the epoch ever comes.
+            log.assign_epoch(state.leader_epoch, log_end_offset)
+        now_ms = broker.clock.monotonic_ms()
+        role = LeaderReplica(
+            broker_id=broker.broker_id,
+            broker_epoch=broker.broker_epoch,
+            leader_epoch=state.leader_epoch,
+            isr=IsrState(tuple(state.isr), state.partition_epoch),
+            replicas=tuple(state.replicas),
+            epoch_start_offset=log_end_offset,
+            log_end_offset=log_end_offset,
+            high_watermark=self._starting_high_watermark(),
+            min_insync_replicas=broker.replicas.topic_config(
+                self.topic_partition.topic
+            ).min_insync_replicas,
+            max_lag_ms=broker.config.replica_lag_time_max_ms,
+            is_eligible=broker.view.is_alive,
+            now_ms=now_ms,
+        )
+        self._take_role(role, state, "became_leader")
+        self.run(role.examine(now_ms))
+        self.watchers.log_end_moved(self)
+
+    def become_follower(self, state: LeaderAndIsrPartitionState) -> FollowerReplica:
+        """Follow under a new leader epoch (V32, V33); the log is quiet.
+
+        Without a leader (-1) the replica waits for the next command.
+        """
+        log = self.log
+        role = FollowerReplica(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            latest_epoch=log.epochs.latest_epoch,
+            high_watermark=self._starting_high_watermark(),
+        )
+        self._take_role(role, state, "became_follower")
+        return role
+
+    def recommanded(self, state: LeaderAndIsrPartitionState) -> None:
+        """A command of the leader epoch that the role is of; a repeated one resets nothing."""
+        self._known_partition_epoch = state.partition_epoch
+        role = self.role
+        if type(role) is LeaderReplica:
+            now_ms = self._broker.clock.monotonic_ms()
+            self.run(
+                role.commanded(
+                    tuple(state.isr),
+                    tuple(state.replicas),
+                    state.partition_epoch,
+                    self._broker.view.is_alive,
+                    now_ms,
+                )
+            )
+
+    def _starting_high_watermark(self) -> int:
+        log = self.log
+        return watermark.on_follower(self.high_watermark, log.log_start_offset, log.log_end_offset)
+
+    def _take_role(
+        self,
+        role: LeaderReplica | FollowerReplica,
+        state: LeaderAndIsrPartitionState,
+        event: str,
+    ) -> None:
+        self.role = role
+        self.leader_epoch = state.leader_epoch
+        self._known_partition_epoch = state.partition_epoch
+        tracer = self._broker.tracer
+        tracer.event(
+            event,
+            partition=str(self.topic_partition),
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            isr=tuple(state.isr),
+            log_end_offset=role.log_end_offset,
+            high_watermark=role.high_watermark,
+        )
+        tracer.log(
+            "state_change",
+            logging.DEBUG,
+            f"{event} of {self.topic_partition}: leader {state.leader} epoch "
+            f"{state.leader_epoch}.{state.partition_epoch}, log end {role.log_end_offset}, "
+            f"high watermark {role.high_watermark}",
+        )

@@ -1,0 +1,292 @@
+"""LeaderAndIsr and StopReplica, carried out on this broker's replicas.
+
+The order of one LeaderAndIsr: strays of a full command are moved aside (V35, V45); whoever changes
+role stops serving and fetching before anything else (V31); missing replicas are made where that is
+allowed (D3); when nothing is under way on a log any more its replica takes the new role, and only
+then do followers fetch. Partitions are independent: each has its own error. Whether a command is
+obeyed is decided in `tidelog.replication.commands`. If this broker's registration ends meanwhile,
+no role is taken any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.broker.partitions import Partition
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.names import validate_topic_name
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.replication import commands
+from tidelog.replication.commands import Placement
+from tidelog.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from tidelog.wire.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+_FULL = 2
+_TOPIC_ID_VERSION = 5
+
+
+class _Command(NamedTuple):
+    """What one partition is told."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    state: LeaderAndIsrPartitionState
+
+
+class _LeaderAndIsr:
+    """One LeaderAndIsr under way."""
+
+    def __init__(self, broker: Broker, request: LeaderAndIsrRequest) -> None:
+        self.broker = broker
+        self.replicas = broker.replicas
+        self.request = request
+        self.errors: dict[TopicPartition, ErrorCode] = {}
+        self.obeyed: list[tuple[Partition, _Command]] = []
+        self.missing: list[_Command] = []
+        #: One command a partition; of several in one request the last counts.
+        self.commands = {
+            TopicPartition(topic.topic_name, state.partition_index): _Command(
+                TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
+            )
+            for topic in request.topic_states
+            for state in topic.partition_states
+        }
+
+    async def run(self) -> ErrorCode:
+        """Carry it out; returns the error of the whole."""
+        generation = self.replicas.generation
+        if self.request.type == _FULL:
+            await self._set_strays_aside()
+        for command in self.commands.values():
+            self._judge(command)
+        self._stop_serving()
+        await self._create()
+        for partition, _ in self.obeyed:
+            await partition.quiet()
+        if self.replicas.generation != generation:
+            return ErrorCode.STALE_BROKER_EPOCH
+        self._take_roles()
+        return ErrorCode.NONE
+
+    def _judge(self, command: _Command) -> None:
+        """Decide what happens to one partition."""
+        topic_partition, topic_id, state = command
+        broker_id = self.broker.broker_id
+        partition = self.replicas.get(topic_partition)
+        error = ErrorCode.NONE
+        if min(topic_partition.partition, state.leader_epoch, state.partition_epoch) < 0:
+            error = ErrorCode.INVALID_REQUEST
+        elif broker_id not in state.replicas:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            placement = commands.placement(
+                broker_id=broker_id,
+                own_topic_id=None if partition is None else partition.topic_id,
+                topic_id=topic_id,
+                is_new=state.is_new,
+                leader=state.leader,
+                isr=state.isr,
+            )
+            if placement is Placement.OTHER_TOPIC:
+                error = ErrorCode.INCONSISTENT_TOPIC_ID
+            elif placement is Placement.LOST:
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
+            elif partition is None:
+                error = _name_error(topic_partition.topic)
+                if not error:
+                    self.missing.append(command)
+            elif commands.is_current(
+                partition.leader_epoch,
+                partition.partition_epoch,
+                state.leader_epoch,
+                state.partition_epoch,
+            ):
+                self.obeyed.append((partition, command))
+            else:
+                error = ErrorCode.STALE_CONTROLLER_EPOCH
+        self.errors[topic_partition] = error
+        if error:
+            self.broker.tracer.event(
+                "partition_command_refused", partition=str(topic_partition), error=error.name
+            )
+
+    def _stop_serving(self) -> None:
+        """Who changes role stops at once. A leader that leads on under a new epoch goes on until
+        its next role is taken, if its log is quiet: nobody has to ask again."""
+        broker_id = self.broker.broker_id
+        for partition, (_, _, state) in self.obeyed:
+            if partition.role is not None and partition.leader_epoch == state.leader_epoch:
+                continue
+            self.broker.fetchers.remove(partition)
+            leads_on = partition.is_leader and state.leader == broker_id
+            if not leads_on or not partition.is_quiet():
+                partition.rest()
+
+    async def _create(self) -> None:
+        """Make the missing replicas; each directory syncs once for all of its own."""
+        if not self.missing:
+            return
+        await self.replicas.load_configs(command.topic_partition.topic for command in self.missing)
+        begun = []
+        for command in self.missing:
+            directory = min(self.replicas.directories, key=lambda one: len(one.logs))
+            name = command.topic_partition.topic
+            completion = directory.create(
+                command.topic_partition, command.topic_id, self.replicas.log_config(name)
+            )
+            begun.append((command, directory, completion))
+        for command, directory, completion in begun:
+            try:
+                log = await completion
+            except StorageError as error:
+                self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                self.broker.tracer.log("server", logging.ERROR, f"cannot create a replica: {error}")
+                continue
+            self.obeyed.append((self.replicas.add(directory, log, 0), command))
+
+    def _take_roles(self) -> None:
+        broker_id = self.broker.broker_id
+        followers = []
+        for partition, (_, _, state) in self.obeyed:
+            if partition.role is not None and partition.leader_epoch == state.leader_epoch:
+                partition.recommanded(state)
+            elif state.leader == broker_id:
+                partition.become_leader(state)
+            else:
+                partition.become_follower(state)
+                followers.append(partition)
+        self.broker.fetchers.add(followers)
+
+    async def _set_strays_aside(self) -> None:
+        """Move aside what a full command does not list (V35)."""
+        listed = {name: command.topic_id for name, command in self.commands.items()}
+        kept = {
+            topic.topic_name: topic.topic_id
+            for topic in self.request.topic_states
+            if not topic.partition_states
+        }
+        hosted = {one.topic_partition: one.topic_id for one in self.replicas.all()}
+        strays = commands.strays(hosted, listed, kept)
+        if not strays:
+            return
+        waits = commands.deletion_waits(len(strays), len(hosted))
+        self.broker.tracer.event("strays", count=len(strays), of=len(hosted), deletion_waits=waits)
+        self.broker.tracer.log(
+            "server",
+            logging.WARNING,
+            f"{len(strays)} of {len(hosted)} replicas are not this broker's any more and are moved"
+            f" aside: {', '.join(map(str, strays[:20]))}{' ...' if len(strays) > 20 else ''}",
+        )
+        for topic_partition in strays:
+            partition = self.replicas.get(topic_partition)
+            assert partition is not None
+            await release(self.broker, partition)
+            await partition.directory.set_aside(topic_partition, deletion_waits=waits)
+
+
+async def release(broker: Broker, partition: Partition) -> None:
+    """End a replica's role and host it no longer; afterwards nothing uses its log."""
+    broker.fetchers.remove(partition)
+    partition.rest()
+    broker.replicas.forget(partition)
+    await partition.quiet()
+
+
+async def leader_and_isr(
+    broker: Broker, request: LeaderAndIsrRequest, version: int
+) -> LeaderAndIsrResponse:
+    """Carry out one request; the caller keeps requests in order."""
+    error = broker.replicas.check_controller(
+        request.controller_id, request.controller_epoch, request.broker_epoch
+    )
+    if error:
+        return LeaderAndIsrResponse(error_code=error)
+    command = _LeaderAndIsr(broker, request)
+    error = await command.run()
+    response = LeaderAndIsrResponse(error_code=error)
+    if error:
+        return response
+    topics: dict[TopicId, LeaderAndIsrTopicError] = {}
+    for topic_partition, topic_id, _ in command.commands.values():
+        outcome = LeaderAndIsrPartitionError(
+            topic_partition.topic, topic_partition.partition, command.errors[topic_partition]
+        )
+        if version < _TOPIC_ID_VERSION:
+            response.partition_errors.append(outcome)
+            continue
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = LeaderAndIsrTopicError(topic_id)
+            response.topics.append(topic)
+        topic.partition_errors.append(outcome)
+    broker.tracer.log(
+        "state_change",
+        logging.INFO,
+        f"controller {request.controller_id} epoch {request.controller_epoch} commanded "
+        f"{len(command.commands)} partitions"
+        + (" (everything)" if request.type == _FULL else "")
+        + f": {len(command.obeyed)} obeyed",
+    )
+    return response
+
+
+async def stop_replica(broker: Broker, request: StopReplicaRequest) -> StopReplicaResponse:
+    """Carry out one request; the caller keeps requests in order (V30, V34)."""
+    replicas = broker.replicas
+    error = replicas.check_controller(
+        request.controller_id, request.controller_epoch, request.broker_epoch
+    )
+    response = StopReplicaResponse(error_code=error)
+    if error:
+        return response
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            topic_partition = TopicPartition(topic.topic_name, state.partition_index)
+            partition = replicas.get(topic_partition)
+            outcome = ErrorCode.NONE
+            if partition is not None:
+                if commands.stop_is_current(partition.leader_epoch, state.leader_epoch):
+                    outcome = await _stop(broker, partition, state.delete_partition)
+                else:
+                    outcome = ErrorCode.FENCED_LEADER_EPOCH
+            response.partition_errors.append(
+                StopReplicaPartitionError(topic.topic_name, state.partition_index, outcome)
+            )
+    return response
+
+
+async def _stop(broker: Broker, partition: Partition, delete: bool) -> ErrorCode:
+    if not delete:
+        broker.fetchers.remove(partition)
+        partition.rest()
+        return ErrorCode.NONE
+    await release(broker, partition)
+    try:
+        await partition.directory.delete(partition.topic_partition)
+    except StorageError as error:
+        broker.tracer.log("server", logging.ERROR, f"cannot delete a replica: {error}")
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    broker.tracer.event("replica_deleted", partition=str(partition.topic_partition))
+    return ErrorCode.NONE
+
+
+def _name_error(topic: str) -> ErrorCode:
+    try:
+        validate_topic_name(topic)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE

@@ -1,0 +1,309 @@
+"""All replicas that this broker hosts: found at start, commanded by the controller, looked after.
+
+Knows which partition is where, fences controllers (V30), runs commands one after another (V31 to
+V35, V45; what they mean is in `replica_commands`), and looks after the replicas: high watermark
+checkpoints (V34), followers that fall behind (V62), retention, strays that are to go (V35). At
+start every log found is a replica without a role: what it is comes from the controller (V44).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tidelog.broker import replica_commands
+from tidelog.broker.partitions import Partition
+from tidelog.core.config import BrokerConfig
+from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.core.topic_config import TopicConfig
+from tidelog.core.types import NO_BROKER_EPOCH, TopicId, TopicPartition
+from tidelog.log.config import LogConfig
+from tidelog.metadata import layout
+from tidelog.metadata.json_fields import LayoutError
+from tidelog.metadata.store import OutcomeUnknown, SessionExpired, StoreUnavailable
+from tidelog.replication import commands
+from tidelog.replication.leader import LeaderReplica
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.log.directory import LogDirectory
+    from tidelog.log.partition_log import PartitionLog
+
+_STORE_RETRY_MS = 50
+_STRAY_CHECK_MS = 60_000
+
+
+class Replicas:
+    """The replicas of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._partitions: dict[TopicPartition, Partition] = {}
+        #: topic id -> (topic, how many of its partitions are here).
+        self._topics: dict[TopicId, tuple[str, int]] = {}
+        self._configs: dict[str, TopicConfig] = {}
+        self._default_config = TopicConfig.of(broker.config, {})
+        self.directories: list[LogDirectory] = []
+        self.controller_epoch = 0
+        #: Broker epoch of the latest registration, also when it has ended.
+        self._latest_broker_epoch = NO_BROKER_EPOCH
+        #: Rises when leadership ends for a reason of ours: a command under way stops there.
+        self.generation = 0
+        #: One command is run at a time, in the order in which they came.
+        self.command_order = asyncio.Lock()
+        self._closing = False
+        #: Live brokers when the partitions were last told.
+        self._alive: list[int] = []
+
+    # what is here
+
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        """The replica of a partition, None when there is none."""
+        return self._partitions.get(topic_partition)
+
+    def all(self) -> list[Partition]:
+        """Every replica, in the order in which they came."""
+        return list(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """The name of a topic that has a replica here."""
+        entry = self._topics.get(topic_id)
+        return None if entry is None else entry[0]
+
+    def by_topic_id(self, topic_id: TopicId, partition: int) -> Partition | None:
+        """The replica of a partition, named by topic id."""
+        entry = self._topics.get(topic_id)
+        if entry is None:
+            return None
+        found = self._partitions.get(TopicPartition(entry[0], partition))
+        return found if found is not None and found.topic_id == topic_id else None
+
+    def add(self, directory: LogDirectory, log: PartitionLog, high_watermark: int) -> Partition:
+        """Host a log that is there."""
+        partition = Partition(self._broker, directory, log, high_watermark)
+        self._partitions[log.topic_partition] = partition
+        _, count = self._topics.get(log.topic_id, ("", 0))
+        self._topics[log.topic_id] = (log.topic_partition.topic, count + 1)
+        return partition
+
+    def forget(self, partition: Partition) -> None:
+        """Host it no longer; the log is the caller's business."""
+        if self._partitions.get(partition.topic_partition) is not partition:
+            return
+        del self._partitions[partition.topic_partition]
+        topic, count = self._topics[partition.topic_id]
+        if count > 1:
+            self._topics[partition.topic_id] = (topic, count - 1)
+        else:
+            del self._topics[partition.topic_id]
+
+    # configuration of topics
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """What holds for a topic, as last read from the store."""
+        return self._configs.get(topic, self._default_config)
+
+    def default_log_config(self) -> LogConfig:
+        """What holds for the log of a topic without a configuration of its own."""
+        return _log_config(self._broker.config, self._default_config)
+
+    def log_config(self, topic: str) -> LogConfig:
+        """What holds for the logs of a topic."""
+        return _log_config(self._broker.config, self.topic_config(topic))
+
+    async def load_configs(self, topics: Iterable[str]) -> None:
+        """Read the configuration of topics from the store; waits until it can be read (S3)."""
+        wanted = list(dict.fromkeys(topics))
+        paths = [layout.config_path("topics", topic) for topic in wanted]
+        while True:
+            try:
+                nodes = await self._broker.store.get_many(paths)
+            except (StoreUnavailable, OutcomeUnknown, SessionExpired):
+                await self._broker.tasks.sleep(_STORE_RETRY_MS)
+            else:
+                break
+        for topic, path, node in zip(wanted, paths, nodes, strict=True):
+            self._configs[topic] = self._read_config(path, b"" if node is None else node.data)
+
+    def _read_config(self, path: str, data: bytes) -> TopicConfig:
+        try:
+            overrides = layout.decode_config(path, data)
+        except LayoutError as error:
+            self._broker.tracer.log("server", logging.ERROR, f"topic configuration: {error}")
+            return self._default_config
+        if not overrides:
+            return self._default_config
+        config, problems = TopicConfig.lenient(self._broker.config, overrides)
+        for problem in problems:
+            self._broker.tracer.log("server", logging.ERROR, f"{path}: {problem}")
+        return config
+
+    # start and end
+
+    async def open(self, directories: list[LogDirectory]) -> None:
+        """Host what the directories hold, and look after it from now on."""
+        self.directories = directories
+        for directory in directories:
+            for topic_partition, log in directory.logs.items():
+                self.add(directory, log, directory.high_watermarks.get(topic_partition, 0))
+        topics = [partition.topic_partition.topic for partition in self.all()]
+        if topics:
+            await self.load_configs(topics)
+        for partition in self.all():
+            partition.log.config = self.log_config(partition.topic_partition.topic)
+        config, tasks = self._broker.config, self._broker.tasks
+        checks = (
+            (config.replica_high_watermark_checkpoint_interval_ms, self.write_high_watermarks),
+            (max(1, config.replica_lag_time_max_ms // 2), self._examine_followers),
+            (config.log_retention_check_interval_ms, self._enforce_retention),
+            (_STRAY_CHECK_MS, self._delete_old_strays),
+        )
+        for interval_ms, check in checks:
+            tasks.spawn(f"replicas: {check.__name__}", self._repeat(interval_ms, check))
+
+    def stop_leading(self, reason: str) -> None:
+        """Lead nothing any more; everything that waits gets NOT_LEADER_OR_FOLLOWER (V38, V65)."""
+        self.generation += 1
+        self._broker.tracer.event("stopped_leading", reason=reason)
+        for partition in self.all():
+            if partition.is_leader:
+                partition.rest()
+
+    async def close(self) -> None:
+        """End every role and write the high watermarks down (V34)."""
+        self._closing = True
+        self.generation += 1
+        for partition in self.all():
+            partition.rest()
+        for partition in self.all():
+            await partition.quiet()
+        await self.write_high_watermarks()
+
+    # commands
+
+    def check_controller(
+        self, controller_id: int, controller_epoch: int, broker_epoch: int
+    ) -> ErrorCode:
+        """Whether a command is refused whole (V30); one that is not sets the controller epoch."""
+        broker = self._broker
+        self._latest_broker_epoch = max(self._latest_broker_epoch, broker.broker_epoch)
+        error = commands.request_error(
+            known_controller_epoch=self.controller_epoch,
+            controller_epoch=controller_epoch,
+            own_broker_epoch=self._latest_broker_epoch,
+            is_registered=broker.broker_epoch != NO_BROKER_EPOCH,
+            broker_epoch=broker_epoch,
+        )
+        if error:
+            broker.tracer.event(
+                "command_refused",
+                controller=controller_id,
+                controller_epoch=controller_epoch,
+                broker_epoch=broker_epoch,
+                error=error.name,
+            )
+        else:
+            self.controller_epoch = controller_epoch
+        return error
+
+    async def apply_leader_and_isr(
+        self, request: LeaderAndIsrRequest, version: int
+    ) -> LeaderAndIsrResponse:
+        """Take the roles that the controller gives."""
+        async with self.command_order:
+            return await replica_commands.leader_and_isr(self._broker, request, version)
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop following or leading, and delete where told."""
+        async with self.command_order:
+            return await replica_commands.stop_replica(self._broker, request)
+
+    def view_changed(self) -> None:
+        """The controller told this broker of the cluster: other brokers may be alive now, another
+        one may be the controller."""
+        view = self._broker.view
+        self._broker.isr_changes.controller_changed()
+        alive = sorted(view.brokers)
+        if alive != self._alive:
+            self._alive = alive
+            for partition in self.all():
+                partition.brokers_changed(view.is_alive)
+
+    # looking after
+
+    async def _repeat(self, interval_ms: int, check) -> None:  # type: ignore[no-untyped-def]
+        while not self._closing:
+            await self._broker.tasks.sleep(interval_ms)
+            if not self._closing:
+                await check()
+
+    async def write_high_watermarks(self) -> None:
+        """Write the high watermarks of each directory down (V34)."""
+        for directory in self.directories:
+            offsets = {
+                partition.topic_partition: partition.high_watermark
+                for partition in self.all()
+                if partition.directory is directory
+            }
+            if offsets == directory.high_watermarks:
+                continue
+            try:
+                await directory.write_high_watermarks(offsets)
+            except StorageError as error:
+                self._report("high watermarks", error)
+
+    async def _examine_followers(self) -> None:
+        for partition in self.all():
+            partition.examine()
+
+    async def _enforce_retention(self) -> None:
+        for partition in self.all():
+            if type(partition.role) is not LeaderReplica or not partition.log.log_end_offset:
+                continue
+            start = partition.log.log_start_offset
+            try:
+                await partition.log.enforce_retention(
+                    self._broker.clock.wall_ms(), partition.high_watermark
+                )
+            except StorageError as error:
+                self._report(f"retention of {partition.topic_partition}", error)
+            if partition.log.log_start_offset != start:
+                partition.watchers.isr_or_log_start_changed(partition)
+
+    async def _delete_old_strays(self) -> None:
+        for directory in self.directories:
+            try:
+                await directory.delete_strays(self._broker.config.log_stray_delete_delay_ms)
+            except StorageError as error:
+                self._report("strays", error)
+
+    def _report(self, what: str, error: StorageError) -> None:
+        self._broker.tracer.event("storage_error", what=what, error=str(error))
+        self._broker.tracer.log("server", logging.ERROR, f"{what}: {error}")
+
+
+def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
+    return LogConfig(
+        segment_bytes=topic.segment_bytes,
+        segment_ms=topic.segment_ms,
+        index_interval_bytes=topic.index_interval_bytes,
+        segment_index_bytes=topic.segment_index_bytes,
+        retention_bytes=topic.retention_bytes,
+        retention_ms=topic.retention_ms,
+        max_message_bytes=topic.max_message_bytes,
+        message_timestamp_type=topic.message_timestamp_type,
+        flush_messages=topic.flush_messages,
+        file_delete_delay_ms=topic.file_delete_delay_ms,
+        delete_enabled=topic.deletes_old_segments,
+        compact_enabled="compact" in topic.cleanup_policy,
+        flush_ms=topic.flush_ms,
+        max_decompressed_bytes=broker.max_decompressed_message_bytes,
+        producer_id_expiration_ms=broker.producer_id_expiration_ms,
+    )
