@@ -1,0 +1,1 @@
+"""Pipelines on Spark: functions for the user's own session, and verbs of `tidelog pipeline`."""

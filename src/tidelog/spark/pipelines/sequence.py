@@ -1,0 +1,84 @@
+"""Proves from a table alone that a sequence 0, 1, 2 ... is in it whole: the end-to-end check.
+
+The producer numbers its records and tells how many were acknowledged; here Spark counts what
+arrived. Nothing of the log, its offsets or the ingest's own book is used, so that an error in any
+of them shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceProof:
+    """What a table holds of the numbers 0 to `produced` - 1."""
+
+    produced: int
+    count: int
+    distinct: int
+    total: int
+    smallest: int | None
+    largest: int | None
+    #: Distinct numbers that belong to the sequence, and rows that do not (no number, or beyond).
+    expected_present: int
+    foreign: int
+
+    @property
+    def lost(self) -> int:
+        """Numbers without a row."""
+        return self.produced - self.expected_present
+
+    @property
+    def doubled(self) -> int:
+        """Rows beyond the first of their number."""
+        return self.count - self.foreign - self.expected_present
+
+    @property
+    def holds(self) -> bool:
+        """Every number once, nothing else, and the sum says the same by another way."""
+        return (
+            self.lost == 0
+            and self.doubled == 0
+            and self.foreign == 0
+            and self.total == self.produced * (self.produced - 1) // 2
+        )
+
+    def verdict(self) -> str:
+        """The line that says it."""
+        line = (
+            f"{self.produced} produced, {self.count} in Parquet,"
+            f" {self.lost} lost, {self.doubled} doubled"
+        )
+        return line if self.foreign == 0 else f"{line}, {self.foreign} foreign"
+
+
+def prove_sequence(frame: DataFrame, column: str, produced: int) -> SequenceProof:
+    """Count, sum, minimum, maximum and distinct of `column`, against 0 to `produced` - 1."""
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+
+    number = F.col(column)
+    belongs = number.between(0, produced - 1)
+    row = frame.agg(
+        F.count("*").alias("count"),
+        F.countDistinct(number).alias("distinct"),
+        F.sum(number).alias("total"),
+        F.min(number).alias("smallest"),
+        F.max(number).alias("largest"),
+        F.countDistinct(F.when(belongs, number)).alias("expected_present"),
+        F.count(F.when(~F.coalesce(belongs, F.lit(False)), 1)).alias("foreign"),
+    ).collect()[0]
+    return SequenceProof(
+        produced=produced,
+        count=row["count"],
+        distinct=row["distinct"],
+        total=row["total"] or 0,
+        smallest=row["smallest"],
+        largest=row["largest"],
+        expected_present=row["expected_present"],
+        foreign=row["foreign"],
+    )

@@ -1,0 +1,133 @@
+"""`format("tidelog")` in a real Spark session, over scripted logs."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tests.unit.client.fake_logs import FakeLogs
+from tests.unit.spark.batch_builder import Row, batch
+from tidelog.core.types import TopicPartition
+from tidelog.spark.columns import arrow_schema, spark_ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def filled(logs: FakeLogs) -> FakeLogs:
+    logs.create("t", 2)
+    rows = [Row(b"k%d" % n, b"v%d" % n, 1_700_000_000_123 + n) for n in range(10)]
+    logs.append(T0, batch(rows[:4], 0), batch(rows[4:9], 4), batch(rows[9:], 9))
+    logs.append(T1, batch([Row(None, None, headers=[("h", b"1"), ("g", None)])], 0))
+    return logs
+
+
+def load(spark: SparkSession, logs: FakeLogs, **options: str) -> DataFrame:
+    reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", logs.bootstrap)
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+def offsets(frame: DataFrame) -> list[tuple[int, int]]:
+    rows = frame.select("partition", "offset").collect()
+    return sorted((row[0], row[1]) for row in rows)
+
+
+@pytest.mark.parametrize("include_headers", [False, True])
+def test_the_arrow_schema_is_what_spark_makes_of_the_ddl(
+    spark: SparkSession, include_headers: bool
+) -> None:
+    planned = to_arrow_schema(StructType.fromDDL(spark_ddl(include_headers)), timezone="UTC")
+    assert arrow_schema(include_headers).equals(planned)
+
+
+def test_it_is_found_without_being_registered(spark: SparkSession, filled: FakeLogs) -> None:
+    frame = load(spark, filled, subscribe="t")
+    assert frame.count() == 11
+    assert frame.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+        "timestamp:timestamp,timestampType:int>"
+    )
+
+
+def test_a_row_holds_what_the_record_held(spark: SparkSession, filled: FakeLogs) -> None:
+    frame = load(spark, filled, subscribe="t").where("partition = 0 and offset = 5")
+    (row,) = frame.selectExpr("*", "unix_millis(timestamp) as ms").collect()
+    assert (bytes(row.key), bytes(row.value)) == (b"k5", b"v5")
+    assert (row.topic, row.partition, row.offset, row.timestampType) == ("t", 0, 5, 0)
+    assert row.ms == 1_700_000_000_128
+    assert isinstance(row.timestamp, datetime.datetime)
+
+
+def test_headers_come_on_request(spark: SparkSession, filled: FakeLogs) -> None:
+    frame = load(spark, filled, subscribe="t", includeHeaders="true")
+    by_key: dict[Any, Any] = {}
+    for row in frame.collect():
+        by_key[row.key and bytes(row.key)] = row.headers
+    assert [(h.key, h.value and bytes(h.value)) for h in by_key[None]] == [("h", b"1"), ("g", None)]
+    assert by_key[b"k0"] is None
+
+
+def test_offsets_bound_what_is_read(spark: SparkSession, filled: FakeLogs) -> None:
+    frame = load(
+        spark, filled, assign='{"t": [0]}',
+        startingOffsets='{"t": {"0": 3}}', endingOffsets='{"t": {"0": 6}}',
+    )
+    assert offsets(frame) == [(0, 3), (0, 4), (0, 5)]
+
+
+def test_min_partitions_splits_without_losing_or_doubling(
+    spark: SparkSession, filled: FakeLogs
+) -> None:
+    frame = load(spark, filled, subscribe="t", minPartitions="5")
+    assert frame.rdd.getNumPartitions() == 5
+    assert offsets(frame) == [(0, n) for n in range(10)] + [(1, 0)]
+
+
+def test_an_empty_topic_is_no_rows(spark: SparkSession, logs: FakeLogs) -> None:
+    logs.create("empty", 3)
+    assert load(spark, logs, subscribe="empty").count() == 0
+
+
+def test_a_wrong_option_fails_when_the_source_is_loaded(
+    spark: SparkSession, filled: FakeLogs
+) -> None:
+    with pytest.raises(PySparkException, match="exactly one of the options subscribe and assign"):
+        load(spark, filled)
+    with pytest.raises(PySparkException, match="cannot be latest in a batch"):
+        load(spark, filled, subscribe="t", startingOffsets="latest")
+
+
+def test_an_unknown_topic_fails_with_its_name(spark: SparkSession, filled: FakeLogs) -> None:
+    with pytest.raises(PySparkException, match="topic 'nope'"):
+        load(spark, filled, subscribe="nope").count()
+
+
+def test_deleted_offsets_fail_the_query_unless_that_is_allowed(
+    spark: SparkSession, filled: FakeLogs
+) -> None:
+    filled.log_starts[T0] = 4
+    start = '{"t": {"0": 1, "1": 0}}'
+    with pytest.raises(PySparkException, match="t-0 should be read from 1 to 10"):
+        load(spark, filled, subscribe="t", startingOffsets=start).count()
+    frame = load(spark, filled, subscribe="t", startingOffsets=start, failOnDataLoss="false")
+    assert offsets(frame) == [(0, n) for n in range(4, 10)] + [(1, 0)]
+
+
+def test_a_damaged_batch_fails_the_query_with_its_place(
+    spark: SparkSession, filled: FakeLogs
+) -> None:
+    damaged = bytearray(filled.batches[T0][1])
+    damaged[-1] ^= 1
+    filled.batches[T0][1] = bytes(damaged)
+    with pytest.raises(PySparkException, match="t-0, at or after offset 0"):
+        load(spark, filled, subscribe="t").collect()
