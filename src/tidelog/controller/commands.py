@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, NamedTuple
 
 from tidelog.controller.image import Image
@@ -68,9 +69,19 @@ class Stop(NamedTuple):
     delete: bool
 
 
+class Part(Enum):
+    """Which part of what a broker must be told a request carries, in sending order."""
+
+    BROKERS = "live brokers"
+    STOPS = "replicas to stop"
+    ROLES = "roles"
+    SHOWN = "metadata"
+
+
 class Outgoing(NamedTuple):
     """One request to send."""
 
+    part: Part
     api_key: int
     version: int
     message: Any
@@ -88,8 +99,10 @@ class Commands:
     brokers: tuple[BrokerInfo, ...]
     #: The broker may not know these brokers yet.
     brokers_changed: bool = False
-    #: `roles` and `shown` are everything that the broker should hold and know.
+    #: `roles` is everything that the broker should hold.
     full: bool = False
+    #: `shown` is everything that the broker should know.
+    shows_all: bool = False
     #: Topics whose replicas the broker keeps although a full command does not describe them.
     keep: tuple[str, ...] = ()
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
@@ -106,7 +119,7 @@ class Commands:
             self.roles.pop(topic_partition, None)
             self.stops[topic_partition] = stop
         if later.full:
-            self.full = True
+            self.full = self.shows_all = True
             self.keep = later.keep
             self.roles = later.roles
             self.shown = later.shown
@@ -123,22 +136,41 @@ class Commands:
             self._own_shown.update(later.shown)
 
     def requests(self, sender: Sender, broker_epoch: int) -> list[Outgoing]:
-        """The requests to send, in this order, on one connection."""
+        """The requests to send, in this order. Metadata goes when the roles are answered."""
         outgoing = []
-        commands_roles = bool(self.roles) or self.full
-        if self.brokers_changed and commands_roles:
-            outgoing.append(self._update_metadata(sender, broker_epoch, {}, INCREMENTAL))
+        if self.brokers_changed and self._has_roles():
+            outgoing.append(
+                self._update_metadata(sender, broker_epoch, Part.BROKERS, {}, INCREMENTAL)
+            )
         if self.stops:
             outgoing.append(self._stop_replica(sender, broker_epoch))
-        if commands_roles:
+        if self._has_roles():
             outgoing.append(self._leader_and_isr(sender, broker_epoch))
-        if self.shown or self.full or (self.brokers_changed and not commands_roles):
-            kind = FULL if self.full else INCREMENTAL
-            outgoing.append(self._update_metadata(sender, broker_epoch, self.shown, kind))
+        if self.shown or self.shows_all or (self.brokers_changed and not self._has_roles()):
+            kind = FULL if self.shows_all else INCREMENTAL
+            outgoing.append(
+                self._update_metadata(sender, broker_epoch, Part.SHOWN, self.shown, kind)
+            )
         return outgoing
 
+    def answered(self, part: Part) -> None:
+        """The broker has this part: it is not to be sent again."""
+        match part:
+            case Part.STOPS:
+                self.stops = {}
+            case Part.ROLES:
+                self.roles, self.full, self.keep = {}, False, ()
+            case Part.SHOWN:
+                self.shown, self.shows_all, self._own_shown = {}, False, None
+                self.brokers_changed = False
+            case Part.BROKERS:
+                self.brokers_changed = False
+
+    def _has_roles(self) -> bool:
+        return bool(self.roles) or self.full
+
     def _update_metadata(
-        self, sender: Sender, broker_epoch: int, shown: Shown, kind: int
+        self, sender: Sender, broker_epoch: int, part: Part, shown: Shown, kind: int
     ) -> Outgoing:
         topics: dict[tuple[TopicId, str], UpdateMetadataTopicState] = {}
         for (topic_id, topic_partition), state in shown.items():
@@ -156,7 +188,7 @@ class Commands:
             topic_states=list(topics.values()),
             live_brokers=[_live_broker(broker) for broker in self.brokers],
         )
-        return Outgoing(UPDATE_METADATA, UPDATE_METADATA_VERSION, message)
+        return Outgoing(part, UPDATE_METADATA, UPDATE_METADATA_VERSION, message)
 
     def _stop_replica(self, sender: Sender, broker_epoch: int) -> Outgoing:
         topics: dict[str, StopReplicaTopicState] = {}
@@ -173,7 +205,7 @@ class Commands:
             broker_epoch=broker_epoch,
             topic_states=list(topics.values()),
         )
-        return Outgoing(STOP_REPLICA, STOP_REPLICA_VERSION, message)
+        return Outgoing(Part.STOPS, STOP_REPLICA, STOP_REPLICA_VERSION, message)
 
     def _leader_and_isr(self, sender: Sender, broker_epoch: int) -> Outgoing:
         topics: dict[TopicId, LeaderAndIsrTopicState] = {}
@@ -197,7 +229,7 @@ class Commands:
                 if broker.broker_id in leaders
             ],
         )
-        return Outgoing(LEADER_AND_ISR, LEADER_AND_ISR_VERSION, message)
+        return Outgoing(Part.ROLES, LEADER_AND_ISR, LEADER_AND_ISR_VERSION, message)
 
 
 def endpoint_of(broker: BrokerInfo, listener: str) -> Endpoint:
@@ -307,7 +339,7 @@ class CommandBuilder:
                 roles[topic_partition] = self._role(topic_partition, False)
         commands.roles = roles
         commands.shown = everything
-        commands.full = True
+        commands.full = commands.shows_all = True
         commands.keep = tuple(
             name for name in sorted(image.unreadable) if not image.is_deleting(name)
         )

@@ -8,7 +8,6 @@ the placement come from the caller: nothing here is random. Nothing is written h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,14 +15,14 @@ from tidelog.controller import elections, placement
 from tidelog.controller.image import Image, Topic
 from tidelog.controller.liveness import Brokers
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
-from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST, MAX_TOPIC_NAME_CHARS
+from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
+from tidelog.core.names import validate_topic_name
 from tidelog.core.types import ZERO_TOPIC_ID, PartitionState, TopicId
 from tidelog.wire.messages.create_topics import CreatableTopic
 from tidelog.wire.messages.delete_topics import DeleteTopicState
 
 #: "Take the cluster's default" in a request (KIP-464).
 DEFAULT_COUNT = -1
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _UNCLEAN = "unclean.leader.election.enable"
 
 #: Checks the configuration of a topic and returns it as it is stored; raises ConfigError.
@@ -52,21 +51,6 @@ class NewTopic:
     def replication_factor(self) -> int:
         """Replicas of each partition."""
         return len(next(iter(self.topic.assignments.values())))
-
-
-def name_fault(name: str) -> str | None:
-    """Why a topic cannot be called so, None when it can (V24)."""
-    if not name:
-        return "the topic name is empty"
-    if name in (".", ".."):
-        return f"a topic cannot be called {name!r}"
-    if len(name) > MAX_TOPIC_NAME_CHARS:
-        return (
-            f"the topic name has {len(name)} characters, at most {MAX_TOPIC_NAME_CHARS} are allowed"
-        )
-    if _LEGAL_NAME.fullmatch(name) is None:
-        return f"topic name {name!r}: only ASCII letters, digits, '.', '_' and '-' are allowed"
-    return None
 
 
 def colliding_name(name: str, others: Iterable[str]) -> str | None:
@@ -137,9 +121,7 @@ def deletion_target(
 
 
 def _check_name(name: str, image: Image, also_made: Iterable[str]) -> None:
-    fault = name_fault(name)
-    if fault is not None:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    validate_topic_name(name)
     if image.is_deleting(name):
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is being deleted")
     existing = [*image.topics, *image.unreadable, *also_made]

@@ -1,0 +1,26 @@
+"""AllocateProducerIds (key 67), version 0: the controller gives a broker a block of ids (G3).
+
+Inter-broker. Answered when the block is durable in `/latest_producer_id_block`. Any other broker
+than the controller answers NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=67, min_version=0, max_version=0, inter_broker=True)
+
+
+def handle(broker: Broker, request: Request) -> Pending | AllocateProducerIdsResponse:
+    """Ask the controller, if that is this broker."""
+    return broker.controller.allocate_producer_ids(
+        request.message,
+        lambda: AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER),
+    )

@@ -1,0 +1,27 @@
+"""AlterPartition (key 56), versions 2 and 3: a leader asks the controller for new ISRs (A1-A4).
+
+Inter-broker. Answered when what was asked for is durable. Any other broker than the controller
+answers NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.alter_partition import AlterPartitionResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=56, min_version=2, max_version=3, inter_broker=True)
+
+
+def handle(broker: Broker, request: Request) -> Pending | AlterPartitionResponse:
+    """Ask the controller, if that is this broker."""
+    return broker.controller.alter_partition(
+        request.message,
+        request.header.api_version,
+        lambda: AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER),
+    )

@@ -1,0 +1,45 @@
+"""DeleteTopics (key 20), versions 1 to 6: remove topics (V8, V22, V23).
+
+By name or, from version 6 on, by id. Answered when the topics' nodes are gone, or with
+REQUEST_TIMED_OUT when the client's time is over; the deletion goes on then. Any other broker than
+the controller answers NOT_CONTROLLER for each topic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=20, min_version=1, max_version=6)
+
+
+def handle(broker: Broker, request: Request) -> Pending | DeleteTopicsResponse:
+    """Ask the controller, if that is this broker."""
+    message: DeleteTopicsRequest = request.message
+    return broker.controller.delete_topics(message, lambda: _refusal(message))
+
+
+def _refusal(message: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    topics = message.topics or [DeleteTopicState(name) for name in message.topic_names]
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                error_code=ErrorCode.NOT_CONTROLLER,
+                error_message="this broker is not the controller",
+            )
+            for topic in topics
+        ]
+    )

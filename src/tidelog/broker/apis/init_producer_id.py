@@ -1,0 +1,51 @@
+"""InitProducerId (key 22), versions 0 to 4: an id for an idempotent producer (G3).
+
+Transactional ids are not served yet: UNSUPPORTED_VERSION, which clients take as final. A producer
+that names its id and epoch (version 3 on, KIP-360) gets a fresh id: without a transactional id
+there is nothing to fence. COORDINATOR_LOAD_IN_PROGRESS while the controller gives no block of ids;
+clients try again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=22, min_version=0, max_version=4)
+
+_FIRST_EPOCH = 0
+_NO_EPOCH = -1
+
+
+def handle(broker: Broker, request: Request) -> Pending | InitProducerIdResponse:
+    """An id at once where the block in hand has one."""
+    message: InitProducerIdRequest = request.message
+    if message.transactional_id is not None:
+        return _refused(ErrorCode.UNSUPPORTED_VERSION)
+    if (message.producer_id == -1) != (message.producer_epoch == _NO_EPOCH):
+        return _refused(ErrorCode.INVALID_REQUEST)
+    taken = broker.producer_ids.take()
+    if taken is not None:
+        return _granted(taken)
+    return broker.answer_from(_wait(broker), "init_producer_id")
+
+
+async def _wait(broker: Broker) -> InitProducerIdResponse:
+    taken = await broker.producer_ids.wait()
+    if taken is None:
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return _granted(taken)
+
+
+def _granted(producer_id: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=_FIRST_EPOCH)
+
+
+def _refused(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=_NO_EPOCH)

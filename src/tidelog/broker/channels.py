@@ -1,0 +1,246 @@
+"""One ordered queue and connection from the controller to each registered broker (V17, V81).
+
+A channel lives as long as a registration: commands for another life of the broker go by another
+channel. What waits is merged. A command that is not answered (the connection broke, the time is
+over, the broker does not take it yet) is repeated on the same queue until the registration ends.
+Roles are answered before the metadata that names them is sent, so that clients hear of leaders that
+lead. Answers go back to the controller as events. A stuck broker delays nobody but itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.peers import PeerConnection, api_name
+from tidelog.controller.commands import Commands, Outgoing, Part, Sender, endpoint_of
+from tidelog.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
+from tidelog.core.errors import ErrorCode
+from tidelog.core.tasks import Signal
+from tidelog.core.types import BrokerInfo, TopicPartition
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+#: Pause before a command is repeated (Kafka's RequestSendThread waits as long).
+RETRY_MS = 100
+#: The first repetition comes sooner: a broker that starts may not listen or know its epoch yet.
+FIRST_RETRY_MS = 20
+
+
+class Channel:
+    """The queue and connection to one registration of a broker."""
+
+    def __init__(self, channels: Channels, info: BrokerInfo) -> None:
+        self.info = info
+        self._channels = channels
+        self._broker = channels.broker
+        self._connection: PeerConnection | None = None
+        self._waiting: Commands | None = None
+        self._wake = Signal(self._broker.ports.loop)
+        self._failures = 0
+        self._closed = False
+        self._task = self._broker.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
+
+    def add(self, commands: Commands) -> None:
+        """Queue commands behind those that wait; they are merged."""
+        if self._waiting is None:
+            self._waiting = commands
+        else:
+            self._waiting.merge(commands)
+        self._wake.set()
+
+    def close(self) -> None:
+        """Send nothing more; what is in flight is not waited for."""
+        self._closed = True
+        self._task.cancel()
+        self._disconnect("the broker's registration, or the controller's term, is over")
+
+    async def _run(self) -> None:
+        tasks, config = self._broker.tasks, self._broker.config
+        while True:
+            await self._wake.wait()
+            if config.controller_propagation_linger_ms > 0:
+                await tasks.sleep(config.controller_propagation_linger_ms)
+            while self._waiting is not None:
+                commands, self._waiting = self._waiting, None
+                if await self._deliver(commands):
+                    self._failures = 0
+                    continue
+                if self._waiting is not None:
+                    commands.merge(self._waiting)
+                self._waiting = commands
+                self._failures += 1
+                await tasks.sleep(FIRST_RETRY_MS if self._failures == 1 else RETRY_MS)
+
+    async def _deliver(self, commands: Commands) -> bool:
+        """Send everything; False when something has to be repeated."""
+        outgoing = commands.requests(self._channels.sender, self.info.broker_epoch)
+        early = [one for one in outgoing if one.part is not Part.SHOWN]
+        late = [one for one in outgoing if one.part is Part.SHOWN]
+        return await self._exchange(commands, early) and await self._exchange(commands, late)
+
+    async def _exchange(self, commands: Commands, outgoing: list[Outgoing]) -> bool:
+        """Send requests one behind the other and wait for all their answers."""
+        if not outgoing:
+            return True
+        done: asyncio.Future[None] = self._broker.ports.loop.create_future()
+        connection = self._connected()
+        pending = len(outgoing)
+        succeeded = True
+
+        def answered(one: Outgoing, answer: Any, error: Exception | None) -> None:
+            nonlocal pending, succeeded
+            pending -= 1
+            if self._take_answer(one, answer, error):
+                commands.answered(one.part)
+            else:
+                succeeded = False
+            if pending == 0 and not done.done():
+                done.set_result(None)
+
+        timeout_ms = self._broker.config.controller_socket_timeout_ms
+        for one in outgoing:
+            connection.send(
+                one.api_key,
+                one.version,
+                one.message,
+                timeout_ms,
+                partial(answered, one),
+            )
+        await done
+        return succeeded
+
+    def _connected(self) -> PeerConnection:
+        if self._connection is None or not self._connection.is_open:
+            endpoint = endpoint_of(self.info, self._channels.sender.listener)
+            self._connection = self._broker.peers.open(endpoint.host, endpoint.port, "controller")
+        return self._connection
+
+    def _disconnect(self, reason: str) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(reason)
+
+    def _take_answer(self, one: Outgoing, answer: Any, error: Exception | None) -> bool:
+        """Pass an answer on; False when the request must be repeated."""
+        if self._closed:
+            return False
+        if error is not None:
+            self._report(one, str(error))
+            self._disconnect(str(error))
+            return False
+        code = ErrorCode(answer.error_code)
+        if code is not ErrorCode.NONE:
+            self._report(one, code.name)
+            if code is ErrorCode.STALE_CONTROLLER_EPOCH:
+                self._channels.stale()
+            return False
+        if one.part is Part.ROLES:
+            self._roles_answered(one.message, answer)
+        elif one.part is Part.STOPS:
+            self._stops_answered(one.message, answer)
+        return True
+
+    def _report(self, one: Outgoing, reason: str) -> None:
+        self._broker.tracer.event(
+            "command_repeated", to=self.info.broker_id, api=api_name(one.api_key), reason=reason
+        )
+        self._broker.tracer.log(
+            "controller",
+            logging.WARNING,
+            f"{api_name(one.api_key)} to broker {self.info.broker_id} will be repeated: {reason}",
+        )
+
+    def _roles_answered(self, request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse) -> None:
+        names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+        outcomes = [
+            (TopicPartition(names[topic.topic_id], one.partition_index), ErrorCode(one.error_code))
+            for topic in answer.topics
+            if topic.topic_id in names
+            for one in topic.partition_errors
+        ]
+        self._report_errors("LeaderAndIsr", outcomes)
+        self._channels.offer(
+            LeaderAndIsrAnswered(self.info.broker_id, self.info.broker_epoch, outcomes)
+        )
+
+    def _stops_answered(self, request: StopReplicaRequest, answer: StopReplicaResponse) -> None:
+        stopped = [
+            TopicPartition(topic.topic_name, one.partition_index)
+            for topic in request.topic_states
+            for one in topic.partition_states
+        ]
+        self._report_errors(
+            "StopReplica",
+            [
+                (TopicPartition(one.topic_name, one.partition_index), ErrorCode(one.error_code))
+                for one in answer.partition_errors
+            ],
+        )
+        self._channels.offer(
+            StopReplicaAnswered(self.info.broker_id, self.info.broker_epoch, stopped)
+        )
+
+    def _report_errors(self, api: str, outcomes: list[tuple[TopicPartition, ErrorCode]]) -> None:
+        failed = [
+            f"{topic_partition}: {error.name}"
+            for topic_partition, error in outcomes
+            if error is not ErrorCode.NONE
+        ]
+        if failed:
+            self._broker.tracer.log(
+                "controller",
+                logging.WARNING,
+                f"broker {self.info.broker_id} answered {api} with {len(failed)} errors: "
+                + ", ".join(failed[:20]),
+            )
+
+
+class Channels:
+    """All channels of one term of office."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        sender: Sender,
+        offer: Callable[[Event], None],
+        stale: Callable[[], None],
+    ) -> None:
+        self.broker = broker
+        self.sender = sender
+        #: Takes what brokers answer.
+        self.offer = offer
+        #: A broker has heard of a newer controller.
+        self.stale = stale
+        self._channels: dict[int, Channel] = {}
+
+    def follow(self, brokers: Mapping[int, BrokerInfo]) -> None:
+        """Have a channel for each registration and for nothing else."""
+        for broker_id in list(self._channels):
+            info = brokers.get(broker_id)
+            channel = self._channels[broker_id]
+            if info is None or info.broker_epoch != channel.info.broker_epoch:
+                channel.close()
+                del self._channels[broker_id]
+            else:
+                channel.info = info
+        for broker_id, info in brokers.items():
+            if broker_id not in self._channels:
+                self._channels[broker_id] = Channel(self, info)
+
+    def send(self, commands: Mapping[int, Commands]) -> None:
+        """Queue commands for brokers that have a channel."""
+        for broker_id, one in commands.items():
+            self._channels[broker_id].add(one)
+
+    def close(self) -> None:
+        """End all channels."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()

@@ -1,0 +1,423 @@
+"""The controller of the cluster, as far as it is this broker: race, load, decide, write, command.
+
+Every broker watches `/controller` and races for it when it goes (V3, V40). The winner loads all
+state (V41), then turns: what watches announced is read, all events are decided together, the
+decision is made durable, its commands are queued, its answers given; in this order (V2). Decisions
+are `tidelog.controller`'s. A term of office ends with the session, or when a newer controller
+shows; whoever waits is told NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.broker.channels import Channels
+from tidelog.broker.requests import Pending
+from tidelog.broker.store_reader import StoreReader
+from tidelog.broker.store_writer import DeposedError, StoreWriter
+from tidelog.controller.commands import Sender
+from tidelog.controller.controller import Controller, Effects
+from tidelog.controller.draft import Settings
+from tidelog.controller.events import (
+    AlterPartitionAsked,
+    CreateTopicsAsked,
+    DeleteTopicsAsked,
+    Event,
+    ProducerIdsAsked,
+)
+from tidelog.controller.topics import TopicDefaults
+from tidelog.core.tasks import Signal
+from tidelog.core.topic_config import validate_topic_configs
+from tidelog.core.types import TopicId
+from tidelog.metadata import layout
+from tidelog.metadata.store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Op,
+    OutcomeUnknown,
+    SessionExpired,
+    SetData,
+    StoreUnavailable,
+    TransactionFailed,
+    WatchEvent,
+)
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.create_topics import CreateTopicsRequest
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+_RETRY_MS = 50
+#: Answer for a request that this broker is not the controller for; made by the API's own handler.
+Refusal = Callable[[], Any]
+
+
+class _Claim(NamedTuple):
+    """What a won election is worth: the epoch, and the version that fences every write."""
+
+    controller_epoch: int
+    epoch_version: int
+
+
+class _Waiting(NamedTuple):
+    pending: Pending
+    refusal: Refusal
+
+
+class _Term:
+    """One term of office."""
+
+    def __init__(self, shell: ControllerShell, claim: _Claim) -> None:
+        broker = shell.broker
+        config = broker.config
+        self.claim = claim
+        self.controller = Controller(
+            Settings(
+                controller_id=broker.broker_id,
+                controller_epoch=claim.controller_epoch,
+                topic_defaults=TopicDefaults(
+                    num_partitions=config.num_partitions,
+                    replication_factor=config.default_replication_factor,
+                    validate_configs=validate_topic_configs,
+                    deletion_enabled=config.delete_topic_enable,
+                ),
+                unclean=config.unclean_leader_election_enable,
+            )
+        )
+        self.writer = StoreWriter(broker.store, broker.tasks, broker.tracer, claim.epoch_version)
+        self.reader = StoreReader(broker.store, broker.tasks, broker.tracer)
+        self.channels = Channels(
+            broker,
+            Sender(broker.broker_id, claim.controller_epoch, config.inter_broker_listener_name),
+            shell.offer,
+            shell.verify,
+        )
+        self.waiting: dict[int, _Waiting] = {}
+
+
+class ControllerShell:
+    """This broker's part in controlling the cluster."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._store = broker.store
+        self._wake = Signal(broker.ports.loop)
+        self._term: _Term | None = None
+        self._closing = False
+        self._next_ticket = 0
+        # What watches have announced and nobody has read yet.
+        self._claim_changed = True
+        self._brokers_changed = False
+        self._topics_changed = False
+        self._deletions_changed = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._term is not None
+
+    @property
+    def controller_epoch(self) -> int:
+        """The epoch of the term of office, -1 outside of one."""
+        return -1 if self._term is None else self._term.claim.controller_epoch
+
+    async def start(self) -> None:
+        """Take part in elections from now on."""
+        self.broker.tasks.spawn("controller", self._run())
+
+    async def close(self) -> None:
+        """Leave office and take no part in elections any more; another broker takes over."""
+        self._closing = True
+        was_active = self.is_active
+        self.resign("the broker is stopping")
+        self._wake.set()
+        if was_active:
+            try:
+                await self._leave_office()
+            except (SessionExpired, StoreUnavailable, OutcomeUnknown, TransactionFailed) as error:
+                self._log(logging.WARNING, f"/controller is left to the session's end: {error}")
+
+    def resign(self, reason: str) -> None:
+        """End the term of office, if there is one; everybody who waits is told at once."""
+        term, self._term = self._term, None
+        self._claim_changed = True
+        self._wake.set()
+        if term is None:
+            return
+        term.channels.close()
+        self.broker.tracer.event(
+            "controller_resigned", epoch=term.claim.controller_epoch, reason=reason
+        )
+        self._log(logging.INFO, f"resigned, epoch {term.claim.controller_epoch}: {reason}")
+        for waiting in term.waiting.values():
+            waiting.pending.complete(waiting.refusal())
+
+    def session_renewed(self) -> None:
+        """The broker has registered anew: its watches are gone, it may be elected again."""
+        self._claim_changed = True
+        self._wake.set()
+
+    def verify(self) -> None:
+        """Somebody has heard of a newer controller: look whether this one still is."""
+        self._claim_changed = True
+        self._wake.set()
+
+    # requests
+
+    def alter_partition(
+        self, request: AlterPartitionRequest, version: int, refusal: Refusal
+    ) -> Pending | Any:
+        """A leader's ISR changes; `refusal` makes the answer of a broker that does not control."""
+        return self._ask(lambda ticket: AlterPartitionAsked(ticket, version, request), refusal)
+
+    def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
+        """New topics, with ids and places drawn here."""
+        random = self.broker.ports.random
+        topic_ids = [_new_topic_id(random.randbytes(16)) for _ in request.topics]
+        seed = random.randrange(0, 1 << 31)
+        return self._ask(
+            lambda ticket: CreateTopicsAsked(ticket, request, topic_ids, seed), refusal
+        )
+
+    def delete_topics(self, request: DeleteTopicsRequest, refusal: Refusal) -> Pending | Any:
+        """Topics to delete; answered when they are gone or the client's time is over."""
+
+        def event(ticket: int) -> Event:
+            self.broker.timers.after(
+                max(0, request.timeout_ms), lambda: self._deletion_timed_out(term, ticket)
+            )
+            return DeleteTopicsAsked(ticket, request)
+
+        term = self._term
+        return self._ask(event, refusal)
+
+    def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """A block of producer ids for a broker (G3)."""
+        return self._ask(lambda ticket: ProducerIdsAsked(ticket, request), refusal)
+
+    def offer(self, event: Event) -> None:
+        """An event for the present term; of no use outside of one."""
+        if self._term is not None:
+            self._term.controller.offer(event)
+            self._wake.set()
+
+    def _ask(self, event: Callable[[int], Event], refusal: Refusal) -> Pending | Any:
+        term = self._term
+        if term is None:
+            return refusal()
+        ticket = self._next_ticket
+        self._next_ticket += 1
+        pending = Pending()
+        term.waiting[ticket] = _Waiting(pending, refusal)
+        term.controller.offer(event(ticket))
+        self._wake.set()
+        return pending
+
+    def _deletion_timed_out(self, term: _Term | None, ticket: int) -> None:
+        if term is None or term is not self._term or ticket not in term.waiting:
+            return
+        answer = term.controller.give_up(ticket)
+        if answer is not None:
+            term.waiting.pop(ticket).pending.complete(answer)
+
+    # elections
+
+    async def _run(self) -> None:
+        """Wait for a vacancy, race, serve; until the broker stops."""
+        while not self._closing:
+            try:
+                claim = await self._race()
+                if claim is None:
+                    await self._wake.wait()
+                else:
+                    await self._serve(claim)
+            except DeposedError as error:
+                self.resign(str(error))
+            except SessionExpired:
+                self.resign("the session has expired")
+                await self.broker.tasks.sleep(_RETRY_MS)
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                self._claim_changed = True
+                self._log(logging.WARNING, f"waiting for the store: {error}")
+                await self.broker.tasks.sleep(_RETRY_MS)
+
+    async def _race(self) -> _Claim | None:
+        """Try to become the controller; None while there is another one."""
+        if not self._claim_changed or self._closing or self.broker.session.is_lost():
+            return None
+        self._claim_changed = False
+        node = await self._store.get(layout.CONTROLLER, self._on_claim)
+        if node is not None:
+            if node.stat.ephemeral_owner != self._store.session_id:
+                return None
+            # Left over from a term that has ended: nobody acts for it (V42).
+            await self._leave_office()
+        epoch_node = await self._store.get(layout.CONTROLLER_EPOCH)
+        claim_data = layout.encode_controller(self.broker.broker_id, self.broker.clock.wall_ms())
+        ops: list[Op] = [Create(layout.CONTROLLER, claim_data, ephemeral=True)]
+        if epoch_node is None:
+            claim = _Claim(controller_epoch=1, epoch_version=0)
+            ops.append(Create(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(1)))
+        else:
+            before = layout.decode_controller_epoch(layout.CONTROLLER_EPOCH, epoch_node.data)
+            version = epoch_node.stat.version
+            claim = _Claim(before + 1, version + 1)
+            data = layout.encode_controller_epoch(claim.controller_epoch)
+            ops.append(SetData(layout.CONTROLLER_EPOCH, data, version))
+        try:
+            await self._store.transact(ops)
+        except TransactionFailed:
+            # Somebody else was quicker: look again, and watch.
+            self.verify()
+            return None
+        except OutcomeUnknown:
+            if not await self._has_won(claim):
+                raise
+        return claim
+
+    async def _has_won(self, claim: _Claim) -> bool:
+        """Read an election of unknown outcome back (S2)."""
+        node = await self._store.get(layout.CONTROLLER)
+        epoch = await self._store.get(layout.CONTROLLER_EPOCH)
+        return (
+            node is not None
+            and node.stat.ephemeral_owner == self._store.session_id
+            and epoch is not None
+            and epoch.stat.version == claim.epoch_version
+        )
+
+    async def _leave_office(self) -> None:
+        """Remove `/controller` where it is of this very session (V42)."""
+        node = await self._store.get(layout.CONTROLLER)
+        if node is not None and node.stat.ephemeral_owner == self._store.session_id:
+            await self._store.transact([Delete(layout.CONTROLLER, ANY_VERSION)])
+
+    # in office
+
+    async def _serve(self, claim: _Claim) -> None:
+        """Be the controller until the term ends."""
+        if self._closing or self.broker.session.is_lost():
+            return
+        term = self._term = _Term(self, claim)
+        self.broker.tracer.event("controller_elected", epoch=claim.controller_epoch)
+        self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
+        await self._load(term)
+        while self._term is term:
+            await self._turn(term)
+
+    async def _load(self, term: _Term) -> None:
+        """Set the watches, then read everything (V41)."""
+        self._brokers_changed = self._topics_changed = self._deletions_changed = False
+        lists = await self._patiently(
+            term,
+            lambda: term.reader.lists(self._on_brokers, self._on_topics, self._on_deletions),
+        )
+        for event in await self._patiently(term, lambda: term.reader.load(*lists)):
+            term.controller.offer(event)
+
+    async def _turn(self, term: _Term) -> None:
+        """Read what changed, decide, write, command, answer; or wait for something to do."""
+        await self._refresh(term)
+        if self._term is not term:
+            return
+        if not term.controller.has_work:
+            await self._wake.wait()
+            return
+        decision = term.controller.decide()
+        outcomes = await term.writer.write(decision.writes) if decision.writes else []
+        if self._term is term:
+            self._carry_out(term, term.controller.applied(decision, outcomes))
+
+    async def _refresh(self, term: _Term) -> None:
+        """Read what watches have announced."""
+        if self._claim_changed:
+            self._claim_changed = False
+            await self._patiently(term, self._check_claim)
+        reader, controller = term.reader, term.controller
+        if self._brokers_changed:
+            self._brokers_changed = False
+            controller.offer(await self._patiently(term, lambda: reader.brokers(self._on_brokers)))
+        if self._topics_changed:
+            self._topics_changed = False
+            known = {**controller.image.topics, **controller.image.unreadable}
+            controller.offer(
+                await self._patiently(term, lambda: reader.topics(self._on_topics, known))
+            )
+        if self._deletions_changed:
+            self._deletions_changed = False
+            controller.offer(
+                await self._patiently(term, lambda: reader.deletions(self._on_deletions))
+            )
+
+    async def _check_claim(self) -> None:
+        """DeposedError unless `/controller` is of this very session; watched from here on."""
+        node = await self._store.get(layout.CONTROLLER, self._on_claim)
+        if node is None or node.stat.ephemeral_owner != self._store.session_id:
+            raise DeposedError("/controller is another's")
+
+    async def _patiently(self, term: _Term, read: Callable[[], Any]) -> Any:
+        """The result of a read; a store that cannot be reached is waited for (S3)."""
+        while self._term is term:
+            try:
+                return await read()
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                self._log(logging.WARNING, f"waiting for the store: {error}")
+                await self.broker.tasks.sleep(_RETRY_MS)
+        raise DeposedError("the term has ended")
+
+    def _carry_out(self, term: _Term, effects: Effects) -> None:
+        tracer = self.broker.tracer
+        term.channels.follow(term.controller.image.brokers)
+        term.channels.send(effects.commands)
+        for ticket, message in effects.answers:
+            waiting = term.waiting.pop(ticket, None)
+            if waiting is not None:
+                waiting.pending.complete(message)
+        for topic_partition, state in effects.published:
+            tracer.event(
+                "partition_state",
+                partition=str(topic_partition),
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.isr,
+                partition_epoch=state.partition_epoch,
+                controller_epoch=state.controller_epoch,
+            )
+        for name in effects.removed:
+            tracer.event("topic_removed", topic=name)
+
+    # watches
+
+    def _on_claim(self, event: WatchEvent) -> None:
+        self._claim_changed = True
+        self._wake.set()
+
+    def _on_brokers(self, event: WatchEvent) -> None:
+        self._brokers_changed = True
+        self._wake.set()
+
+    def _on_topics(self, event: WatchEvent) -> None:
+        self._topics_changed = True
+        self._wake.set()
+
+    def _on_deletions(self, event: WatchEvent) -> None:
+        self._deletions_changed = True
+        self._wake.set()
+
+    def _log(self, level: int, message: str) -> None:
+        self.broker.tracer.log("controller", level, message)
+
+
+def _new_topic_id(raw: bytes) -> TopicId:
+    """A random UUID (version 4), as Kafka's topic ids are."""
+    value = bytearray(raw)
+    value[6] = (value[6] & 0x0F) | 0x40
+    value[8] = (value[8] & 0x3F) | 0x80
+    return bytes(value)

@@ -1,0 +1,127 @@
+"""Producer ids of this broker: blocks from the controller, one id after the other (G3, KIP-730).
+
+A block is asked for when the present one is used up, and ahead of that when little of it is left.
+No id is ever given twice: a block that was granted and lost (the answer did not come) is skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from tidelog.wire.registry import ALLOCATE_PRODUCER_IDS
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+_VERSION = 0
+_TIMEOUT_MS = 2_000
+_RETRY_MS = 50
+#: A client waits this long for its id before it is told to try again.
+_PATIENCE_MS = 5_000
+#: The next block is asked for when less than this share of the present one is left (Kafka: 10 %).
+_PREFETCH_DIVISOR = 10
+
+
+class ProducerIds:
+    """Hands out producer ids."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._next = 0
+        self._end = 0
+        self._prefetch_at = 0
+        self._following: tuple[int, int] | None = None
+        self._asking = False
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def take(self) -> int | None:
+        """An id at once, None when the controller must be asked first."""
+        if self._next == self._end:
+            if self._following is None:
+                return None
+            self._next, self._end = self._following
+            self._following = None
+            self._prefetch_at = self._end - (self._end - self._next) // _PREFETCH_DIVISOR
+        taken = self._next
+        self._next += 1
+        if self._next >= self._prefetch_at and self._following is None:
+            self._ask()
+        return taken
+
+    async def wait(self) -> int | None:
+        """An id, None when the controller did not give a block in time."""
+        broker = self._broker
+        deadline_ms = broker.clock.monotonic_ms() + _PATIENCE_MS
+        while True:
+            taken = self.take()
+            if taken is not None:
+                return taken
+            left_ms = deadline_ms - broker.clock.monotonic_ms()
+            if left_ms <= 0:
+                return None
+            self._ask()
+            future: asyncio.Future[None] = broker.ports.loop.create_future()
+            self._waiting.append(future)
+            timer = broker.clock.call_later(left_ms, partial(_resolve, future))
+            try:
+                await future
+            finally:
+                timer.cancel()
+
+    def _ask(self) -> None:
+        if not self._asking:
+            self._asking = True
+            self._broker.tasks.spawn("producer ids", self._fetch())
+
+    async def _fetch(self) -> None:
+        """Ask until there is a block; whoever waits is woken then."""
+        try:
+            while self._following is None:
+                block = await self._block()
+                if block is None:
+                    await self._broker.tasks.sleep(_RETRY_MS)
+                else:
+                    self._following = block
+        finally:
+            self._asking = False
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                _resolve(future)
+
+    async def _block(self) -> tuple[int, int] | None:
+        broker = self._broker
+        request = AllocateProducerIdsRequest(broker.broker_id, broker.broker_epoch)
+        try:
+            connection = broker.peers.connection(broker.view.controller_id, "producer-ids")
+            answer: AllocateProducerIdsResponse = await connection.call(
+                ALLOCATE_PRODUCER_IDS, _VERSION, request, _TIMEOUT_MS
+            )
+        except TidelogError as error:
+            self._report(str(error))
+            return None
+        if answer.error_code != ErrorCode.NONE:
+            self._report(ErrorCode(answer.error_code).name)
+            return None
+        first, count = answer.producer_id_start, answer.producer_id_len
+        if first < 0 or count <= 0:
+            self._report(f"a block of {count} ids from {first}")
+            return None
+        return first, first + count
+
+    def _report(self, reason: str) -> None:
+        self._broker.tracer.log(
+            "controller", logging.INFO, f"no block of producer ids yet: {reason}"
+        )
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,295 @@
+"""Which nodes a controller's write means, and how to tell afterwards whether it was made.
+
+A `Unit` is a group of operations that go into one transaction together. Its witness is the node
+that tells, when it is read back, whether the unit was written, can still be written, or conflicts
+with what somebody else wrote (V15, S2): data and version as this controller writes them are its
+own, because they carry its controller epoch or a fresh topic id. No I/O here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.controller.decision import (
+    NO_STATE,
+    Conflict,
+    CreateTopic,
+    ForgetDeletion,
+    Outcome,
+    QueueDeletion,
+    TakeProducerIds,
+    Write,
+    WritePartitionState,
+    Written,
+)
+from tidelog.controller.image import ProducerIdsFound
+from tidelog.core import limits
+from tidelog.core.types import PartitionState, TopicPartition
+from tidelog.metadata import layout
+from tidelog.metadata.layout import LayoutError, TopicAssignment
+from tidelog.metadata.store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Node,
+    NodeExists,
+    Op,
+    SetData,
+    TransactionFailed,
+)
+
+#: Operations of one transaction besides the check of the controller epoch, and their bytes.
+MAX_OPS = limits.MAX_TRANSACTION_OPS - 1
+MAX_BYTES = limits.MAX_TRANSACTION_BYTES - 1024
+_OP_OVERHEAD_BYTES = 64
+
+
+class Pending:
+    """Not written; nothing stands in the way."""
+
+
+PENDING = Pending()
+Verdict = Outcome | Pending
+
+
+class Unit:
+    """Operations that become durable together."""
+
+    __slots__ = ("alone", "ops", "parents", "witness", "write")
+
+    def __init__(self, write: int, witness: str, ops: list[Op]) -> None:
+        #: Index of the write that this is (part of).
+        self.write = write
+        self.witness = witness
+        self.ops = ops
+        #: Nodes that must be there before, made with this unit where they are not.
+        self.parents: tuple[str, ...] = ()
+        #: Later units depend on this one: nothing else goes into its transaction.
+        self.alone = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the operations, as the store counts them."""
+        return sum(_size_of(op) for op in self.ops)
+
+    def judge(self, node: Node | None) -> Verdict:
+        """What became of it, by its witness."""
+        raise NotImplementedError
+
+    def adapt(self, failure: TransactionFailed) -> bool:
+        """Take account of a failed operation of this unit that its witness does not show; False
+        when that cannot be."""
+        return False
+
+    def make_parents(self, missing: Sequence[str]) -> None:
+        """Make these nodes first."""
+        self.ops[:0] = [Create(path, b"") for path in missing]
+
+    def _drop_existing(self, failure: TransactionFailed) -> bool:
+        """A parent that somebody else has made meanwhile needs no making."""
+        if not isinstance(failure.error, NodeExists):
+            return False
+        kept = [
+            op
+            for op in self.ops
+            if not (isinstance(op, Create) and not op.data and op.path == failure.error.path)
+        ]
+        dropped = len(kept) < len(self.ops)
+        self.ops = kept
+        return dropped
+
+
+class StateUnit(Unit):
+    """The state node of a partition."""
+
+    __slots__ = ("_data", "_expected", "_state")
+
+    def __init__(
+        self, write: int, topic_partition: TopicPartition, state: PartitionState, expected: int
+    ) -> None:
+        path = layout.partition_state_path(topic_partition)
+        self._state = state
+        self._expected = expected
+        self._data = layout.encode_partition_state(state)
+        op: Op
+        if expected == NO_STATE:
+            op = Create(path, self._data)
+        else:
+            op = SetData(path, self._data, expected)
+        super().__init__(write, path, [op])
+
+    def judge(self, node: Node | None) -> Verdict:
+        """Written, pending, or a conflict with the state that the node holds."""
+        if node is None:
+            return PENDING if self._expected == NO_STATE else Conflict()
+        if node.stat.version == self._state.partition_epoch and node.data == self._data:
+            return Written(node.stat.mzxid)
+        if node.stat.version == self._expected:
+            return PENDING
+        try:
+            found = layout.decode_partition_state(self.witness, node.data, node.stat)
+        except LayoutError as error:
+            return Conflict(reason=str(error))
+        return Conflict(state=found)
+
+    def adapt(self, failure: TransactionFailed) -> bool:
+        """A parent may have been made meanwhile."""
+        return self._drop_existing(failure)
+
+
+class TopicUnit(Unit):
+    """A topic's nodes with its first partitions; the topic node tells whose they are."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, write: int, created: CreateTopic) -> None:
+        made = created.made
+        name = made.topic.name
+        path = layout.topic_path(name)
+        self._data = layout.encode_topic(
+            TopicAssignment(made.topic.topic_id, made.topic.assignments)
+        )
+        super().__init__(
+            write,
+            path,
+            [
+                Create(path, self._data),
+                Create(layout.config_path("topics", name), layout.encode_config(made.configs)),
+                Create(layout.topic_partitions_path(name), b""),
+            ],
+        )
+
+    def judge(self, node: Node | None) -> Verdict:
+        """The topic id is fresh: the same data is this very topic."""
+        if node is None:
+            return PENDING
+        return Written(node.stat.mzxid) if node.data == self._data else Conflict()
+
+    def adapt(self, failure: TransactionFailed) -> bool:
+        """A configuration may be left over from an earlier topic of the name."""
+        config = self.ops[1]
+        if not isinstance(failure.error, NodeExists) or not isinstance(config, Create):
+            return False
+        if failure.error.path != config.path:
+            return False
+        self.ops[1] = SetData(config.path, config.data, ANY_VERSION)
+        return True
+
+
+class RequestUnit(Unit):
+    """A request to delete a topic, to be left or to be taken away."""
+
+    __slots__ = ("_present",)
+
+    def __init__(self, write: int, name: str, present: bool) -> None:
+        path = layout.delete_topic_path(name)
+        self._present = present
+        op: Op = Create(path, b"") if present else Delete(path, ANY_VERSION)
+        super().__init__(write, path, [op])
+
+    def judge(self, node: Node | None) -> Verdict:
+        """Whoever did it, it is done."""
+        return Written() if (node is not None) == self._present else PENDING
+
+
+class ProducerIdsUnit(Unit):
+    """The last block of producer ids."""
+
+    __slots__ = ("_data", "_expected")
+
+    def __init__(self, write: int, taken: TakeProducerIds) -> None:
+        path = layout.PRODUCER_ID_BLOCK
+        self._expected = taken.expected_version
+        self._data = layout.encode_producer_id_block(taken.broker_id, taken.first, taken.last)
+        op: Op
+        if taken.expected_version < 0:
+            op = Create(path, self._data)
+        else:
+            op = SetData(path, self._data, taken.expected_version)
+        super().__init__(write, path, [op])
+
+    def judge(self, node: Node | None) -> Verdict:
+        """Written, pending, or a conflict with what was given out meanwhile."""
+        version = -1 if node is None else node.stat.version
+        if version == self._expected:
+            return PENDING
+        if node is not None and version == self._expected + 1 and node.data == self._data:
+            return Written()
+        return Conflict(producer_ids=producer_ids_found(node))
+
+
+def producer_ids_found(node: Node | None) -> ProducerIdsFound | None:
+    """What `/latest_producer_id_block` says; None where it cannot be read."""
+    if node is None:
+        return ProducerIdsFound(last_id=-1, version=-1)
+    if not node.data:
+        return ProducerIdsFound(last_id=-1, version=node.stat.version)
+    try:
+        _, _, last = layout.decode_producer_id_block(layout.PRODUCER_ID_BLOCK, node.data)
+    except LayoutError:
+        return None
+    return ProducerIdsFound(last, node.stat.version)
+
+
+def units_of(index: int, write: Write) -> list[Unit]:
+    """The units of a write; a topic that does not fit into one transaction has several."""
+    match write:
+        case WritePartitionState():
+            topic_partition = write.topic_partition
+            unit = StateUnit(index, topic_partition, write.state, write.expected_epoch)
+            if write.expected_epoch == NO_STATE:
+                unit.parents = (
+                    layout.topic_partitions_path(topic_partition.topic),
+                    layout.partition_path(topic_partition),
+                )
+            return [unit]
+        case CreateTopic():
+            return _topic_units(index, write)
+        case QueueDeletion():
+            return [RequestUnit(index, write.name, present=True)]
+        case ForgetDeletion():
+            return [RequestUnit(index, write.name, present=False)]
+        case TakeProducerIds():
+            return [ProducerIdsUnit(index, write)]
+        case _:
+            raise TypeError(f"not a conditional write: {write!r}")
+
+
+def _topic_units(index: int, write: CreateTopic) -> list[Unit]:
+    first = TopicUnit(index, write)
+    units: list[Unit] = [first]
+    size_bytes = first.size_bytes
+    for partition, state in sorted(write.made.states.items()):
+        topic_partition = TopicPartition(write.made.topic.name, partition)
+        unit = StateUnit(index, topic_partition, state, NO_STATE)
+        unit.make_parents([layout.partition_path(topic_partition)])
+        size_bytes += unit.size_bytes
+        fits = len(first.ops) + len(unit.ops) <= MAX_OPS and size_bytes <= MAX_BYTES
+        if fits and len(units) == 1:
+            first.ops.extend(unit.ops)
+        else:
+            units.append(unit)
+    first.alone = len(units) > 1
+    return units
+
+
+def batches(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Units in order, packed up to the store's limits."""
+    packed: list[list[Unit]] = []
+    ops = size_bytes = 0
+    sealed = True
+    for unit in units:
+        full = ops + len(unit.ops) > MAX_OPS or size_bytes + unit.size_bytes > MAX_BYTES
+        if sealed or full or unit.alone:
+            packed.append([])
+            ops = size_bytes = 0
+        packed[-1].append(unit)
+        ops += len(unit.ops)
+        size_bytes += unit.size_bytes
+        sealed = unit.alone
+    return packed
+
+
+def _size_of(op: Op) -> int:
+    data = op.data if isinstance(op, Create | SetData) else b""
+    return len(op.path) + len(data) + _OP_OVERHEAD_BYTES
