@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import struct
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,9 +29,6 @@ FIXED_FORMATS: Final = {
     "int16": "h",
     "int32": "i",
     "int64": "q",
-    "uint16": "H",
-    "uint32": "I",
-    "float64": "d",
     "uuid": "16s",
 }
 VARIABLE_TYPES: Final = ("string", "bytes", "records", "array", "struct")
@@ -248,8 +246,7 @@ def is_frozen(struct_class: type) -> bool:
 def min_size(spec_type: str, element: type | str | None, version: int, flexible: bool) -> int:
     """The fewest bytes that a value of this type takes at this version."""
     if spec_type in FIXED_FORMATS:
-        code = FIXED_FORMATS[spec_type]
-        return {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}[code]
+        return struct.calcsize(">" + FIXED_FORMATS[spec_type])
     if spec_type == "struct":
         assert isinstance(element, type)
         return struct_min_size(element, version, flexible)

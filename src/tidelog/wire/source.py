@@ -52,8 +52,3 @@ class Source:
         exec(compile(text, f"<{title}>", "exec"), self.namespace)
         function: Callable[..., Any] = self.namespace[name]
         return function
-
-    @property
-    def text(self) -> str:
-        """The source so far."""
-        return "\n".join(self._lines) + "\n"

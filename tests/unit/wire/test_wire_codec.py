@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 import typing
 
 import pytest
@@ -10,7 +11,7 @@ from tests.unit.wire.test_wire_round_trips import joined
 from tests.unit.wire.wire_strategies import all_cases
 
 from tidelog.core.errors import ProtocolError
-from tidelog.wire import decoding, schema
+from tidelog.wire import decoding, encoding, schema
 from tidelog.wire.codec import (
     RequestHeader,
     UnsupportedVersion,
@@ -40,6 +41,7 @@ from tidelog.wire.messages.leader_and_isr import (
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.wire.primitives import Buffer
 from tidelog.wire.registry import (
     API,
     API_VERSIONS,
@@ -141,6 +143,11 @@ class TestRecords:
     def test_no_buffers_at_all_are_empty_records(self) -> None:
         frame = joined(encode_request(PRODUCE, 9, 1, None, self.request([])))
         assert decode_request(frame)[1].topic_data[0].partition_data[0].records == b""
+
+    def test_more_than_a_frame_can_hold_is_refused(self) -> None:
+        chunk = bytes(1 << 20)
+        with pytest.raises(SchemaError, match="is no frame"):
+            encode_request(PRODUCE, 9, 1, None, self.request([chunk] * 2048))
 
     def test_decoded_records_are_views_of_the_frame(self) -> None:
         frame = bytearray(b"".join(encode_request(PRODUCE, 9, 1, None, self.request(b"zzz"))))
@@ -322,6 +329,64 @@ class TestDeclarations:
             encode_request(OFFSET_FOR_LEADER_EPOCH, 2, 1, None, OffsetForLeaderEpochRequest())
         )
         assert decode_request(frame)[1].replica_id == -2
+
+
+class TestTypesThatNoMessageHasYet:
+    @dataclasses.dataclass(slots=True)
+    class Numbers:
+        longs: typing.Sequence[int] = schema.array("int64", "0+")
+        names: typing.Sequence[str] = schema.array("string", "0+", nullable="0+")
+
+    @pytest.mark.parametrize("flexible", [False, True])
+    @pytest.mark.parametrize("names", [None, [], ["a", "", "ü" * 100]])
+    def test_arrays_of_other_primitives(self, flexible: bool, names: list[str] | None) -> None:
+        message = self.Numbers(longs=[1, -(2**63)], names=names)
+        out: list[Buffer] = []
+        encoding.build_encoder(self.Numbers, 0, flexible)(message, out, [])
+        raw = b"".join(out)
+        decoded = decoding.build_decoder(self.Numbers, 0, flexible)(raw, 0, len(raw))
+        assert decoded == (message, len(raw))
+
+    def test_a_struct_outside_the_tagged_section(self) -> None:
+        @dataclasses.dataclass(slots=True)
+        class Outer:
+            before: int = int32("0+")
+            inner: ReplicaState = schema.nested(ReplicaState, "0+")  # noqa: RUF009
+            after: int = int32("0+")
+
+        message = Outer(1, ReplicaState(2, 3), 4)
+        out: list[Buffer] = []
+        encoding.build_encoder(Outer, 15, True)(message, out, [])
+        raw = b"".join(out)
+        assert raw == struct.pack(">iiqxix", 1, 2, 3, 4)
+        assert decoding.build_decoder(Outer, 15, True)(raw, 0, len(raw)) == (message, len(raw))
+
+    def test_what_is_not_generated_says_so(self) -> None:
+        @dataclasses.dataclass(slots=True)
+        class Ids:
+            ids: list[bytes] = schema.array("uuid", "0+")  # noqa: RUF009
+
+        @dataclasses.dataclass(slots=True)
+        class NullableInts:
+            ints: list[int] | None = schema.array("int32", "0+", nullable="0+")  # noqa: RUF009
+
+        for build in (decoding.build_decoder, encoding.build_encoder):
+            with pytest.raises(SchemaError, match="uuid"):
+                build(Ids, 0, True)
+        with pytest.raises(SchemaError, match="nullable arrays of int32"):
+            encoding.build_encoder(NullableInts, 0, True)
+
+    def test_records_cannot_be_tagged(self) -> None:
+        @dataclasses.dataclass(frozen=True, slots=True)
+        class Hidden:
+            data: typing.Any = schema.records("0+")  # noqa: RUF009
+
+        @dataclasses.dataclass(slots=True)
+        class Outer:
+            hidden: Hidden = schema.nested(Hidden, "0+", tag=0)  # noqa: RUF009
+
+        with pytest.raises(SchemaError, match="tagged"):
+            encoding.build_encoder(Outer, 0, True)
 
 
 def structs_of(struct_class: type) -> list[type]:
