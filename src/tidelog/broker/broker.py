@@ -72,7 +72,8 @@ class Broker:
         self._ports_listened: dict[str, int] = {}
         self._connections: dict[Connection, None] = {}
         self._appending: dict[Partition, None] = {}
-        self._clean_shutdown_epoch = NO_BROKER_EPOCH
+        #: Broker epoch of the clean shutdown that every log directory proves, until registered.
+        self.clean_shutdown_epoch = NO_BROKER_EPOCH
         self._stopping = False
 
     # start and stop
@@ -136,15 +137,13 @@ class Broker:
             self.directories.append(directory)
         epochs = [directory.clean_shutdown_epoch for directory in self.directories]
         if epochs and epochs[0] is not None and all(epoch == epochs[0] for epoch in epochs):
-            self._clean_shutdown_epoch = epochs[0]
+            self.clean_shutdown_epoch = epochs[0]
 
-    def take_clean_shutdown_epoch(self) -> int:
-        """The broker epoch of the clean shutdown found at start, -1 without; valid once: a later
-        registration of this process proves nothing (E3)."""
-        epoch = self._clean_shutdown_epoch
-        if self.broker_epoch != NO_BROKER_EPOCH:
-            return NO_BROKER_EPOCH
-        return epoch
+    def registered(self, broker_epoch: int) -> None:
+        """The broker is registered under `broker_epoch`. The clean shutdown found at start proves
+        nothing for a later registration of this process (E3)."""
+        self.broker_epoch = broker_epoch
+        self.clean_shutdown_epoch = NO_BROKER_EPOCH
 
     # connections
 

@@ -126,7 +126,7 @@ class Session:
                 broker_epoch=NO_BROKER_EPOCH,
                 endpoints=broker.advertised_endpoints(),
                 rack=broker.config.broker_rack or None,
-                previous_broker_epoch=broker.take_clean_shutdown_epoch(),
+                previous_broker_epoch=broker.clean_shutdown_epoch,
             )
             data = layout.encode_broker(info, broker.clock.wall_ms())
             try:
@@ -172,7 +172,7 @@ class Session:
 
     def _registered(self, broker_epoch: int) -> None:
         broker = self._broker
-        broker.broker_epoch = broker_epoch
+        broker.registered(broker_epoch)
         broker.tracer.event("broker_registered", broker=broker.broker_id, epoch=broker_epoch)
         broker.tracer.log(
             "server", logging.INFO, f"registered as broker {broker.broker_id} epoch {broker_epoch}"

@@ -175,8 +175,10 @@ def _begin(
         error = broker.missing_replica_error(topic_partition)
         _set_error(broker, topic_partition, answer, KafkaError(error))
         return
+    # A decoded request holds one view; several buffers are for encoding only.
+    records = data.records if isinstance(data.records, memoryview) else b""
     try:
-        completion = partition.append(data.records or b"", produce.acks, now_ms)
+        completion = partition.append(records, produce.acks, now_ms)
     except (KafkaError, StorageError) as error:
         _set_error(broker, topic_partition, answer, error)
         return
