@@ -191,6 +191,10 @@ class SimDisk:
         self.slow = False
         #: Grows by each power loss that took at least one change.
         self.losses = 0
+        #: For whoever follows the content: files changed since it looked, each with the lowest
+        #: position changed, and whether any name changed.
+        self.touched: dict[File, int] = {}
+        self.names_changed = True
         self._top = Directory()
         self._unsynced: list[_Change] = []
         self.make_directories(root)
@@ -314,8 +318,14 @@ class SimDisk:
             else:
                 directory.entries[name] = entry
         self._unsynced.append(change)
+        self.names_changed = True
 
     # Content
+
+    def _touch(self, file: File, position: int) -> None:
+        lowest = self.touched.get(file)
+        if lowest is None or position < lowest:
+            self.touched[file] = position
 
     def write(self, file: File, path: str, buffers: Sequence[Buffer], position: int) -> int:
         """Write; fewer bytes, or ENOSPC, when the disk is full."""
@@ -327,12 +337,14 @@ class SimDisk:
             if not content:
                 raise os_error(errno.ENOSPC, path)
             growth = free
+        self._touch(file, min(position, len(file.data)))
         file.write(content, position)
         self.used_bytes += growth
         return len(content)
 
     def truncate(self, file: File, size_bytes: int) -> None:
         """Cut or extend a file."""
+        self._touch(file, min(size_bytes, len(file.data)))
         self.used_bytes += size_bytes - len(file.data)
         file.truncate(size_bytes)
 
@@ -380,10 +392,12 @@ class SimDisk:
             report.append(f"names {survivors}/{len(pending)}")
         _revert_names(self._top)
         for path, file in self.files():
+            self.touched[file] = 0
             drawn = file.keep_after_power_loss(draw, loss)
             if drawn:
                 report.append(f"{path} {drawn}")
         self.used_bytes = sum(len(file.data) for _, file in self.files())
+        self.names_changed = True
         if report:
             self.losses += 1
         return report

@@ -88,9 +88,12 @@ class Incarnation:
         self._strike = strike
 
     def die(self, loss: Loss, reason: str) -> None:
-        """End at once: nothing of it acts any more. What unsynced data is lost, `loss` says."""
+        """End at once: nothing of it acts any more. What unsynced data is lost, `loss` says, if
+        the world's judge agrees."""
         if not self.alive:
             return
+        if self.world.judge_loss is not None:
+            loss = self.world.judge_loss(self, loss)
         self.alive = False
         self.runs = False
         self.end_reason = reason

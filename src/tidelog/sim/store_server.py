@@ -309,7 +309,7 @@ class SimStoreServer:
             connection.cut()
             return
         try:
-            results, changes = self.tree.apply(message.ops, session.session_id)
+            results, changes = self.tree.transact(message.ops, session.session_id)
         except StoreError as error:
             answer = Answer(error=error)
         else:
@@ -325,7 +325,7 @@ class SimStoreServer:
         del self._sessions[session.session_id]
         paths = self.tree.ephemerals(session.session_id)
         ops: list[Op] = [Delete(path, ANY_VERSION) for path in paths]
-        results, changes = self.tree.apply(ops, session.session_id)
+        results, changes = self.tree.transact(ops, session.session_id)
         session.watches.clear()
         self._committed(session.session_id, ops, results, changes)
 

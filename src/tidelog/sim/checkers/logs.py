@@ -1,0 +1,245 @@
+"""The replicas' logs as their files show them, followed write by write.
+
+A mirror per log file keeps the batches that were parsed; a change in a file drops what lies behind
+the changed position and parses on. Reads Kafka's names (`topic-partition/<base offset>.log`,
+`partition.metadata`) and format v2 with the simulator's own reader. What the page cache holds is
+what counts here: a broker that is up sees nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tidelog.core.types import TopicId, topic_id_from_text
+from tidelog.sim.batches import BrokenBatch, ReadBatch, read_batches
+from tidelog.sim.disk import Directory, File, SimDisk
+
+_METADATA_NAME: Final = "partition.metadata"
+_SET_ASIDE: Final = ("-delete", "-stray", "-future")
+
+
+class LogKey(NamedTuple):
+    """One partition of one incarnation of a topic."""
+
+    topic_id: TopicId
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id.hex()[:8]}-{self.partition}"
+
+
+class _Segment:
+    """The batches of one log file."""
+
+    __slots__ = ("batches", "ends", "file")
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.batches: list[ReadBatch] = []
+        #: Position behind each batch.
+        self.ends: list[int] = []
+
+    def follow(self, changed_from: int) -> tuple[list[ReadBatch], list[ReadBatch]]:
+        """Take in a change; returns the batches that went and those that came."""
+        kept = len(self.ends)
+        while kept and self.ends[kept - 1] > changed_from:
+            kept -= 1
+        gone = self.batches[kept:]
+        del self.batches[kept:], self.ends[kept:]
+        position = self.ends[-1] if self.ends else 0
+        came: list[ReadBatch] = []
+        try:
+            for batch in read_batches(bytes(memoryview(self.file.data)[position:])):
+                position += batch.size_bytes
+                came.append(batch)
+                self.ends.append(position)
+        except BrokenBatch:
+            pass  # a torn or half-written tail: the log ends before it, until it is overwritten
+        self.batches += came
+        return gone, came
+
+
+class ReplicaLog:
+    """The records of one replica on one node, as far as its files can be read."""
+
+    __slots__ = ("_segments", "agreed", "epochs", "key", "node_id", "numbers", "start", "version")
+
+    def __init__(self, node_id: int, key: LogKey) -> None:
+        self.node_id = node_id
+        self.key = key
+        self.start = 0
+        #: Leader epoch and number of each record from `start` on.
+        self.epochs: list[int] = []
+        self.numbers: list[int] = []
+        #: Grows by each change other than an append.
+        self.version = 0
+        #: So many first records are known to be the committed ones; for whoever compares.
+        self.agreed = 0
+        self._segments: list[tuple[int, _Segment]] = []
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last record."""
+        return self.start + len(self.numbers)
+
+    def rebuild(self, segments: list[tuple[int, _Segment]]) -> None:
+        """Other files make up the log now; they must follow each other without a gap."""
+        self._segments = segments
+        self.start = segments[0][0] if segments else 0
+        self.epochs.clear()
+        self.numbers.clear()
+        self.version += 1
+        self.agreed = 0
+        for base_offset, segment in segments:
+            if base_offset != self.end and self.numbers:
+                return
+            if not self.extend(segment.batches):
+                return
+
+    def is_last(self, segment: _Segment) -> bool:
+        """Whether appends to that file extend the log."""
+        return bool(self._segments) and self._segments[-1][1] is segment
+
+    @property
+    def segments(self) -> list[tuple[int, _Segment]]:
+        """(base offset, file) of the log."""
+        return self._segments
+
+    def extend(self, batches: list[ReadBatch]) -> bool:
+        """Append batches; False at the first one that does not follow."""
+        for batch in batches:
+            if batch.base_offset != self.end:
+                if self.numbers:
+                    return False
+                self.start = batch.base_offset
+            count = len(batch.numbers)
+            self.epochs += [batch.leader_epoch] * count
+            self.numbers += batch.numbers
+        return True
+
+
+class NodeLogs:
+    """All replicas on one node's log directory."""
+
+    def __init__(self, node_id: int, disk: SimDisk) -> None:
+        self.node_id = node_id
+        self.disk = disk
+        self.logs: dict[LogKey, ReplicaLog] = {}
+        #: Called when records that were readable are not any more: (log, end before).
+        self.on_cut: Callable[[ReplicaLog, int], None] | None = None
+        #: Called for records that came: (log, first offset).
+        self.on_grown: Callable[[ReplicaLog, int], None] | None = None
+        self._segments: dict[File, _Segment] = {}
+        self._owners: dict[File, ReplicaLog] = {}
+
+    def follow(self) -> list[ReplicaLog]:
+        """Take in what changed on the disk; returns the logs that did."""
+        disk = self.disk
+        if not disk.touched and not disk.names_changed:
+            return []
+        changed: dict[ReplicaLog, None] = {}
+        rebuilt: dict[ReplicaLog, int] = {}
+        touched, disk.touched = disk.touched, {}
+        for file, position in touched.items():
+            segment = self._segments.get(file)
+            if segment is None:
+                continue
+            gone, came = segment.follow(position)
+            log = self._owners.get(file)
+            if log is None:
+                continue
+            changed[log] = None
+            if gone or not log.is_last(segment):
+                rebuilt.setdefault(log, log.end)
+            elif log not in rebuilt:
+                first = log.end
+                log.extend(came)
+                if self.on_grown is not None and log.end > first:
+                    self.on_grown(log, first)
+        for log, end in rebuilt.items():
+            self._rebuild(log, log.segments, end)
+        if disk.names_changed:
+            disk.names_changed = False
+            for log in self._scan():
+                changed[log] = None
+        return list(changed)
+
+    def _rebuild(self, log: ReplicaLog, segments: list[tuple[int, _Segment]], end: int) -> None:
+        before = list(zip(log.epochs, log.numbers, strict=True))
+        before_start = log.start
+        log.rebuild(segments)
+        kept_end = log.start
+        if log.start == before_start:
+            kept_end += _common(before, list(zip(log.epochs, log.numbers, strict=True)))
+        if kept_end < end and self.on_cut is not None:
+            self.on_cut(log, end)
+        if log.end > kept_end and self.on_grown is not None:
+            self.on_grown(log, kept_end)
+
+    def _scan(self) -> list[ReplicaLog]:
+        """Look for replicas that came, went or changed their files."""
+        found: dict[LogKey, list[tuple[int, _Segment]]] = {}
+        root = self.disk.find(self.disk.root)
+        if isinstance(root, Directory):
+            for name, entry in root.entries.items():
+                if isinstance(entry, Directory) and not name.endswith(_SET_ASIDE):
+                    key = _key_of(name, entry)
+                    if key is not None:
+                        found[key] = self._segments_of(entry)
+        changed: list[ReplicaLog] = []
+        for key, segments in found.items():
+            log = self.logs.get(key)
+            if log is None:
+                log = self.logs[key] = ReplicaLog(self.node_id, key)
+            if segments != log.segments:
+                for _, segment in segments:
+                    self._owners[segment.file] = log
+                self._rebuild(log, segments, log.end)
+                changed.append(log)
+        for key in [key for key in self.logs if key not in found]:
+            gone = self.logs.pop(key)
+            end = gone.end
+            for _, segment in gone.segments:
+                self._owners.pop(segment.file, None)
+            gone.rebuild([])
+            changed.append(gone)
+            if end and self.on_cut is not None:
+                self.on_cut(gone, end)
+        return changed
+
+    def _segments_of(self, directory: Directory) -> list[tuple[int, _Segment]]:
+        segments: list[tuple[int, _Segment]] = []
+        for name, entry in directory.entries.items():
+            if isinstance(entry, File) and name.endswith(".log") and name[:-4].isdigit():
+                segment = self._segments.get(entry)
+                if segment is None:
+                    segment = self._segments[entry] = _Segment(entry)
+                    segment.follow(0)
+                segments.append((int(name[:-4]), segment))
+        segments.sort(key=lambda item: item[0])
+        return segments
+
+
+def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:
+    """How many entries at the start are the same."""
+    for index, (one, other) in enumerate(zip(before, after, strict=False)):
+        if one != other:
+            return index
+    return min(len(before), len(after))
+
+
+def _key_of(name: str, directory: Directory) -> LogKey | None:
+    """The partition that a directory holds; None when it tells no topic id (not ready yet)."""
+    _, dash, number = name.rpartition("-")
+    metadata = directory.entries.get(_METADATA_NAME)
+    if not dash or not number.isdigit() or not isinstance(metadata, File):
+        return None
+    for line in bytes(metadata.data).decode("ascii", "replace").splitlines():
+        field, _, value = line.partition(":")
+        if field.strip() == "topic_id":
+            try:
+                return LogKey(topic_id_from_text(value.strip()), int(number))
+            except ValueError:
+                return None
+    return None

@@ -1,0 +1,193 @@
+"""The published state, followed commit by commit: brokers, topics, leaders and ISRs.
+
+Parses the store's nodes by itself and checks what must hold in them whatever happens: leader and
+partition epochs only rise, an epoch has one leader, a leader is in its ISR and the ISR within the
+assignment, the controller epoch never goes back, no two controllers share one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.core.types import NO_LEADER, TopicId, topic_id_from_text
+from tidelog.metadata.store import Create, Delete, Op, OpResult, SetData
+from tidelog.sim.checkers.logs import LogKey
+
+_TOPICS: Final = "/brokers/topics/"
+_BROKERS: Final = "/brokers/ids/"
+_CONTROLLER_EPOCH: Final = "/controller_epoch"
+
+
+@dataclass(slots=True)
+class PublishedPartition:
+    """What the state node of a partition says."""
+
+    key: LogKey
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    #: Broker epoch of each member; None where the node does not tell.
+    isr_epochs: tuple[int, ...] | None
+
+    def epoch_of(self, member: int) -> int | None:
+        """The broker epoch recorded for a member of the ISR."""
+        if self.isr_epochs is None:
+            return None
+        return dict(zip(self.isr, self.isr_epochs, strict=False)).get(member)
+
+
+@dataclass(slots=True)
+class PublishedTopic:
+    """What the topic node says."""
+
+    name: str
+    topic_id: TopicId
+    created_ns: int
+    assignment: dict[int, tuple[int, ...]]
+    deleted_ns: int = -1
+
+
+class Published:
+    """Follows the commits of a store."""
+
+    def __init__(self, violate: Callable[[str], None], now_ns: Callable[[], int]) -> None:
+        self._violate = violate
+        self._now_ns = now_ns
+        #: Broker epoch of each registered broker.
+        self.brokers: dict[int, int] = {}
+        #: Topics that exist, by name.
+        self.topics: dict[str, PublishedTopic] = {}
+        #: Every topic there ever was.
+        self.all_topics: dict[TopicId, PublishedTopic] = {}
+        self.partitions: dict[LogKey, PublishedPartition] = {}
+        self.controller_epoch = 0
+        self.elections = 0
+        self.shrinks = 0
+        self.expansions = 0
+        #: Called when a partition's state changed: (state before or None, state now).
+        self.on_state: list[Callable[[PublishedPartition | None, PublishedPartition], None]] = []
+        #: Called when a broker has registered: (broker id, broker epoch).
+        self.on_broker: list[Callable[[int, int], None]] = []
+        self._leaders: dict[tuple[LogKey, int], int] = {}
+
+    def committed(
+        self, zxid: int, _session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
+    ) -> None:
+        """A transaction was applied."""
+        for op, result in zip(ops, results, strict=True):
+            path = result.path
+            if path.startswith(_TOPICS):
+                self._topic_changed(path[len(_TOPICS) :].split("/"), op, result)
+            elif path.startswith(_BROKERS):
+                self._broker_changed(int(path[len(_BROKERS) :]), op, result)
+            elif path == _CONTROLLER_EPOCH and isinstance(op, SetData | Create):
+                epoch = int(op.data or b"0")
+                if epoch < self.controller_epoch:
+                    self._violate(f"controller epoch {self.controller_epoch} went back to {epoch}")
+                self.controller_epoch = epoch
+
+    def _broker_changed(self, broker_id: int, op: Op, result: OpResult) -> None:
+        if isinstance(op, Create) and result.stat is not None:
+            epoch = result.stat.czxid
+            self.brokers[broker_id] = epoch
+            for callback in self.on_broker:
+                callback(broker_id, epoch)
+        elif isinstance(op, Delete):
+            self.brokers.pop(broker_id, None)
+
+    def _topic_changed(self, parts: list[str], op: Op, result: OpResult) -> None:
+        name = parts[0]
+        if len(parts) == 1:
+            if isinstance(op, Delete):
+                topic = self.topics.pop(name, None)
+                if topic is not None:
+                    topic.deleted_ns = self._now_ns()
+            elif isinstance(op, Create | SetData) and op.data:
+                self._topic_written(name, json.loads(op.data))
+        elif len(parts) == 4 and parts[3] == "state" and isinstance(op, Create | SetData):
+            topic = self.topics.get(name)
+            if topic is None:
+                self._violate(f"a state node of topic {name}, which does not exist, was written")
+            elif op.data and result.stat is not None:
+                key = LogKey(topic.topic_id, int(parts[2]))
+                self._state_written(topic, key, json.loads(op.data), result.stat.version)
+
+    def _topic_written(self, name: str, value: dict[str, Any]) -> None:
+        topic_id = topic_id_from_text(value["topic_id"])
+        assignment = {int(number): tuple(r) for number, r in value["partitions"].items()}
+        topic = self.topics.get(name)
+        if topic is not None and topic.topic_id == topic_id:
+            topic.assignment = assignment
+            return
+        if topic_id in self.all_topics:
+            self._violate(f"topic id {topic_id.hex()} of topic {name} was used before")
+        self.topics[name] = self.all_topics[topic_id] = PublishedTopic(
+            name, topic_id, self._now_ns(), assignment
+        )
+
+    def _state_written(
+        self, topic: PublishedTopic, key: LogKey, value: dict[str, Any], version: int
+    ) -> None:
+        epochs = value.get("isr_epochs")
+        state = PublishedPartition(
+            key=key,
+            leader=value["leader"],
+            leader_epoch=value["leader_epoch"],
+            partition_epoch=version,
+            isr=tuple(value["isr"]),
+            isr_epochs=None if epochs is None else tuple(epochs),
+        )
+        before = self.partitions.get(key)
+        self.partitions[key] = state
+        self._check_state(topic, before, state)
+        if before is not None:
+            if state.leader not in (before.leader, NO_LEADER):
+                self.elections += 1
+            if any(member not in state.isr for member in before.isr):
+                self.shrinks += 1
+            if any(member not in before.isr for member in state.isr):
+                self.expansions += 1
+        for callback in self.on_state:
+            callback(before, state)
+
+    def _check_state(
+        self, topic: PublishedTopic, before: PublishedPartition | None, state: PublishedPartition
+    ) -> None:
+        what = f"{topic.name}-{state.key.partition}"
+        if before is not None:
+            if state.leader_epoch < before.leader_epoch:
+                self._violate(
+                    f"{what}: leader epoch {before.leader_epoch} went back to {state.leader_epoch}"
+                )
+            if state.partition_epoch <= before.partition_epoch:
+                self._violate(
+                    f"{what}: partition epoch {before.partition_epoch} became"
+                    f" {state.partition_epoch}"
+                )
+            if state.leader != before.leader and state.leader_epoch == before.leader_epoch:
+                self._violate(
+                    f"{what}: leader {before.leader} became {state.leader} within leader epoch"
+                    f" {state.leader_epoch}"
+                )
+        if state.leader != NO_LEADER:
+            self.leads(state.key, state.leader_epoch, state.leader, what)
+            if state.leader not in state.isr:
+                self._violate(f"{what}: leader {state.leader} is not in the ISR {state.isr}")
+        if not state.isr:
+            self._violate(f"{what}: empty ISR")
+        assigned = topic.assignment.get(state.key.partition, ())
+        strangers = [member for member in state.isr if member not in assigned]
+        if strangers:
+            self._violate(f"{what}: {strangers} of the ISR are not assigned ({assigned})")
+        if state.isr_epochs is not None and len(state.isr_epochs) != len(state.isr):
+            self._violate(f"{what}: isr_epochs {state.isr_epochs} of ISR {state.isr}")
+
+    def leads(self, key: LogKey, leader_epoch: int, node_id: int, what: str) -> None:
+        """Somebody leads in an epoch, by published state or by its own claim."""
+        leader = self._leaders.setdefault((key, leader_epoch), node_id)
+        if leader != node_id:
+            self._violate(f"{what}: {leader} and {node_id} both lead in epoch {leader_epoch}")

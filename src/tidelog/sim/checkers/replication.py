@@ -1,0 +1,307 @@
+"""Replication, checked after every event: what is committed, who has it, who leads.
+
+Committed is what some leader's high watermark ever passed. From then on: its value never changes,
+every replica agrees with it below its own high watermark, every member of the maximal ISR that has
+not restarted since its recorded broker epoch has it, and every later leader has it. A leader's high
+watermark never goes back within its term; nor do epochs within an incarnation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from tidelog.core.types import TopicPartition
+from tidelog.sim.checkers.logs import LogKey, NodeLogs, ReplicaLog
+from tidelog.sim.checkers.published import Published, PublishedPartition
+
+
+class Claim(NamedTuple):
+    """What a broker says about one of its replicas."""
+
+    key: LogKey
+    name: TopicPartition
+    is_leader: bool
+    leader_epoch: int
+    high_watermark: int
+    #: (member, broker epoch) of a leader's ISR changes in flight; empty otherwise.
+    in_flight: tuple[tuple[int, int], ...]
+
+
+class Observed(Protocol):
+    """One node, as the checkers may look at it."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def incarnation(self) -> int:
+        """Number of its present or last life."""
+
+    @property
+    def logs(self) -> NodeLogs: ...
+
+    def claims(self) -> Iterator[Claim]:
+        """Its replicas; nothing while it is down."""
+
+
+class _Seen:
+    """What was last seen of a replica."""
+
+    __slots__ = ("high_watermark", "incarnation", "is_leader", "leader_epoch", "log_version")
+
+    def __init__(self) -> None:
+        self.incarnation = -1
+        self.is_leader = False
+        self.leader_epoch = -1
+        self.high_watermark = -1
+        self.log_version = -1
+
+
+class Truth:
+    """What is known of one partition."""
+
+    __slots__ = ("committed", "name", "values")
+
+    def __init__(self, name: TopicPartition) -> None:
+        self.name = name
+        #: The number of each committed record, by offset.
+        self.committed: list[int] = []
+        #: The number of each record ever seen, by (leader epoch, offset).
+        self.values: dict[tuple[int, int], int] = {}
+
+
+class ReplicationChecker:
+    """Compares logs, claims and published state."""
+
+    def __init__(
+        self, published: Published, violate: Callable[[str], None], now_ns: Callable[[], int]
+    ) -> None:
+        self.published = published
+        self.truths: dict[LogKey, Truth] = {}
+        #: When each record was first seen in any log.
+        self.first_stored_ns: dict[int, int] = {}
+        self.truncations = 0
+        self._violate = violate
+        self._now_ns = now_ns
+        self._nodes: dict[int, Observed] = {}
+        #: The broker epoch under which a node's data is what it was; gone after a lossy crash.
+        self._intact: dict[int, int] = {}
+        self._seen: dict[tuple[int, LogKey], _Seen] = {}
+        published.on_state.append(self._state_changed)
+        published.on_broker.append(self._broker_registered)
+
+    # What happens
+
+    def add(self, node: Observed) -> None:
+        """A broker to watch."""
+        self._nodes[node.node_id] = node
+        node.logs.on_cut = self._cut
+        node.logs.on_grown = self._grown
+
+    def after_event(self, node: Observed) -> None:
+        """An event of this node was executed."""
+        node.logs.follow()
+        incarnation = node.incarnation
+        for claim in node.claims():
+            log = node.logs.logs.get(claim.key)
+            seen = self._seen.get((node.node_id, claim.key))
+            if seen is None:
+                seen = self._seen[(node.node_id, claim.key)] = _Seen()
+            if (
+                claim.high_watermark != seen.high_watermark
+                or claim.leader_epoch != seen.leader_epoch
+                or claim.is_leader != seen.is_leader
+                or seen.incarnation != incarnation
+                or (log is not None and log.version != seen.log_version)
+            ):
+                self._look(node, claim, log, seen)
+
+    def crashed(self, node: Observed, *, lossy: bool) -> None:
+        """A node died; its disk shows what is left."""
+        if lossy:
+            self._intact.pop(node.node_id, None)
+        node.logs.follow()
+
+    def _broker_registered(self, broker_id: int, broker_epoch: int) -> None:
+        self._intact[broker_id] = broker_epoch
+
+    # Logs
+
+    def truth(self, key: LogKey, name: TopicPartition | None = None) -> Truth:
+        """What is known of a partition."""
+        found = self.truths.get(key)
+        if found is None:
+            topic = self.published.all_topics.get(key.topic_id)
+            fallback = TopicPartition(topic.name if topic else "?", key.partition)
+            found = self.truths[key] = Truth(name or fallback)
+        return found
+
+    def _grown(self, log: ReplicaLog, first: int) -> None:
+        """Two logs that agree in epoch and offset agree in the record."""
+        truth = self.truth(log.key)
+        values = truth.values
+        now_ns = self._now_ns()
+        for offset in range(first, log.end):
+            index = offset - log.start
+            number = log.numbers[index]
+            epoch = log.epochs[index]
+            known = values.setdefault((epoch, offset), number)
+            if known != number:
+                self._violate(
+                    f"{truth.name} offset {offset} epoch {epoch}: record {number} on node"
+                    f" {log.node_id}, record {known} elsewhere"
+                )
+            self.first_stored_ns.setdefault(number, now_ns)
+
+    def _cut(self, log: ReplicaLog, _end_before: int) -> None:
+        node = self._nodes[log.node_id]
+        if node.incarnation in self._up(node):
+            self.truncations += 1
+        state = self.published.partitions.get(log.key)
+        if state is not None and log.node_id in state.isr:
+            self._check_member(state, log.node_id, "cut its log")
+
+    def _up(self, node: Observed) -> tuple[int, ...]:
+        return (node.incarnation,) if any(True for _ in node.claims()) else ()
+
+    # Claims
+
+    def _look(self, node: Observed, claim: Claim, log: ReplicaLog | None, seen: _Seen) -> None:
+        truth = self.truth(claim.key, claim.name)
+        same_life = seen.incarnation == node.incarnation
+        end = log.end if log is not None else 0
+        if claim.high_watermark > end:
+            self._violate(
+                f"{truth.name}: node {node.node_id} has the high watermark {claim.high_watermark}"
+                f" and its log ends at {end}"
+            )
+            return
+        if same_life and claim.leader_epoch < seen.leader_epoch:
+            self._violate(
+                f"{truth.name}: node {node.node_id} went back from leader epoch"
+                f" {seen.leader_epoch} to {claim.leader_epoch}"
+            )
+        same_term = same_life and seen.is_leader and claim.leader_epoch == seen.leader_epoch
+        if claim.is_leader and not same_term:
+            self._new_leader(node, claim, log, truth)
+        if same_term and claim.is_leader and claim.high_watermark < seen.high_watermark:
+            self._violate(
+                f"{truth.name}: the high watermark of leader {node.node_id} in epoch"
+                f" {claim.leader_epoch} went back from {seen.high_watermark} to"
+                f" {claim.high_watermark}"
+            )
+        rewritten = not same_life or log is None or log.version != seen.log_version
+        self._compare(node, claim, log, truth, 0 if rewritten else max(0, seen.high_watermark))
+        seen.incarnation = node.incarnation
+        seen.is_leader = claim.is_leader
+        seen.leader_epoch = claim.leader_epoch
+        seen.high_watermark = claim.high_watermark
+        seen.log_version = -1 if log is None else log.version
+
+    def _new_leader(
+        self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth
+    ) -> None:
+        self.published.leads(claim.key, claim.leader_epoch, node.node_id, str(truth.name))
+        problem = _lacks(log, truth.committed)
+        if problem:
+            self._violate(
+                f"{truth.name}: node {node.node_id} leads in epoch {claim.leader_epoch} without"
+                f" what was committed: {problem}"
+            )
+
+    def _compare(
+        self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth, first: int
+    ) -> None:
+        """Records below the high watermark are the committed ones; a leader commits more."""
+        if log is None or claim.high_watermark <= first:
+            return
+        committed = truth.committed
+        known_end = min(claim.high_watermark, len(committed))
+        for offset in range(max(first, log.start), known_end):
+            number = log.numbers[offset - log.start]
+            if number != committed[offset]:
+                self._violate(
+                    f"{truth.name} offset {offset}, below the high watermark of node"
+                    f" {node.node_id}: record {number} there, record {committed[offset]} was"
+                    " committed"
+                )
+                return
+        if claim.high_watermark <= len(committed):
+            return
+        if not claim.is_leader:
+            self._violate(
+                f"{truth.name}: follower {node.node_id} has the high watermark"
+                f" {claim.high_watermark}, no leader ever had more than {len(committed)}"
+            )
+            return
+        committed.extend(log.numbers[len(committed) - log.start : claim.high_watermark - log.start])
+        self._check_isr(claim)
+
+    # The ISR
+
+    def _check_isr(self, claim: Claim) -> None:
+        """More was committed: who must have it?"""
+        state = self.published.partitions.get(claim.key)
+        if state is None:
+            return
+        for member in state.isr:
+            self._check_member(state, member, f"high watermark {claim.high_watermark}")
+        for member, broker_epoch in claim.in_flight:
+            if member not in state.isr and self._intact.get(member) == broker_epoch:
+                self._check_log(state, member, "its joining is in flight")
+
+    def _state_changed(self, _: PublishedPartition | None, state: PublishedPartition) -> None:
+        for member in state.isr:
+            self._check_member(state, member, f"ISR {state.isr} was published")
+
+    def is_intact(self, state: PublishedPartition, member: int) -> bool:
+        """Whether a member still lives under the broker epoch recorded for it, or died under it
+        without losing data."""
+        recorded = state.epoch_of(member)
+        return recorded is not None and self._intact.get(member) == recorded
+
+    def has_all_committed(self, key: LogKey, node_id: int) -> bool:
+        """Whether a node's files hold every committed record of a partition."""
+        node = self._nodes.get(node_id)
+        truth = self.truths.get(key)
+        if node is None or truth is None:
+            return node is not None
+        return not _lacks(node.logs.logs.get(key), truth.committed)
+
+    def _check_member(self, state: PublishedPartition, member: int, when: str) -> None:
+        if self.is_intact(state, member):
+            self._check_log(state, member, when)
+
+    def _check_log(self, state: PublishedPartition, member: int, when: str) -> None:
+        node = self._nodes.get(member)
+        truth = self.truths.get(state.key)
+        if node is None or truth is None:
+            return
+        problem = _lacks(node.logs.logs.get(state.key), truth.committed)
+        if problem:
+            self._violate(
+                f"{truth.name}: member {member} of the maximal ISR ({state.isr}, partition epoch"
+                f" {state.partition_epoch}) lacks committed records ({when}): {problem}"
+            )
+
+
+def _lacks(log: ReplicaLog | None, committed: list[int]) -> str:
+    """What of the committed records a log does not have; empty when it has all."""
+    if not committed:
+        return ""
+    if log is None:
+        return f"it has no log, {len(committed)} records are committed"
+    if log.end < len(committed):
+        return f"its log ends at {log.end}, {len(committed)} records are committed"
+    agreed = max(log.agreed, log.start)
+    if log.numbers[agreed - log.start : len(committed) - log.start] == committed[agreed:]:
+        log.agreed = len(committed)
+        return ""
+    for offset in range(agreed, len(committed)):
+        if log.numbers[offset - log.start] != committed[offset]:
+            return (
+                f"offset {offset} holds record {log.numbers[offset - log.start]}, record"
+                f" {committed[offset]} was committed"
+            )
+    return ""

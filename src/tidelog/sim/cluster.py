@@ -1,0 +1,316 @@
+"""Whole brokers, their metadata store and checkers in one world.
+
+A `SimBroker` is a node whose incarnations start the very composition of real processes
+(`tidelog.broker.broker.Broker`). The cluster starts, crashes, pauses and cuts them, keeps the fault
+budget (data is lost only where another member of each published ISR has all that is committed),
+and lets the checkers look after every event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidelog.broker.broker import Broker
+from tidelog.client.steps import Address
+from tidelog.core.config import BrokerConfig
+from tidelog.core.errors import NodeDead, TidelogError
+from tidelog.core.ports import Ports
+from tidelog.replication.leader import LeaderReplica
+from tidelog.sim.checkers.clients import ClientChecker
+from tidelog.sim.checkers.logs import LogKey, NodeLogs
+from tidelog.sim.checkers.published import Published
+from tidelog.sim.checkers.replication import Claim, ReplicationChecker
+from tidelog.sim.disk import Loss
+from tidelog.sim.history import History
+from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.node import Incarnation, SimNode
+from tidelog.sim.seeds import stream
+from tidelog.sim.store import SimStoreClient, SimStoreServer
+from tidelog.sim.world import World
+
+PORT: Final = 9092
+LOG_DIRECTORY: Final = "/data"
+#: The store's side of links between it and nodes.
+STORE_HOST: Final = "store"
+#: Delay of a message between a node and the store, in ms.
+_STORE_LATENCY_MS: Final = (0.1, 1.5)
+#: Reasons of halts that faults explain.
+_EXPECTED_HALTS: Final = ("log directory failed",)
+#: Traced by a broker when one of its parts is wrong.
+_DEFECT_EVENTS: Final = ("unexpected_error", "task_failed")
+
+
+@dataclass(slots=True)
+class Settings:
+    """What a run's brokers are told; times are short, so that much happens in little time."""
+
+    session_timeout_ms: int = 1_500
+    lag_time_max_ms: int = 2_000
+    #: How soon the store notices a dead process; None: at its session timeout.
+    detect_ms: float | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def of(self, broker_id: int) -> BrokerConfig:
+        """The configuration of one broker."""
+        return BrokerConfig.from_properties(
+            {
+                "broker.id": str(broker_id),
+                "listeners": f"PLAINTEXT://{host_of(broker_id)}:{PORT}",
+                "log.dirs": LOG_DIRECTORY,
+                "metadata.session.timeout.ms": str(self.session_timeout_ms),
+                "replica.lag.time.max.ms": str(self.lag_time_max_ms),
+                "replica.fetch.wait.max.ms": "250",
+                "replica.fetch.backoff.ms": "100",
+                "replica.socket.timeout.ms": "1500",
+                "replica.high.watermark.checkpoint.interval.ms": "700",
+                "log.flush.offset.checkpoint.interval.ms": "1500",
+                "log.segment.bytes": "16384",
+                "log.index.interval.bytes": "512",
+                "log.segment.delete.delay.ms": "500",
+                "controller.socket.timeout.ms": "1500",
+                "request.timeout.ms": "2000",
+                "auto.create.topics.enable": "false",
+                "default.replication.factor": "3",
+                "min.insync.replicas": "2",
+                **self.properties,
+            }
+        )
+
+
+def host_of(broker_id: int) -> str:
+    """The host name of a broker."""
+    return f"broker{broker_id}"
+
+
+class SimBroker:
+    """One broker over all its incarnations; `checkers.replication.Observed`."""
+
+    def __init__(self, cluster: Cluster, node: SimNode, config: BrokerConfig) -> None:
+        self._cluster = cluster
+        self.node = node
+        self.config = config
+        self.broker: Broker | None = None
+        self.store: SimStoreClient | None = None
+        self._logs = NodeLogs(node.node_id, cluster.world.disk(node.node_id, LOG_DIRECTORY))
+
+    @property
+    def node_id(self) -> int:
+        """The broker id."""
+        return self.node.node_id
+
+    @property
+    def logs(self) -> NodeLogs:
+        """What its files hold."""
+        return self._logs
+
+    @property
+    def life(self) -> Incarnation | None:
+        """The present incarnation, None while it is down."""
+        incarnation = self.node.incarnation
+        return incarnation if incarnation is not None and incarnation.alive else None
+
+    @property
+    def incarnation(self) -> int:
+        """Number of its present or last life."""
+        return 0 if self.node.incarnation is None else self.node.incarnation.number
+
+    def claims(self) -> Iterator[Claim]:
+        """Its replicas as it sees them."""
+        if self.broker is None or self.life is None:
+            return
+        for partition in self.broker.replicas.all():
+            role = partition.role
+            in_flight: tuple[tuple[int, int], ...] = ()
+            leads = isinstance(role, LeaderReplica)
+            if isinstance(role, LeaderReplica) and role.isr.in_flight:
+                in_flight = tuple(
+                    pair
+                    for change in role.isr.in_flight
+                    for pair in zip(change.isr, change.isr_epochs, strict=True)
+                )
+            name = partition.topic_partition
+            yield Claim(
+                LogKey(partition.topic_id, name.partition),
+                name,
+                leads,
+                partition.leader_epoch,
+                partition.high_watermark,
+                in_flight,
+            )
+
+    # What is done to it
+
+    def start(self) -> None:
+        """Begin a new incarnation."""
+        ports = self.node.start()
+        incarnation = self.node.incarnation
+        assert incarnation is not None
+        cluster = self._cluster
+        draw = stream(cluster.world.seed, "store", self.node_id, incarnation.number)
+        self.broker = None
+        store = self.store = SimStoreClient(
+            cluster.store,
+            loop=ports.loop,
+            clock=ports.clock,
+            latency=lambda: draw.uniform(*_STORE_LATENCY_MS),
+            alive=lambda: incarnation.port_call("store"),
+            reachable=lambda: cluster.reaches_store(self.node.host),
+            session_timeout_ms=cluster.settings.session_timeout_ms,
+            detect_ms=cluster.settings.detect_ms,
+        )
+        incarnation.on_death.append(lambda _: store.crashed())
+        cluster.world.scheduler.after(0, incarnation, self._begin, ports, store)
+
+    def _begin(self, ports: Ports, store: SimStoreClient) -> None:
+        broker = self.broker = Broker(self.config, ports, store)
+        asyncio.Task(self._main(broker), loop=ports.loop, name=f"broker {self.node_id}")
+
+    async def _main(self, broker: Broker) -> None:
+        """What a real process does around its broker."""
+        incarnation = self.life
+        assert incarnation is not None
+        try:
+            await broker.start()
+        except (TidelogError, OSError) as error:
+            self._cluster.start_failed(self, error)
+            incarnation.die(Loss.NONE, f"start failed: {error!r}")
+            raise NodeDead(f"start failed: {error!r}") from error
+        self._cluster.world.note(self.node_id, "started", "")
+
+    def crash(self, loss: Loss, reason: str) -> None:
+        """End it at once."""
+        if self.life is not None:
+            self.life.die(loss, reason)
+
+
+class Cluster:
+    """Brokers, store, clients' history and checkers."""
+
+    def __init__(self, world: World, broker_count: int, settings: Settings) -> None:
+        self.world = world
+        self.settings = settings
+        self.history = History()
+        self.store = SimStoreServer(
+            lambda delay_ms, callback: world.scheduler.after(
+                int(delay_ms * NS_PER_MS), None, callback
+            )
+        )
+        self.published = Published(world.violate, lambda: world.now_ns)
+        self.store.on_commit(self.published.committed)
+        self.replication = ReplicationChecker(self.published, world.violate, lambda: world.now_ns)
+        self.clients = ClientChecker(self.history, self.replication, world.violate)
+        #: Power losses are only taken where the budget allows them; off for known failures.
+        self.keeps_budget = True
+        self.lossy_crashes = 0
+        self.refused_losses = 0
+        self.brokers: dict[int, SimBroker] = {}
+        #: Called when a broker's process has ended.
+        self.on_broker_death: Callable[[SimBroker], None] | None = None
+        self._last_start_error: dict[int, str] = {}
+        world.network.add_host(STORE_HOST)
+        for broker_id in range(1, broker_count + 1):
+            node = world.add_node(broker_id, host_of(broker_id))
+            broker = SimBroker(self, node, settings.of(broker_id))
+            self.brokers[broker_id] = broker
+            self.replication.add(broker)
+        world.scheduler.after_event = self._after_event
+        world.judge_loss = self._judge_loss
+        world.on_death.append(self._died)
+        world.on_halt = self._halted
+        world.on_traced.append(self._traced)
+
+    @property
+    def bootstrap(self) -> list[Address]:
+        """Where clients begin."""
+        return [Address(host_of(broker_id), PORT) for broker_id in self.brokers]
+
+    def start(self) -> None:
+        """Start every broker that is down."""
+        for broker in self.brokers.values():
+            if broker.life is None:
+                broker.start()
+
+    def reaches_store(self, host: str) -> bool:
+        """Whether a node and the store can talk."""
+        network = self.world.network
+        return not (network.link(host, STORE_HOST).cut or network.link(STORE_HOST, host).cut)
+
+    # What the world tells
+
+    def _after_event(self, owner: Incarnation | None) -> None:
+        if owner is not None and owner.alive:
+            broker = self.brokers.get(owner.node_id)
+            if broker is not None:
+                self.replication.after_event(broker)
+
+    def _judge_loss(self, incarnation: Incarnation, wanted: Loss) -> Loss:
+        """The fault budget: losing data must leave, of each published ISR that the node is in,
+        another member that has everything committed."""
+        broker = self.brokers.get(incarnation.node_id)
+        if broker is None or wanted is Loss.NONE or not self.keeps_budget:
+            return wanted
+        for key, state in self.published.partitions.items():
+            if key.topic_id not in self._living_topics() or broker.node_id not in state.isr:
+                continue
+            if not any(
+                member != broker.node_id and self.replication.has_all_committed(key, member)
+                for member in state.isr
+            ):
+                self.refused_losses += 1
+                return Loss.NONE
+        return wanted
+
+    def _living_topics(self) -> dict[bytes, None]:
+        return dict.fromkeys(topic.topic_id for topic in self.published.topics.values())
+
+    def _died(self, incarnation: Incarnation, loss: Loss) -> None:
+        broker = self.brokers.get(incarnation.node_id)
+        if broker is None:
+            return
+        if loss is not Loss.NONE:
+            self.lossy_crashes += 1
+        self.replication.crashed(broker, lossy=loss is not Loss.NONE)
+        if self.on_broker_death is not None:
+            self.on_broker_death(broker)
+
+    def _halted(self, incarnation: Incarnation, reason: str) -> None:
+        if not reason.startswith(_EXPECTED_HALTS):
+            self.world.violate(f"node {incarnation.node_id} halted: {reason}")
+
+    def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
+        if name in _DEFECT_EVENTS:
+            text = " ".join(f"{key}={value}" for key, value in fields.items())
+            self.world.violate(f"node {incarnation.node_id}: {name} {text}")
+
+    def start_failed(self, broker: SimBroker, error: BaseException) -> None:
+        """A broker could not start; it will be started again, as an operator would."""
+        self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
+        self.world.note(broker.node_id, "start failed", repr(error))
+
+    # How it is
+
+    def health(self) -> str:
+        """What is missing to a cluster in which everything is in sync; empty when nothing is."""
+        for broker in self.brokers.values():
+            if broker.life is None:
+                error = self._last_start_error.get(broker.node_id, "")
+                return f"broker {broker.node_id} is down {error}"
+            if broker.node_id not in self.published.brokers:
+                return f"broker {broker.node_id} is not registered"
+        for topic in self.published.topics.values():
+            for partition, replicas in topic.assignment.items():
+                state = self.published.partitions.get(LogKey(topic.topic_id, partition))
+                if state is None:
+                    return f"{topic.name}-{partition} has no state"
+                if state.leader < 0:
+                    return f"{topic.name}-{partition} has no leader; ISR {state.isr}"
+                if sorted(state.isr) != sorted(replicas):
+                    return (
+                        f"{topic.name}-{partition}: ISR {state.isr} of {replicas}, leader"
+                        f" {state.leader} epoch {state.leader_epoch}"
+                    )
+        return ""

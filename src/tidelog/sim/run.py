@@ -1,0 +1,321 @@
+"""One run from one seed: a cluster, clients, faults, and what must hold; many runs and their sums.
+
+Phases: the cluster comes up and topics are made; clients work while faults happen; faults end and
+within a minute everything must be in sync, acknowledged and read; then the end checks. A run ends
+at its first violation.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.core.types import TopicPartition
+from tidelog.sim.cluster import Cluster, Settings
+from tidelog.sim.faults import PROFILES, Faults
+from tidelog.sim.loop import NS_PER_MS, NS_PER_S
+from tidelog.sim.mutants import applied
+from tidelog.sim.seeds import stream
+from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.client import ClientNode
+from tidelog.sim.workload.consumers import PartitionConsumer
+from tidelog.sim.workload.producers import Numbers, PartitionProducer
+from tidelog.sim.world import CollectorPaused, World
+
+BROKERS: Final = 3
+START_LIMIT_NS: Final = 30 * NS_PER_S
+#: After the faults everything must be in sync, acknowledged and read within this time.
+LIVENESS_LIMIT_NS: Final = 60 * NS_PER_S
+_FIRST_CLIENT_ID: Final = 101
+_CLIENT_TIMEOUT_MS: Final = 4_000
+_STEADY_TOPIC: Final = "steady"
+_VOLATILE_TOPIC: Final = "volatile"
+#: What a topic of the simulator is made with.
+_TOPIC_CONFIGS: Final = {"min.insync.replicas": "2"}
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What one run showed."""
+
+    seed: int
+    profile: str
+    trace_hash: str
+    events: int
+    simulated_ns: int
+    counters: dict[str, int]
+    violation: str = ""
+    #: The last lines of the trace before the violation.
+    recent: list[str] = field(default_factory=list)
+
+
+#: Counters in the order in which they are printed.
+COUNTERS: Final = (
+    "leader elections",
+    "truncations",
+    "ISR shrinks",
+    "ISR expansions",
+    "crashes",
+    "lossy crashes",
+    "losses refused by the budget",
+    "session expiries",
+    "suppressed duplicates",
+    "acknowledged records",
+    "read records",
+)
+
+
+class SeedRun:
+    """The run of one seed."""
+
+    def __init__(
+        self,
+        seed: int,
+        profile: str = "default",
+        listener: Callable[[str], None] | None = None,
+    ) -> None:
+        self.seed = seed
+        self.profile = PROFILES[profile]
+        self.world = World(seed)
+        self.world.trace.listener = listener
+        self._draw = stream(seed, "run")
+        self.cluster = Cluster(self.world, BROKERS, _settings(self._draw))
+        self._clients: list[ClientNode] = []
+        self._producers: list[PartitionProducer] = []
+        self._consumers: list[PartitionConsumer] = []
+        self._numbers = Numbers()
+        self._crashes = 0
+        self.world.on_death.append(self._count_crash)
+        self._admin = Administrator(self._client(), stream(seed, "admin"))
+        hosts = [f"client{_FIRST_CLIENT_ID + number}" for number in range(4)]
+        self.faults = Faults(self.cluster, hosts, stream(seed, "faults"), self.profile)
+        self._partitions = self._draw.randrange(1, 4)
+        self._fault_ns = self._draw.randrange(8, 16) * NS_PER_S
+
+    def run(self) -> RunResult:
+        """Run it to its end or its first violation."""
+        try:
+            self._phases()
+            return self._result()
+        finally:
+            self.world.close()
+
+    def _phases(self) -> None:
+        world = self.world
+        self.cluster.start()
+        if not self._wait(lambda: bool(self.cluster.health()), START_LIMIT_NS, "start"):
+            return
+        if not self._create_topics():
+            return
+        self._begin_work()
+        self.faults.begin()
+        world.run_until(world.now_ns + self._fault_ns)
+        if world.violations:
+            return
+        self.faults.end()
+        self._admin.stopping = True
+        limit_ns = world.now_ns + LIVENESS_LIMIT_NS
+        if not self._wait(lambda: bool(self.cluster.health()), limit_ns, "in sync again"):
+            return
+        for producer in self._producers:
+            producer.stopping = True
+        if not self._wait(
+            lambda: not all(producer.is_done for producer in self._producers),
+            limit_ns,
+            "everything produced is acknowledged",
+        ):
+            return
+        if not self._wait(self._unread, limit_ns, "everything committed is read"):
+            return
+        self.cluster.clients.check_end()
+
+    def _wait(self, unfinished: Callable[[], bool], limit_ns: int, what: str) -> bool:
+        """Run until a condition holds; not in time is a violation of liveness."""
+        world = self.world
+        while unfinished():
+            if world.violations:
+                return False
+            if world.now_ns >= limit_ns:
+                world.violate(f"not in time: {what} ({self._why_waiting()})")
+                return False
+            world.run_until(min(limit_ns, world.now_ns + 20 * NS_PER_MS))
+        return not world.violations
+
+    def _why_waiting(self) -> str:
+        open_operations = [
+            str(operation)
+            for operation in self.cluster.history.produces
+            if operation.outcome.value == "open"
+        ]
+        return f"{self.cluster.health() or 'healthy'}; open: {open_operations[:3]}"
+
+    # Clients
+
+    def _client(self) -> ClientNode:
+        node_id = _FIRST_CLIENT_ID + len(self._clients)
+        node = self.world.add_node(node_id, f"client{node_id}")
+        client = ClientNode(node, self.cluster.history, self.cluster.bootstrap, _CLIENT_TIMEOUT_MS)
+        self._clients.append(client)
+        return client
+
+    def _create_topics(self) -> bool:
+        admin = self._admin
+        tasks = [
+            admin.client.tasks.spawn(
+                f"create {name}", admin.create(name, partitions, BROKERS, dict(_TOPIC_CONFIGS))
+            )
+            for name, partitions in ((_STEADY_TOPIC, self._partitions), (_VOLATILE_TOPIC, 1))
+        ]
+        limit_ns = self.world.now_ns + START_LIMIT_NS
+
+        def unfinished() -> bool:
+            return not all(task.done() for task in tasks) or bool(self.cluster.health())
+
+        return self._wait(unfinished, limit_ns, "topics are made")
+
+    def _begin_work(self) -> None:
+        draw = self._draw
+        partitions = [TopicPartition(_STEADY_TOPIC, n) for n in range(self._partitions)]
+        partitions.append(TopicPartition(_VOLATILE_TOPIC, 0))
+        writers = [self._client(), self._client()]
+        reader = self._client()
+        for partition in partitions:
+            self._produce(writers[0], partition, acks=-1, idempotent=True)
+            style = draw.randrange(4)
+            if style == 0:
+                self._produce(writers[1], partition, acks=-1, idempotent=False)
+            elif style == 1:
+                self._produce(writers[1], partition, acks=1, idempotent=False)
+            elif style == 2:
+                self._produce(writers[1], partition, acks=-1, idempotent=True)
+            else:
+                self._produce(writers[1], partition, acks=0, idempotent=False)
+            consumer = PartitionConsumer(
+                reader, partition, stream(self.seed, "consumer", str(partition))
+            )
+            self._consumers.append(consumer)
+            reader.tasks.spawn(f"consume {partition}", consumer.run())
+        if draw.random() < 0.7:
+            self._admin.client.tasks.spawn(
+                "recreate",
+                self._admin.recreate_now_and_then(
+                    _VOLATILE_TOPIC, 1, BROKERS, dict(_TOPIC_CONFIGS)
+                ),
+            )
+
+    def _produce(
+        self, client: ClientNode, partition: TopicPartition, *, acks: int, idempotent: bool
+    ) -> None:
+        number = len(self._producers)
+        producer = PartitionProducer(
+            client,
+            partition,
+            self._numbers,
+            stream(self.seed, "producer", number),
+            acks=acks,
+            idempotent=idempotent,
+            pace_ms=self._draw.choice((10, 40, 120)),
+        )
+        self._producers.append(producer)
+        client.tasks.spawn(f"produce {number}", producer.run())
+
+    def _unread(self) -> bool:
+        """Whether consumers have something to read."""
+        for topic in self.cluster.published.topics.values():
+            for key, truth in self.cluster.replication.truths.items():
+                if key.topic_id == topic.topic_id and self.cluster.clients.read_end.get(
+                    key, 0
+                ) < len(truth.committed):
+                    return True
+        return False
+
+    # What it showed
+
+    def _count_crash(self, incarnation: object, _: object) -> None:
+        self._crashes += 1
+
+    def _result(self) -> RunResult:
+        cluster, world = self.cluster, self.world
+        history = cluster.history
+        values = (
+            cluster.published.elections,
+            cluster.replication.truncations,
+            cluster.published.shrinks,
+            cluster.published.expansions,
+            self._crashes,
+            cluster.lossy_crashes,
+            cluster.refused_losses,
+            cluster.store.expiries,
+            history.suppressed_duplicates,
+            history.acknowledged_records,
+            history.read_records,
+        )
+        return RunResult(
+            seed=self.seed,
+            profile=self.profile.name,
+            trace_hash=world.trace.digest(),
+            events=world.trace.events,
+            simulated_ns=world.now_ns,
+            counters=dict(zip(COUNTERS, values, strict=True)),
+            violation=world.violations[0] if world.violations else "",
+            recent=list(world.trace.recent) if world.violations else [],
+        )
+
+
+def _settings(draw: random.Random) -> Settings:
+    """A seed's own timeouts, and whether a dead process is noticed at once."""
+    return Settings(
+        session_timeout_ms=draw.choice((900, 1_500, 3_000)),
+        lag_time_max_ms=draw.choice((900, 2_000, 4_000)),
+        detect_ms=draw.choice((None, 1.0, 20.0)),
+    )
+
+
+def run_seed(
+    seed: int,
+    profile: str = "default",
+    mutant: str = "",
+    listener: Callable[[str], None] | None = None,
+) -> RunResult:
+    """Run one seed, with a named mutant in the brokers if one is given."""
+    with CollectorPaused(), applied(mutant):
+        return SeedRun(seed, profile, listener).run()
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over runs."""
+
+    runs: int = 0
+    events: int = 0
+    simulated_ns: int = 0
+    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+    violations: list[RunResult] = field(default_factory=list)
+
+    def add(self, result: RunResult) -> None:
+        """Count a run."""
+        self.runs += 1
+        self.events += result.events
+        self.simulated_ns += result.simulated_ns
+        for name, value in result.counters.items():
+            self.counters[name] += value
+        if result.violation:
+            self.violations.append(result)
+
+
+def run_seeds(
+    seeds: Iterable[int],
+    profile: str = "default",
+    mutant: str = "",
+    on_result: Callable[[RunResult], None] | None = None,
+) -> Totals:
+    """Run seeds one after the other; `on_result` hears of each."""
+    totals = Totals()
+    for seed in seeds:
+        result = run_seed(seed, profile, mutant)
+        totals.add(result)
+        if on_result is not None:
+            on_result(result)
+    return totals

@@ -1,0 +1,45 @@
+"""The simulator's own batches: valid for others, and refused when broken."""
+
+from __future__ import annotations
+
+import pytest
+from kafka.record.default_records import DefaultRecordBatch
+
+from tidelog.sim.batches import HEADER_BYTES, BrokenBatch, encode_batch, read_batches
+
+
+def batch(**changes: int) -> bytes:
+    fields = {"timestamp_ms": 1_700_000_000_000, **changes}
+    return encode_batch([7, 8, 1 << 40], [0, 5, 300], **fields)  # type: ignore[arg-type]
+
+
+def test_a_batch_is_what_kafka_python_reads() -> None:
+    raw = batch(producer_id=5, producer_epoch=2, base_sequence=9)
+    read = DefaultRecordBatch(bytearray(raw))
+    assert read.validate_crc()
+    assert (read.producer_id, read.producer_epoch, read.base_sequence) == (5, 2, 9)
+    values = [record.value for record in read]
+    assert [int.from_bytes(value[:8], "big") for value in values] == [7, 8, 1 << 40]
+    assert [len(value) for value in values] == [8, 13, 308]
+
+
+def test_batches_are_read_back_and_a_part_at_the_end_is_left_out() -> None:
+    raw = batch(producer_id=5, producer_epoch=2, base_sequence=9)
+    read = list(read_batches(raw + batch() + raw[:50]))
+    assert [one.numbers for one in read] == [(7, 8, 1 << 40)] * 2
+    assert (read[0].producer_id, read[0].producer_epoch, read[0].base_sequence) == (5, 2, 9)
+    assert read[0].next_offset == 3
+    assert read[0].size_bytes == len(raw)
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "message"),
+    [(16, 1, "magic"), (HEADER_BYTES + 3, 0xFF, "CRC"), (8, 0, "a batch of 22 bytes")],
+)
+def test_a_damaged_batch_is_told(position: int, value: int, message: str) -> None:
+    raw = bytearray(batch())
+    raw[position] ^= value or 0
+    if position == 8:
+        raw[8:12] = (10).to_bytes(4, "big")
+    with pytest.raises(BrokenBatch, match=message):
+        list(read_batches(raw))

@@ -1,0 +1,378 @@
+"""Checkers against hand-made files, commits and claims: right passes, wrong is told."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tidelog.core.types import TopicPartition, topic_id_to_text
+from tidelog.metadata.store import ANY_VERSION, Create, Delete, Op, OpResult, SetData, Stat
+from tidelog.sim.batches import encode_batch
+from tidelog.sim.checkers.clients import ClientChecker
+from tidelog.sim.checkers.logs import LogKey, NodeLogs
+from tidelog.sim.checkers.published import Published
+from tidelog.sim.checkers.replication import Claim, ReplicationChecker
+from tidelog.sim.disk import File, Loss, SimDisk
+from tidelog.sim.history import History, Outcome, Produce
+
+TOPIC_ID = bytes(range(16))
+KEY = LogKey(TOPIC_ID, 0)
+NAME = TopicPartition("t", 0)
+DIRECTORY = "/data/t-0"
+SEGMENT = f"{DIRECTORY}/00000000000000000000.log"
+
+
+def stored(numbers: list[int], base_offset: int, epoch: int) -> bytes:
+    raw = bytearray(encode_batch(numbers, [0] * len(numbers), timestamp_ms=1))
+    raw[0:8] = base_offset.to_bytes(8, "big")
+    raw[12:16] = epoch.to_bytes(4, "big")
+    return bytes(raw)
+
+
+class Node:
+    """A broker as the checkers see one."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.incarnation = 1
+        self.disk = SimDisk("/data")
+        self.logs = NodeLogs(node_id, self.disk)
+        self.is_leader = False
+        self.leader_epoch = 0
+        self.high_watermark = 0
+        self.in_flight: tuple[tuple[int, int], ...] = ()
+        self.is_up = True
+        self.disk.make_directories(DIRECTORY)
+        text = f"version: 0\ntopic_id: {topic_id_to_text(TOPIC_ID)}\n"
+        self.write(f"{DIRECTORY}/partition.metadata", text.encode())
+        self.write(SEGMENT, b"")
+
+    def write(self, path: str, content: bytes, position: int | None = None) -> None:
+        file = self.disk.find(path) or self.disk.create(path)
+        assert isinstance(file, File)
+        if content:
+            where = len(file.data) if position is None else position
+            self.disk.write(file, path, [content], where)
+
+    def append(self, numbers: list[int], base_offset: int, epoch: int = 0) -> None:
+        self.write(SEGMENT, stored(numbers, base_offset, epoch))
+
+    def truncate(self, size_bytes: int) -> None:
+        self.disk.truncate(self.disk.file(SEGMENT), size_bytes)
+
+    def claims(self) -> Iterator[Claim]:
+        if self.is_up:
+            yield Claim(
+                KEY, NAME, self.is_leader, self.leader_epoch, self.high_watermark, self.in_flight
+            )
+
+
+class Setup:
+    """Three nodes, a topic with one partition, everybody in sync under broker epochs 11 to 13."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self.zxid = 100
+        self.published = Published(self.violations.append, lambda: 0)
+        self.checker = ReplicationChecker(self.published, self.violations.append, lambda: 0)
+        self.history = History()
+        self.clients = ClientChecker(self.history, self.checker, self.violations.append)
+        self.nodes = {node_id: Node(node_id) for node_id in (1, 2, 3)}
+        for node_id, node in self.nodes.items():
+            self.checker.add(node)
+            self.register(node_id, 10 + node_id)
+        topic = {
+            "version": 3,
+            "topic_id": topic_id_to_text(TOPIC_ID),
+            "partitions": {"0": [1, 2, 3]},
+        }
+        self.commit(Create("/brokers/topics/t", json.dumps(topic).encode()))
+        self.version = -1
+        self.state(1, 0, [1, 2, 3], [11, 12, 13])
+
+    def commit(self, op: Op, version: int = 0) -> None:
+        self.zxid += 1
+        stat = None if isinstance(op, Delete) else Stat(version, self.zxid, self.zxid, 0)
+        self.published.committed(self.zxid, 1, [op], [OpResult(op.path, stat)])
+
+    def register(self, node_id: int, broker_epoch: int) -> None:
+        self.zxid = broker_epoch - 1
+        self.commit(Create(f"/brokers/ids/{node_id}", b"{}", ephemeral=True))
+
+    def state(self, leader: int, epoch: int, isr: list[int], isr_epochs: list[int]) -> None:
+        self.version += 1
+        value = {
+            "leader": leader,
+            "leader_epoch": epoch,
+            "isr": isr,
+            "isr_epochs": isr_epochs,
+            "controller_epoch": 1,
+            "version": 1,
+        }
+        path = "/brokers/topics/t/partitions/0/state"
+        data = json.dumps(value).encode()
+        op = SetData(path, data, ANY_VERSION) if self.version else Create(path, data)
+        self.commit(op, self.version)
+
+    def look(self, *node_ids: int) -> None:
+        for node_id in node_ids or self.nodes:
+            self.checker.after_event(self.nodes[node_id])
+
+    def replicate(self, numbers: list[int], base_offset: int, *node_ids: int) -> None:
+        for node_id in node_ids or self.nodes:
+            self.nodes[node_id].append(numbers, base_offset)
+        self.look()
+
+    def lead(self, node_id: int, epoch: int, high_watermark: int) -> None:
+        node = self.nodes[node_id]
+        node.is_leader, node.leader_epoch, node.high_watermark = True, epoch, high_watermark
+        self.look(node_id)
+
+
+@pytest.fixture
+def setup() -> Setup:
+    return Setup()
+
+
+def test_a_replicated_batch_is_committed_read_and_acknowledged(setup: Setup) -> None:
+    setup.replicate([1, 2], 0)
+    setup.lead(1, 0, 2)
+    assert setup.checker.truths[KEY].committed == [1, 2]
+    operation = Produce(101, "t", 0, -1, 7, (1, 2), 0)
+    setup.history.produce_begins(operation)
+    setup.history.produce_ends(operation, Outcome.DONE, 5, 0)
+    setup.history.read(102, TOPIC_ID, 0, 0, [1])
+    setup.history.read(102, TOPIC_ID, 0, 1, [2])
+    setup.clients.check_end()
+    assert setup.violations == []
+
+
+def test_a_high_watermark_above_a_member_of_the_isr_is_told(setup: Setup) -> None:
+    setup.replicate([1, 2], 0, 1, 2)
+    setup.lead(1, 0, 2)
+    assert "member 3 of the maximal ISR" in setup.violations[0]
+
+
+def test_a_member_that_restarted_since_its_recorded_epoch_does_not_count(setup: Setup) -> None:
+    setup.replicate([1, 2], 0, 1, 2)
+    setup.register(3, 200)
+    setup.lead(1, 0, 2)
+    assert setup.violations == []
+
+
+def test_a_member_that_lost_data_in_a_crash_does_not_count(setup: Setup) -> None:
+    setup.replicate([1, 2], 0)
+    node = setup.nodes[3]
+    node.disk.sync_directory("/")
+    node.disk.lose_power(random.Random(1), Loss.ALL_UNSYNCED)
+    node.is_up = False
+    setup.checker.crashed(node, lossy=True)
+    setup.lead(1, 0, 2)
+    assert setup.violations == []
+
+
+def test_a_member_of_the_isr_that_cuts_committed_records_is_told(setup: Setup) -> None:
+    setup.replicate([1, 2], 0)
+    setup.lead(1, 0, 2)
+    setup.nodes[2].truncate(0)
+    setup.look(2)
+    assert "cut its log" in setup.violations[0]
+    assert setup.checker.truncations == 1
+
+
+def test_publishing_an_isr_with_a_member_that_lacks_records_is_told(setup: Setup) -> None:
+    setup.state(1, 0, [1, 2], [11, 12])
+    setup.replicate([1, 2], 0, 1, 2)
+    setup.lead(1, 0, 2)
+    assert setup.violations == []
+    setup.state(1, 0, [1, 2, 3], [11, 12, 13])
+    assert "was published" in setup.violations[0]
+
+
+def test_a_joining_in_flight_counts_too(setup: Setup) -> None:
+    setup.state(1, 0, [1, 2], [11, 12])
+    setup.replicate([1, 2], 0, 1, 2)
+    setup.nodes[1].in_flight = ((3, 13),)
+    setup.lead(1, 0, 2)
+    assert "in flight" in setup.violations[0]
+
+
+def test_a_leader_without_committed_records_is_told(setup: Setup) -> None:
+    setup.replicate([1, 2], 0)
+    setup.lead(1, 0, 2)
+    setup.register(3, 300)
+    setup.nodes[3].truncate(0)
+    setup.look(3)
+    assert setup.violations == []
+    setup.lead(3, 1, 0)
+    assert "leads in epoch 1 without" in setup.violations[0]
+
+
+def test_two_leaders_of_one_epoch_are_told(setup: Setup) -> None:
+    setup.lead(1, 0, 0)
+    setup.lead(2, 0, 0)
+    assert "both lead in epoch 0" in setup.violations[0]
+
+
+def test_a_leaders_high_watermark_that_goes_back_within_its_term_is_told(setup: Setup) -> None:
+    setup.replicate([1, 2], 0)
+    setup.lead(1, 0, 2)
+    setup.lead(1, 0, 1)
+    assert "went back from 2 to 1" in setup.violations[0]
+
+
+def test_a_new_leader_may_begin_with_a_lower_high_watermark(setup: Setup) -> None:
+    setup.replicate([1, 2], 0)
+    setup.lead(1, 0, 2)
+    setup.state(2, 1, [2, 3], [12, 13])
+    setup.lead(2, 1, 0)
+    setup.lead(2, 1, 2)
+    assert setup.violations == []
+
+
+def test_a_follower_that_differs_below_its_high_watermark_is_told(setup: Setup) -> None:
+    setup.state(1, 0, [1, 2], [11, 12])
+    setup.replicate([1, 2], 0, 1, 2)
+    setup.lead(1, 0, 2)
+    node = setup.nodes[3]
+    node.append([8, 9], 0, epoch=5)
+    node.high_watermark = 2
+    setup.look(3)
+    assert "offset 0, below the high watermark of node 3" in setup.violations[0]
+
+
+def test_one_offset_and_epoch_with_two_records_is_told(setup: Setup) -> None:
+    setup.nodes[1].append([1], 0)
+    setup.nodes[2].append([2], 0)
+    setup.look()
+    assert "epoch 0: record 2 on node 2, record 1 elsewhere" in setup.violations[0]
+
+
+def test_a_high_watermark_beyond_the_log_or_any_leader_is_told(setup: Setup) -> None:
+    setup.replicate([1, 2], 0)
+    setup.nodes[2].high_watermark = 3
+    setup.look(2)
+    assert "its log ends at 2" in setup.violations[0]
+    setup.nodes[3].high_watermark = 1
+    setup.look(3)
+    assert "no leader ever had more than 0" in setup.violations[1]
+
+
+def test_leader_epochs_that_go_back_are_told(setup: Setup) -> None:
+    setup.lead(1, 3, 0)
+    setup.nodes[1].leader_epoch = 2
+    setup.nodes[1].is_leader = False
+    setup.look(1)
+    assert "went back from leader epoch 3 to 2" in setup.violations[0]
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ((1, -1, [1], [11]), "leader epoch 0 went back"),
+        ((2, 0, [1, 2], [11, 12]), "leader 1 became 2 within leader epoch 0"),
+        ((2, 1, [1, 3], [11, 13]), "leader 2 is not in the ISR"),
+        ((-1, 1, [], []), "empty ISR"),
+        ((1, 1, [1, 4], [11, 14]), "not assigned"),
+        ((1, 1, [1, 2], [11]), "isr_epochs"),
+    ],
+)
+def test_published_state_that_cannot_be_is_told(
+    setup: Setup, state: tuple[int, int, list[int], list[int]], message: str
+) -> None:
+    setup.state(*state)
+    assert any(message in violation for violation in setup.violations)
+
+
+def test_elections_shrinks_and_expansions_are_counted(setup: Setup) -> None:
+    setup.state(2, 1, [2, 3], [12, 13])
+    setup.state(-1, 2, [2], [12])
+    setup.state(2, 3, [2, 3], [12, 13])
+    published = setup.published
+    assert (published.elections, published.shrinks, published.expansions) == (2, 2, 1)
+
+
+def test_the_controller_epoch_never_goes_back(setup: Setup) -> None:
+    setup.commit(SetData("/controller_epoch", b"5", 0))
+    setup.commit(SetData("/controller_epoch", b"4", 0))
+    assert "went back to 4" in setup.violations[0]
+
+
+def test_an_acknowledgement_before_commitment_is_told(setup: Setup) -> None:
+    setup.replicate([1, 2], 0)
+    setup.lead(1, 0, 1)
+    operation = Produce(101, "t", 0, -1, 7, (1, 2), 0)
+    setup.history.produce_begins(operation)
+    setup.history.produce_ends(operation, Outcome.DONE, 5, 0)
+    assert "acknowledged and not committed" in setup.violations[0]
+
+
+def test_reading_what_is_not_committed_or_another_record_is_told(setup: Setup) -> None:
+    for number in (1, 2, 3):
+        setup.history.produce_begins(Produce(101, "t", 0, 1, -1, (number,), 0))
+    setup.replicate([1, 2], 0)
+    setup.lead(1, 0, 1)
+    setup.history.read(102, TOPIC_ID, 0, 1, [2])
+    setup.history.read(102, TOPIC_ID, 0, 0, [3])
+    setup.history.read(102, TOPIC_ID, 0, 0, [77])
+    assert "of which only 1 records are committed" in setup.violations[0]
+    assert "where record 1 is committed" in setup.violations[1]
+    assert "was never sent" in setup.violations[2]
+
+
+def test_at_the_end_lost_unread_and_doubled_records_are_told(setup: Setup) -> None:
+    doubled = Produce(101, "t", 0, -1, 7, (1,), 0)
+    lost = Produce(101, "t", 0, -1, 7, (5,), 0)
+    for operation in (doubled, lost):
+        setup.history.produce_begins(operation)
+        operation.outcome = Outcome.DONE
+    setup.replicate([1], 0)
+    setup.replicate([1], 1)
+    setup.lead(1, 0, 2)
+    setup.clients.check_end()
+    assert any("consumers have read 0" in violation for violation in setup.violations)
+    assert any("stored at offsets 0 and 1" in violation for violation in setup.violations)
+    assert any("lost records [5]" in violation for violation in setup.violations)
+
+
+def test_logs_follow_appends_cuts_rolls_and_removal() -> None:
+    node = Node(1)
+    cuts: list[int] = []
+    node.logs.on_cut = lambda log, end: cuts.append(end)
+    node.append([1, 2], 0)
+    node.append([3], 2)
+    node.logs.follow()
+    log = node.logs.logs[KEY]
+    assert (log.start, log.numbers, log.epochs) == (0, [1, 2, 3], [0, 0, 0])
+    node.write(f"{DIRECTORY}/00000000000000000003.log", stored([4], 3, 1))
+    node.logs.follow()
+    assert (log.numbers, log.epochs) == ([1, 2, 3, 4], [0, 0, 0, 1])
+    node.append([9], 3)  # a roll has happened: the first segment must not grow
+    node.logs.follow()
+    size = len(stored([1, 2], 0, 0))
+    node.disk.unlink(f"{DIRECTORY}/00000000000000000003.log")
+    node.truncate(size)
+    node.append([5], 2, epoch=2)
+    node.logs.follow()
+    assert (log.numbers, log.epochs) == ([1, 2, 5], [0, 0, 2])
+    node.disk.rename(DIRECTORY, "/data/t-0.abc-delete")
+    node.logs.follow()
+    assert node.logs.logs == {}
+    assert cuts
+
+
+def test_a_torn_tail_ends_the_log_before_it() -> None:
+    node = Node(1)
+    node.append([1], 0)
+    node.write(SEGMENT, stored([2], 1, 0)[:-1] + b"\xff")
+    node.append([3], 2)
+    node.logs.follow()
+    log = node.logs.logs[KEY]
+    assert log.numbers == [1]
+    node.truncate(len(stored([1], 0, 0)))
+    node.append([4], 1)
+    node.logs.follow()
+    assert log.numbers == [1, 4]
