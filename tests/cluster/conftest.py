@@ -1,0 +1,42 @@
+"""Real brokers: clusters of processes that every test takes down again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tidelog.local import LocalCluster
+
+MakeCluster = Callable[..., LocalCluster]
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
+    """Clusters that are up, and are taken down after the test whatever happened to them."""
+    made: list[LocalCluster] = []
+
+    def make(brokers: int = 3, name: str = "cluster", **config: str) -> LocalCluster:
+        keys = {key.replace("_", "."): value for key, value in config.items()}
+        cluster = LocalCluster(str(tmp_path / name), brokers, config=keys)
+        made.append(cluster)
+        cluster.up()
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.down(timeout_s=5.0)
+
+
+def tidelog(*words: str, timeout_s: float = 90.0) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", "tidelog", *words],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
