@@ -1,0 +1,122 @@
+"""What every cluster measurement needs: a cluster, a client driver, CPU and memory of processes.
+
+The client is librdkafka through `driver.c`, compiled once per run; the library is the one inside
+the confluent-kafka wheel. Figures are per variant a list of runs, interleaved by the caller.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import mmap
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+
+from tidelog.local.cluster import LocalCluster
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+MIB = 1024 * 1024
+
+#: Beyond librdkafka's defaults, the same for every broker that is compared.
+PRODUCER_OPTIONS = {
+    "linger.ms": "5",
+    "batch.size": "1000000",
+    "queue.buffering.max.messages": "1000000",
+    "queue.buffering.max.kbytes": "1048576",
+}
+CONSUMER_OPTIONS = {
+    "fetch.message.max.bytes": "1048576",
+    "fetch.max.bytes": "52428800",
+    "queued.min.messages": "1000000",
+    "queued.max.messages.kbytes": "262144",
+}
+LATENCY_OPTIONS = {"linger.ms": "0"}
+
+
+class Driver:
+    """The compiled client."""
+
+    def __init__(self, directory: str) -> None:
+        self._binary = str(Path(directory) / "driver")
+        source = Path(__file__).with_name("driver.c")
+        subprocess.run(["cc", "-O2", "-o", self._binary, str(source), "-ldl"], check=True)
+        libraries = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+        found = glob.glob(str(libraries / "librdkafka*.so*"))
+        if len(found) != 1:
+            sys.exit(f"bench: one librdkafka expected in {libraries}, found {found}")
+        self._library = found[0]
+
+    def run(self, *arguments: object, options: Mapping[str, str]) -> dict[str, float]:
+        """One run; exits loudly when it fails."""
+        command = [self._binary, self._library, *map(str, arguments)]
+        command += [f"{key}={value}" for key, value in options.items()]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            sys.exit(f"bench: {' '.join(command[2:6])} failed: {done.stderr.strip()[-400:]}")
+        result: dict[str, float] = json.loads(done.stdout)
+        return result
+
+
+@contextmanager
+def cluster(brokers: int = 3, **config: str) -> Iterator[LocalCluster]:
+    """A fresh cluster in a temporary directory, taken down afterwards."""
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        with LocalCluster(str(Path(directory) / "cluster"), brokers, config=settings) as running:
+            yield running
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """User and system time of the processes so far."""
+    total = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / _TICKS_PER_SECOND
+
+
+def pss_bytes(pids: list[int]) -> int:
+    """Proportional set size of the processes."""
+    total = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def pids(running: LocalCluster) -> list[int]:
+    """The processes of the brokers that run."""
+    processes = [running.process(broker_id) for broker_id in running.broker_ids]
+    return [process.pid for process in processes if process is not None]
+
+
+def warm_pages(size_bytes: int) -> None:
+    """Touch as much memory as a run will write, so that it does not pay for pages that a virtual
+    machine had given back to its host."""
+    with mmap.mmap(-1, size_bytes) as pages:
+        for position in range(0, size_bytes, 4096):
+            pages[position] = 1
+
+
+def spread(values: list[float], digits: int = 0) -> str:
+    """`median (smallest-largest)`."""
+    form = f"{{:,.{digits}f}}"
+    middle, low, high = statistics.median(values), min(values), max(values)
+    return f"{form.format(middle)} ({form.format(low)}-{form.format(high)})"
+
+
+def table(title: str, rows: list[tuple[Any, ...]], head: tuple[str, ...]) -> str:
+    """A Markdown table."""
+    lines = [f"### {title}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
