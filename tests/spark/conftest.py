@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-
 from tests.unit.client.fake_logs import FakeLogs
+
 from tidelog.spark.session import start_session
 
 if TYPE_CHECKING:

@@ -1,0 +1,131 @@
+"""The proof: each offset has one row or a reason, and what has neither is counted."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.client.fake_logs import FakeLogs
+from tests.unit.spark.batch_builder import CONTROL, Row, batch, rewritten
+
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.pipelines.continuity import (
+    ContinuityProof,
+    Gap,
+    GapContent,
+    LogGaps,
+    PartitionCount,
+    prove_ranges,
+)
+from tidelog.spark.planning import OffsetRange
+
+TP = TopicPartition("t", 0)
+WANTED = OffsetRange(TP, 10, 20)
+
+
+def counted(offsets: list[int]) -> PartitionCount:
+    """What Spark would count of these offsets."""
+    distinct = sorted(set(offsets))
+    pairs = zip(distinct, distinct[1:], strict=False)
+    gaps = tuple(Gap(low + 1, high) for low, high in pairs if high - low > 1)
+    return PartitionCount(len(offsets), len(distinct), distinct[0], distinct[-1], gaps)
+
+
+def prove(
+    found: PartitionCount, content: GapContent | None = None, compacted: bool = False
+) -> tuple[ContinuityProof, list[Gap]]:
+    looked: list[Gap] = []
+
+    def look(tp: TopicPartition, gap: Gap) -> GapContent:
+        looked.append(gap)
+        return GapContent(records=gap.end - gap.start) if content is None else content
+
+    return prove_ranges({TP: found}, [WANTED], look, compacted=compacted), looked
+
+
+def test_all_offsets_once_is_a_proof_without_a_look_into_the_log() -> None:
+    proof, looked = prove(counted(list(range(10, 20))))
+    assert proof.holds
+    assert (proof.rows, proof.lost, proof.doubled, proof.stray) == (10, 0, 0, 0)
+    assert looked == []
+
+
+@pytest.mark.parametrize("missing", [10, 14, 19])
+def test_a_record_without_a_row_is_lost(missing: int) -> None:
+    proof, looked = prove(counted([n for n in range(10, 20) if n != missing]))
+    assert not proof.holds
+    assert proof.lost == 1
+    assert looked == [Gap(missing, missing + 1)]
+
+
+def test_a_row_twice_is_doubled() -> None:
+    proof, _ = prove(counted([*range(10, 20), 12, 12]))
+    assert not proof.holds
+    assert proof.doubled == 2
+
+
+def test_no_rows_at_all_is_one_gap() -> None:
+    proof, looked = prove(PartitionCount(0, 0, 20, 9, ()))
+    assert looked == [Gap(10, 20)]
+    assert proof.lost == 10
+
+
+def test_markers_are_no_loss() -> None:
+    proof, _ = prove(counted([n for n in range(10, 20) if n != 14]), GapContent(control=1))
+    assert proof.holds
+    assert proof.partitions[0].control == 1
+
+
+def test_absent_offsets_are_loss_unless_the_topic_is_compacted() -> None:
+    found = counted([n for n in range(10, 20) if n != 14])
+    proof, _ = prove(found, GapContent(absent=1))
+    assert proof.lost == 1
+    proof, _ = prove(found, GapContent(absent=1), compacted=True)
+    assert proof.holds
+    assert proof.partitions[0].compacted == 1
+
+
+@pytest.mark.parametrize("stray", [9, 20])
+def test_rows_outside_of_the_range_do_not_belong(stray: int) -> None:
+    proof, looked = prove(counted([*range(10, 20), stray]))
+    assert not proof.holds
+    assert proof.stray > 0
+    assert looked == []
+
+
+def test_rows_of_another_partition_do_not_belong() -> None:
+    other = TopicPartition("t", 1)
+    counts = {TP: counted(list(range(10, 20))), other: counted([3])}
+    proof = prove_ranges(counts, [WANTED], lambda tp, gap: GapContent(), compacted=False)
+    assert not proof.holds
+    assert proof.stray == 1
+
+
+class TestLookingIntoTheLog:
+    def look(self, batches: list[bytes], start: int, end: int) -> GapContent:
+        logs = FakeLogs()
+        try:
+            logs.create("t", 1)
+            logs.append(TP, *batches)
+            with BlockingClient(logs.bootstrap, timeout_ms=2_000) as client:
+                return LogGaps(client).look(TP, Gap(start, end))
+        finally:
+            logs.close()
+
+    def test_markers_are_found(self) -> None:
+        marker = rewritten(batch([Row()], 2), attributes=CONTROL)
+        log = [batch([Row()] * 2, 0), marker, batch([Row()], 3)]
+        assert self.look(log, 2, 3) == GapContent(control=1)
+
+    def test_records_are_found(self) -> None:
+        log = [batch([Row()] * 5, 0), batch([Row()] * 5, 5), batch([Row()] * 5, 10)]
+        assert self.look(log, 3, 12) == GapContent(records=9)
+
+    def test_what_compaction_removed_is_absent(self) -> None:
+        compacted = rewritten(batch([Row()] * 3, 0), last_offset_delta=9)
+        assert self.look([compacted, batch([Row()], 10)], 2, 11) == GapContent(0, 7, 2)
+
+    def test_a_hole_between_batches_is_absent(self) -> None:
+        assert self.look([batch([Row()], 0), batch([Row()], 5)], 1, 6) == GapContent(0, 4, 1)
+
+    def test_a_hole_at_the_end_is_absent(self) -> None:
+        assert self.look([batch([Row()], 0)], 1, 1) == GapContent()
