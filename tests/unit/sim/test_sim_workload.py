@@ -1,0 +1,221 @@
+"""Producers, consumers and the administrator against a scripted broker."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.unit.sim.sim_fake_broker import TOPIC_ID, FakeBroker
+from tests.unit.sim.sim_programs import MS, S
+
+from tidelog.client.steps import Address
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
+from tidelog.sim.disk import Loss
+from tidelog.sim.history import History, Outcome
+from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.client import ClientNode
+from tidelog.sim.workload.consumers import PartitionConsumer
+from tidelog.sim.workload.producers import Numbers, PartitionProducer
+from tidelog.sim.world import World
+
+PARTITION = TopicPartition("t", 0)
+
+
+class Bench:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.broker = FakeBroker(world)
+        self.history = History()
+        self.anomalies: list[str] = []
+        self.history.on_anomaly.append(self.anomalies.append)
+        node = world.add_node(101, "client101")
+        self.client = ClientNode(node, self.history, [Address("broker1", 9092)], 3_000)
+
+    def producer(self, *, acks: int = -1, idempotent: bool = True) -> PartitionProducer:
+        producer = PartitionProducer(
+            self.client, PARTITION, Numbers(), random.Random(5), acks=acks, idempotent=idempotent
+        )
+        self.client.tasks.spawn("produce", producer.run())
+        return producer
+
+    def consumer(self) -> PartitionConsumer:
+        consumer = PartitionConsumer(self.client, PARTITION, random.Random(6))
+        self.client.tasks.spawn("consume", consumer.run())
+        return consumer
+
+    def run(self, duration_ns: int) -> None:
+        self.world.run_until(self.world.now_ns + duration_ns)
+        assert self.world.violations == []
+        assert self.client.failures == []
+
+    def finish(self, producer: PartitionProducer) -> None:
+        producer.stopping = True
+        self.run(20 * S)
+        assert producer.is_done
+
+    def outcomes(self) -> dict[Outcome, int]:
+        counts = dict.fromkeys(Outcome, 0)
+        for operation in self.history.produces:
+            counts[operation.outcome] += 1
+        return counts
+
+
+@pytest.fixture
+def bench(world: World) -> Bench:
+    return Bench(world)
+
+
+def test_an_idempotent_producer_stores_everything_once_and_in_order(bench: Bench) -> None:
+    producer = bench.producer()
+    bench.run(3 * S)
+    bench.finish(producer)
+    sent = [number for operation in bench.history.produces for number in operation.numbers]
+    assert bench.broker.numbers == sent
+    assert len(sent) > 50
+    assert bench.outcomes()[Outcome.DONE] == len(bench.history.produces)
+    assert bench.history.acknowledged_records == len(sent)
+
+
+def test_an_idempotent_producer_repeats_until_acknowledged_and_stores_nothing_twice(
+    bench: Bench,
+) -> None:
+    bench.broker.script.extend(
+        [
+            ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, "silent",
+            ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS,
+            "silent", ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR,
+        ]
+    )  # fmt: skip
+    producer = bench.producer()
+    bench.run(8 * S)
+    bench.finish(producer)
+    sent = [number for operation in bench.history.produces for number in operation.numbers]
+    assert bench.broker.numbers == sent
+    assert bench.broker.produces > len(bench.history.produces)
+    assert bench.outcomes()[Outcome.DONE] == len(bench.history.produces)
+    assert bench.anomalies == []
+
+
+def test_an_idempotent_producer_goes_on_after_its_broker_was_away(bench: Bench) -> None:
+    producer = bench.producer()
+    bench.run(S)
+    bench.world.network.cut("client101", "broker1")
+    bench.run(4 * S)
+    bench.world.network.heal_everything()
+    bench.run(2 * S)
+    bench.finish(producer)
+    sent = [number for operation in bench.history.produces for number in operation.numbers]
+    assert bench.broker.numbers == sent
+
+
+def test_a_sequence_refused_for_the_oldest_batch_is_an_anomaly(bench: Bench) -> None:
+    bench.broker.script.extend([ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
+    bench.producer()
+    bench.run(200 * MS)
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER for the oldest open" in bench.anomalies[0]
+
+
+def test_a_producer_whose_id_is_not_known_takes_a_new_one(bench: Bench) -> None:
+    bench.broker.script.extend([ErrorCode.NONE, ErrorCode.UNKNOWN_PRODUCER_ID])
+    producer = bench.producer()
+    bench.run(2 * S)
+    bench.finish(producer)
+    assert bench.broker.producer_ids == 2
+    assert bench.outcomes()[Outcome.UNKNOWN] >= 1
+    assert bench.outcomes()[Outcome.DONE] > 10
+    assert bench.anomalies == []
+
+
+def test_a_plain_producer_may_store_twice_what_was_not_answered(bench: Bench) -> None:
+    bench.broker.script.extend([ErrorCode.NONE, "silent"])
+    producer = bench.producer(idempotent=False)
+    bench.run(6 * S)
+    bench.finish(producer)
+    numbers = bench.broker.numbers
+    assert len(numbers) > len(dict.fromkeys(numbers))
+    assert bench.outcomes()[Outcome.DONE] == len(bench.history.produces)
+
+
+def test_with_acks_1_nothing_is_repeated(bench: Bench) -> None:
+    bench.broker.script.extend([ErrorCode.NOT_ENOUGH_REPLICAS, "silent"])
+    producer = bench.producer(acks=1, idempotent=False)
+    bench.run(6 * S)
+    bench.finish(producer)
+    outcomes = bench.outcomes()
+    assert outcomes[Outcome.REFUSED] == 1
+    assert outcomes[Outcome.UNKNOWN] == 1
+    assert bench.broker.produces == len(bench.history.produces)
+
+
+def test_with_acks_0_nothing_is_known(bench: Bench) -> None:
+    producer = bench.producer(acks=0, idempotent=False)
+    bench.run(2 * S)
+    bench.finish(producer)
+    assert bench.outcomes()[Outcome.UNKNOWN] == len(bench.history.produces) > 5
+    assert bench.broker.numbers
+
+
+def test_a_consumer_reads_everything_in_order_through_errors(bench: Bench) -> None:
+    read: list[int] = []
+    bench.history.on_read.append(lambda client, topic, partition, offset, n: read.extend(n))
+    bench.broker.fetch_errors.extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2)
+    producer = bench.producer()
+    consumer = bench.consumer()
+    bench.run(3 * S)
+    bench.finish(producer)
+    assert read == bench.broker.numbers
+    assert consumer.topic_id == TOPIC_ID
+    assert bench.anomalies == []
+
+
+def test_a_consumer_that_is_given_more_than_the_high_watermark_tells(bench: Bench) -> None:
+    bench.broker.high_watermark_lag = 1
+    bench.producer()
+    bench.consumer()
+    bench.run(S)
+    assert "with the high watermark at" in bench.anomalies[0]
+
+
+def test_a_consumer_of_a_log_that_became_shorter_tells(bench: Bench) -> None:
+    producer = bench.producer()
+    bench.consumer()
+    bench.run(2 * S)
+    producer.stopping = True
+    bench.run(S)
+    bench.broker.batches.clear()
+    bench.run(S)
+    assert "out of range" in bench.anomalies[0]
+
+
+def test_a_consumer_follows_a_topic_that_was_made_anew(bench: Bench) -> None:
+    producer = bench.producer()
+    consumer = bench.consumer()
+    bench.run(2 * S)
+    producer.stopping = True
+    bench.run(S)
+    bench.history.deletion_begins("t", bench.client.now_ns)
+    bench.broker.batches.clear()
+    bench.broker.topic_id = bytes(reversed(TOPIC_ID))
+    bench.broker.fetch_errors.append(ErrorCode.UNKNOWN_TOPIC_ID)
+    bench.run(S)
+    assert consumer.topic_id == bench.broker.topic_id
+    assert consumer.position == 0
+    assert bench.anomalies == []
+
+
+def test_the_administrator_creates_and_notes_the_topic(bench: Bench) -> None:
+    admin = Administrator(bench.client, random.Random(1))
+    task = bench.client.tasks.spawn("create", admin.create("t", 1, 1, {}))
+    bench.run(5 * S)
+    assert task.done()
+    assert bench.history.topics[TOPIC_ID].name == "t"
+
+
+def test_a_client_outlives_the_death_of_its_broker(bench: Bench) -> None:
+    producer = bench.producer()
+    bench.run(S)
+    bench.broker.running.incarnation.die(Loss.NONE, "test")
+    bench.run(3 * S)
+    assert not producer.is_done
+    assert bench.history.acknowledged_records > 0
