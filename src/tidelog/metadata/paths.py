@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tidelog.core.limits import MAX_NODE_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPS
 from tidelog.metadata.store import Create, InvalidPath, Op, RequestTooLarge, SetData
@@ -19,11 +20,19 @@ _PATH = re.compile(rf"/|(?:/(?!\.{{1,2}}(?:/|$))[^{_FORBIDDEN}]+)+")
 SEQUENCE_DIGITS = 10
 #: Bytes of an operation on ZooKeeper's wire besides its path and data, rounded up.
 _OP_OVERHEAD_BYTES = 64
+#: Paths whose check is remembered: those of 10,000 partitions and their neighbours.
+_CACHED_PATHS = 32_768
+
+
+@lru_cache(maxsize=_CACHED_PATHS)
+def is_path(path: str) -> bool:
+    """Whether a string is the path of a node."""
+    return _PATH.fullmatch(path) is not None
 
 
 def validate_path(path: str) -> None:
     """Raise InvalidPath, naming the path, unless it is one."""
-    if _PATH.fullmatch(path) is None:
+    if not is_path(path):
         raise InvalidPath(path, "not a path of a node")
 
 
@@ -53,20 +62,19 @@ def validate_ops(ops: Sequence[Op]) -> None:
         raise RequestTooLarge(
             "", f"{len(ops)} operations in a transaction, at most {MAX_TRANSACTION_OPS} are allowed"
         )
-    size_bytes = 0
+    size_bytes = _OP_OVERHEAD_BYTES * len(ops)
     for op in ops:
         path = op.path
-        size_bytes += len(path) + _OP_OVERHEAD_BYTES
-        if isinstance(op, SetData | Create):
-            data_bytes = len(op.data)
-            size_bytes += data_bytes
-            if data_bytes > MAX_NODE_BYTES:
+        size_bytes += len(path)
+        if isinstance(op, (SetData, Create)):
+            size_bytes += len(op.data)
+            if len(op.data) > MAX_NODE_BYTES:
                 raise RequestTooLarge(
-                    path, f"{data_bytes} bytes in a node, at most {MAX_NODE_BYTES} are allowed"
+                    path, f"{len(op.data)} bytes in a node, at most {MAX_NODE_BYTES} are allowed"
                 )
             if isinstance(op, Create) and op.sequence:
                 path = sequence_path(path, 0)
-        if _PATH.fullmatch(path) is None:
+        if not is_path(path):
             raise InvalidPath(op.path, "not a path of a node")
     if size_bytes > MAX_TRANSACTION_BYTES:
         raise RequestTooLarge(

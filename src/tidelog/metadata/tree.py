@@ -1,14 +1,14 @@
-"""The tree itself, in memory: transactions over nodes, all or nothing (rules S1, V3, V6).
+"""Transactions over nodes, all or nothing: what operations mean, for every store (rules V3, V6).
 
-The reference for every store: the simulated one holds one of these, and the embedded one is tested
-against it operation by operation. A transaction applies in place, with a list of how to undo it.
+`NodeSpace` applies operations to nodes that are in memory, in place, with a list of how to undo
+them. The simulated store keeps its whole tree in one (`Tree`); the embedded store fills one with
+the nodes that some transactions touch and writes back what changed: so both mean the same.
 Knows no sessions beyond the number that owns an ephemeral node, no watches, no time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from tidelog.metadata.paths import name_of, parent_of, sequence_path
 from tidelog.metadata.store import (
@@ -18,7 +18,6 @@ from tidelog.metadata.store import (
     Check,
     Create,
     Delete,
-    EventKind,
     NoChildrenForEphemerals,
     Node,
     NodeExists,
@@ -32,167 +31,213 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
+#: What a transaction did to one node: one of the marks below, and the path.
+Change = str
+MADE = "+"
+SET = "="
+REMOVED = "-"
+#: Children of the path were made or removed, unseen which: never made by a transaction.
+CHILDREN_DIFFER = "*"
 
-class Change(NamedTuple):
-    """One node made (CREATED), changed (CHANGED) or removed (DELETED) by a transaction."""
-
-    kind: EventKind
-    path: str
+# Building a named tuple through its own __new__ costs twice as much.
+_new = tuple.__new__
 
 
-class _TreeNode:
-    """A node in place; `made` counts the children it ever had, for sequence numbers."""
+class TreeNode:
+    """A node in place.
 
-    __slots__ = ("children", "czxid", "data", "made", "mzxid", "owner", "version")
+    `made` counts the children it ever had, for sequence numbers; `child_count` those it has.
+    `key` is for the keeper of the nodes: what identifies the node where it is stored, 0 for one
+    that is not stored yet.
+    """
 
-    def __init__(self, data: bytes, zxid: int, owner: int) -> None:
+    __slots__ = ("child_count", "czxid", "data", "key", "made", "mzxid", "owner", "version")
+
+    def __init__(
+        self,
+        data: bytes,
+        version: int,
+        czxid: int,
+        mzxid: int,
+        owner: int,
+        made: int = 0,
+        child_count: int = 0,
+        key: int = 0,
+    ) -> None:
         self.data = data
-        self.version = 0
-        self.czxid = zxid
-        self.mzxid = zxid
+        self.version = version
+        self.czxid = czxid
+        self.mzxid = mzxid
         self.owner = owner
-        self.made = 0
-        self.children: dict[str, None] = {}
+        self.made = made
+        self.child_count = child_count
+        self.key = key
 
     @property
     def stat(self) -> Stat:
+        """What readers see of it."""
         return Stat(self.version, self.czxid, self.mzxid, self.owner)
 
 
-class Tree:
-    """Nodes by path; the root is always there."""
+class NodeSpace:
+    """The nodes that operations are applied to, by path; one that does not hold all of them finds
+    the rest in `_lookup`."""
 
     def __init__(self) -> None:
+        self.nodes: dict[str, TreeNode] = {}
+        self._undo: list[Callable[[], None] | tuple[TreeNode, bytes, int, int]] = []
+        self._changes: list[Change] = []
+
+    def apply(
+        self, ops: Sequence[Op], zxid: int, session_id: int
+    ) -> tuple[list[OpResult], list[Change]]:
+        """Apply a transaction under the id `zxid`; without changes the id stays unused.
+
+        Raises TransactionFailed and leaves everything as it was.
+        """
+        undo = self._undo = []
+        changes = self._changes = []
+        results: list[OpResult] = []
+        for index, op in enumerate(ops):
+            try:
+                if isinstance(op, SetData):
+                    path = op.path
+                    node = self._expect(path, op.version)
+                    undo.append((node, node.data, node.version, node.mzxid))
+                    node.data = op.data
+                    version = node.version = node.version + 1
+                    node.mzxid = zxid
+                    changes.append(SET + path)
+                    stat = _new(Stat, (version, node.czxid, zxid, node.owner))
+                    results.append(_new(OpResult, (path, stat)))
+                elif isinstance(op, Check):
+                    self._expect(op.path, op.version)
+                    results.append(OpResult(op.path, None))
+                elif isinstance(op, Create):
+                    results.append(self._create(op, zxid, session_id))
+                else:
+                    results.append(self._delete(op))
+            except StoreError as error:
+                self._undo_all()
+                raise TransactionFailed(index, error) from None
+        return results, changes
+
+    def _undo_all(self) -> None:
+        for step in reversed(self._undo):
+            if isinstance(step, tuple):
+                node, data, version, mzxid = step
+                node.data, node.version, node.mzxid = data, version, mzxid
+            else:
+                step()
+
+    def _lookup(self, path: str) -> TreeNode | None:
+        """The node at `path`, if there is one."""
+        return self.nodes.get(path)
+
+    def _attached(self, path: str, node: TreeNode) -> None:
+        """A node was put under its parent."""
+
+    def _detached(self, path: str, node: TreeNode) -> None:
+        """A node was taken from its parent."""
+
+    def _expect(self, path: str, version: int) -> TreeNode:
+        node = self.nodes.get(path) or self._lookup(path)
+        if node is None:
+            raise NoNode(path)
+        if version != node.version and version != ANY_VERSION:
+            raise BadVersion(path)
+        return node
+
+    def _create(self, op: Create, zxid: int, session_id: int) -> OpResult:
+        parent = self._lookup(parent_of(op.path))
+        if parent is None:
+            raise NoNode(op.path)
+        path = sequence_path(op.path, parent.made) if op.sequence else op.path
+        if self._lookup(path) is not None:
+            raise NodeExists(path)
+        if parent.owner != NO_OWNER:
+            raise NoChildrenForEphemerals(path)
+        node = TreeNode(op.data, 0, zxid, zxid, session_id if op.ephemeral else NO_OWNER)
+
+        def forget() -> None:
+            self._detach(path, node, parent)
+            parent.made -= 1
+
+        self._attach(path, node, parent)
+        parent.made += 1
+        self._undo.append(forget)
+        self._changes.append(MADE + path)
+        return OpResult(path, node.stat)
+
+    def _delete(self, op: Delete) -> OpResult:
+        path = op.path
+        node = self._expect(path, op.version)
+        if node.child_count or path == "/":
+            raise NotEmpty(path)
+        parent = self._lookup(parent_of(path))
+        assert parent is not None, f"{path} has no parent"
+        self._detach(path, node, parent)
+        self._undo.append(lambda: self._attach(path, node, parent))
+        self._changes.append(REMOVED + path)
+        return OpResult(path, None)
+
+    def _attach(self, path: str, node: TreeNode, parent: TreeNode) -> None:
+        self.nodes[path] = node
+        parent.child_count += 1
+        self._attached(path, node)
+
+    def _detach(self, path: str, node: TreeNode, parent: TreeNode) -> None:
+        del self.nodes[path]
+        parent.child_count -= 1
+        self._detached(path, node)
+
+
+class Tree(NodeSpace):
+    """A whole tree in memory; the root is always there."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.zxid = 0
-        self._nodes: dict[str, _TreeNode] = {"/": _TreeNode(b"", 0, NO_OWNER)}
+        self.nodes["/"] = TreeNode(b"", 0, 0, 0, NO_OWNER)
+        self._children: dict[str, dict[str, None]] = {"/": {}}
         self._ephemerals: dict[int, dict[str, None]] = {}
 
     def get(self, path: str) -> Node | None:
         """A node as it is now."""
-        node = self._nodes.get(path)
+        node = self.nodes.get(path)
         return None if node is None else Node(node.data, node.stat)
 
     def children(self, path: str) -> list[str] | None:
         """Names of its children, sorted; None if there is no such node."""
-        node = self._nodes.get(path)
-        return None if node is None else sorted(node.children)
-
-    def paths(self) -> list[str]:
-        """All paths, sorted."""
-        return sorted(self._nodes)
+        names = self._children.get(path)
+        return None if names is None else sorted(names)
 
     def ephemerals(self, session_id: int) -> list[str]:
         """Paths of a session's ephemeral nodes, sorted."""
         return sorted(self._ephemerals.get(session_id, {}))
 
-    def apply(self, ops: Sequence[Op], session_id: int) -> tuple[list[OpResult], list[Change]]:
-        """Apply a transaction under the next transaction id; operations that change nothing take
-        none. Raises TransactionFailed and leaves everything as it was."""
-        zxid = self.zxid + 1
-        undo: list[Callable[[], None]] = []
-        results: list[OpResult] = []
-        changes: list[Change] = []
-        for index, op in enumerate(ops):
-            try:
-                results.append(self._apply_one(op, zxid, session_id, undo, changes))
-            except StoreError as error:
-                for step in reversed(undo):
-                    step()
-                raise TransactionFailed(index, error) from None
+    def transact(self, ops: Sequence[Op], session_id: int) -> tuple[list[OpResult], list[Change]]:
+        """Apply a transaction under the next transaction id, if it changes anything."""
+        results, changes = self.apply(ops, self.zxid + 1, session_id)
         if changes:
-            self.zxid = zxid
+            self.zxid += 1
         return results, changes
 
-    def _apply_one(
-        self,
-        op: Op,
-        zxid: int,
-        session_id: int,
-        undo: list[Callable[[], None]],
-        changes: list[Change],
-    ) -> OpResult:
-        if isinstance(op, SetData):
-            node = self._expect(op.path, op.version)
-            before = (node.data, node.version, node.mzxid)
+    def dump(self) -> dict[str, Node]:
+        """Everything, by path in order: for checkers and comparisons."""
+        return {path: Node(node.data, node.stat) for path, node in sorted(self.nodes.items())}
 
-            def restore() -> None:
-                node.data, node.version, node.mzxid = before
-
-            undo.append(restore)
-            node.data = op.data
-            node.version += 1
-            node.mzxid = zxid
-            changes.append(Change(EventKind.CHANGED, op.path))
-            return OpResult(op.path, node.stat)
-        if isinstance(op, Check):
-            self._expect(op.path, op.version)
-            return OpResult(op.path, None)
-        if isinstance(op, Create):
-            return self._create(op, zxid, session_id, undo, changes)
-        return self._delete(op, undo, changes)
-
-    def _expect(self, path: str, version: int) -> _TreeNode:
-        node = self._nodes.get(path)
-        if node is None:
-            raise NoNode(path)
-        if version not in (ANY_VERSION, node.version):
-            raise BadVersion(path)
-        return node
-
-    def _create(
-        self,
-        op: Create,
-        zxid: int,
-        session_id: int,
-        undo: list[Callable[[], None]],
-        changes: list[Change],
-    ) -> OpResult:
-        parent = self._nodes.get(parent_of(op.path))
-        if parent is None:
-            raise NoNode(op.path)
-        path = sequence_path(op.path, parent.made) if op.sequence else op.path
-        if path in self._nodes:
-            raise NodeExists(path)
-        if parent.owner != NO_OWNER:
-            raise NoChildrenForEphemerals(path)
-        node = _TreeNode(op.data, zxid, session_id if op.ephemeral else NO_OWNER)
-
-        def forget() -> None:
-            self._detach(path, node)
-            parent.made -= 1
-
-        self._attach(path, node)
-        parent.made += 1
-        undo.append(forget)
-        changes.append(Change(EventKind.CREATED, path))
-        return OpResult(path, node.stat)
-
-    def _delete(
-        self, op: Delete, undo: list[Callable[[], None]], changes: list[Change]
-    ) -> OpResult:
-        node = self._expect(op.path, op.version)
-        if node.children or op.path == "/":
-            raise NotEmpty(op.path)
-        self._detach(op.path, node)
-        undo.append(lambda: self._attach(op.path, node))
-        changes.append(Change(EventKind.DELETED, op.path))
-        return OpResult(op.path, None)
-
-    def _attach(self, path: str, node: _TreeNode) -> None:
-        self._nodes[path] = node
-        self._nodes[parent_of(path)].children[name_of(path)] = None
+    def _attached(self, path: str, node: TreeNode) -> None:
+        self._children[path] = {}
+        self._children[parent_of(path)][name_of(path)] = None
         if node.owner != NO_OWNER:
             self._ephemerals.setdefault(node.owner, {})[path] = None
 
-    def _detach(self, path: str, node: _TreeNode) -> None:
-        del self._nodes[path]
-        del self._nodes[parent_of(path)].children[name_of(path)]
+    def _detached(self, path: str, node: TreeNode) -> None:
+        del self._children[path]
+        del self._children[parent_of(path)][name_of(path)]
         if node.owner != NO_OWNER:
             owned = self._ephemerals[node.owner]
             del owned[path]
             if not owned:
                 del self._ephemerals[node.owner]
-
-    def dump(self) -> dict[str, tuple[bytes, Stat]]:
-        """Everything, by path in order: for checkers and comparisons."""
-        return {path: (self._nodes[path].data, self._nodes[path].stat) for path in self.paths()}

@@ -13,9 +13,11 @@ from typing import Generic, TypeVar
 
 from tidelog.metadata.paths import parent_of
 from tidelog.metadata.store import EventKind, WatchEvent
-from tidelog.metadata.tree import Change
+from tidelog.metadata.tree import CHILDREN_DIFFER, MADE, REMOVED, SET, Change
 
 C = TypeVar("C")
+
+_KINDS = {MADE: EventKind.CREATED, SET: EventKind.CHANGED, REMOVED: EventKind.DELETED}
 
 
 class Watches(Generic[C]):
@@ -40,21 +42,30 @@ class Watches(Generic[C]):
     def fire(self, changes: Iterable[Change]) -> list[tuple[C, WatchEvent]]:
         """Take off the watches that these changes concern; what to call, in order."""
         fired: list[tuple[C, WatchEvent]] = []
-        for kind, path in changes:
-            hit = self._data.pop(path, None)
-            if kind is EventKind.DELETED and path in self._children:
-                hit = (hit or {}) | self._children.pop(path)
-            if hit:
-                event = WatchEvent(kind, path)
-                fired.extend((callback, event) for callback in hit)
-            if kind is EventKind.CHANGED or not self._children:
+        data, children = self._data, self._children
+        if not data and not children:
+            return fired
+        for change in changes:
+            mark, path = change[0], change[1:]
+            if mark != CHILDREN_DIFFER:
+                hit = data.pop(path, None)
+                if mark == REMOVED and path in children:
+                    hit = (hit or {}) | children.pop(path)
+                if hit:
+                    event = WatchEvent(_KINDS[mark], path)
+                    fired.extend([(callback, event) for callback in hit])
+            if mark == SET or not children:
                 continue
-            parent = parent_of(path)
-            watchers = self._children.pop(parent, None)
-            if watchers:
+            parent = path if mark == CHILDREN_DIFFER else parent_of(path)
+            hit = children.pop(parent, None)
+            if hit:
                 event = WatchEvent(EventKind.CHILDREN, parent)
-                fired.extend((callback, event) for callback in watchers)
+                fired.extend([(callback, event) for callback in hit])
         return fired
+
+    def is_watched(self, path: str) -> bool:
+        """Whether a watch of either kind is left on `path`."""
+        return path in self._data or path in self._children
 
     def data_paths(self) -> list[str]:
         """Paths with data watches, in the order they were left."""

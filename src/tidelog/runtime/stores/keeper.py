@@ -1,0 +1,193 @@
+"""The thread that keeps a process's session alive and watches over its peers (S1, S4, rule 4).
+
+It never touches the database. At each tick it renews the own lease, if the loop has proved lately
+that it turns; looks whether peers hold and renew theirs; and, while the store's thread waits for
+the lock, looks for a holder that is stuck. What it finds it reports to the store's thread.
+A peer's death needs no tick: the kernel tells.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog.runtime.stores.leases import Lease, ObservedLease, SessionRow
+from tidelog.runtime.stores.store_lock import HolderWatch, StoreLock
+
+_NS_PER_MS = 1_000_000
+_MAX_TICK_MS = 100
+_MIN_TICK_MS = 5
+_TICKS_PER_TIMEOUT = 20
+_RENEWALS_PER_TIMEOUT = 12
+#: A report that led to nothing is repeated after this time.
+_REPORT_AGAIN_MS = 500
+
+
+class Reports(Protocol):
+    """Who the keeper reports to; called on its thread."""
+
+    def peer_lost(self, session_id: int, silent_count: int | None) -> None:
+        """A peer's process has ended (None), or its counter has stayed at `silent_count` for
+        longer than its session timeout."""
+
+    def lock_delayed(self) -> None:
+        """The lock has been waited for longer than a third of the session timeout."""
+
+    def lock_denied(self) -> None:
+        """The lock has been waited for longer than the session timeout."""
+
+    def keeper_failed(self, error: BaseException) -> None:
+        """The keeper has ended by a fault of its own."""
+
+
+class Keeper:
+    """One keeper per open store."""
+
+    def __init__(
+        self,
+        directory: str,
+        timeout_ms: int,
+        lock: StoreLock,
+        clock: Callable[[], int],
+        log: Callable[[str], None],
+        reports: Reports,
+    ) -> None:
+        self._directory = directory
+        self._timeout_ms = timeout_ms
+        self._lock = lock
+        self._clock = clock
+        self._reports = reports
+        self._holder_watch = HolderWatch(lock, timeout_ms, log)
+        self._tick_ms = max(_MIN_TICK_MS, min(_MAX_TICK_MS, timeout_ms // _TICKS_PER_TIMEOUT))
+        #: When the loop last proved that it turns (monotonic ns); set by the loop.
+        self.last_beat_ns = clock()
+        self._mutex = threading.Lock()
+        self._lease: Lease | None = None
+        self._wanted: list[SessionRow] | None = None
+        self._stopping = False
+        self._peers: dict[int, ObservedLease] = {}
+        self._reported_ns: dict[int, int] = {}
+        self._last_tick_ns = clock()
+        self._renewed_ns = 0
+        self._waiting_since_ns: int | None = None
+        self._waited_ms = 0.0
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll = select.poll()
+        self._poll.register(self._wake, select.POLLIN)
+        self._thread = threading.Thread(target=self._run, name="tidelog-keeper", daemon=True)
+        self._thread.start()
+
+    # called by the store's thread
+
+    def keep(self, lease: Lease | None) -> None:
+        """Renew this lease from now on, or none; the last one is closed."""
+        with self._mutex:
+            old, self._lease = self._lease, lease
+        if old is not None:
+            old.close()
+
+    def watch_peers(self, rows: list[SessionRow]) -> None:
+        """Watch over these sessions, no others."""
+        with self._mutex:
+            self._wanted = rows
+        os.eventfd_write(self._wake, 1)
+
+    def stop(self) -> None:
+        """End the thread and close everything, the lease too."""
+        self._stopping = True
+        os.eventfd_write(self._wake, 1)
+        self._thread.join()
+        self.keep(None)
+        os.close(self._wake)
+
+    # the thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._turn()
+        except BaseException as error:
+            self._reports.keeper_failed(error)
+        finally:
+            for peer in self._peers.values():
+                peer.close()
+
+    def _turn(self) -> None:
+        ended = [descriptor for descriptor, _ in self._poll.poll(self._tick_ms)]
+        if self._wake in ended:
+            os.eventfd_read(self._wake)
+        now_ns = self._clock()
+        # Time that this process did not run in is not time in which peers were silent.
+        elapsed_ms = min((now_ns - self._last_tick_ns) / _NS_PER_MS, 3.0 * self._tick_ms)
+        self._last_tick_ns = now_ns
+        self._renew(now_ns)
+        self._adopt_peers()
+        for session_id, peer in self._peers.items():
+            if peer.process_descriptor in ended:
+                # Readable for ever now; whether the lease is free is asked at each tick anyway.
+                self._poll.unregister(peer.process_descriptor)
+            self._look_at(session_id, peer, elapsed_ms, now_ns)
+        self._look_at_lock(elapsed_ms)
+
+    def _renew(self, now_ns: int) -> None:
+        beat_age_ms = (now_ns - self.last_beat_ns) / _NS_PER_MS
+        due = (now_ns - self._renewed_ns) / _NS_PER_MS >= self._timeout_ms / _RENEWALS_PER_TIMEOUT
+        if due and beat_age_ms * 3 < self._timeout_ms:
+            with self._mutex:
+                if self._lease is not None:
+                    self._lease.renew()
+                    self._renewed_ns = now_ns
+
+    def _adopt_peers(self) -> None:
+        with self._mutex:
+            rows, self._wanted = self._wanted, None
+        if rows is None:
+            return
+        wanted = {row.session_id: row for row in rows}
+        for session_id in [one for one in self._peers if one not in wanted]:
+            peer = self._peers.pop(session_id)
+            self._reported_ns.pop(session_id, None)
+            if peer.process_descriptor is not None:
+                self._forget(peer.process_descriptor)
+            peer.close()
+        for session_id, row in wanted.items():
+            if session_id not in self._peers:
+                peer = self._peers[session_id] = ObservedLease(self._directory, row)
+                if peer.process_descriptor is not None:
+                    self._poll.register(peer.process_descriptor, select.POLLIN)
+
+    def _forget(self, descriptor: int) -> None:
+        try:
+            self._poll.unregister(descriptor)
+        except KeyError:
+            return  # its process had ended
+
+    def _look_at(
+        self, session_id: int, peer: ObservedLease, elapsed_ms: float, now_ns: int
+    ) -> None:
+        abandoned = peer.is_abandoned()
+        silent = peer.observe(elapsed_ms)
+        if not (abandoned or silent):
+            return
+        reported_ns = self._reported_ns.get(session_id)
+        if reported_ns is None or now_ns - reported_ns >= _REPORT_AGAIN_MS * _NS_PER_MS:
+            self._reported_ns[session_id] = now_ns
+            self._reports.peer_lost(session_id, None if abandoned else peer.count)
+
+    def _look_at_lock(self, elapsed_ms: float) -> None:
+        since_ns = self._lock.waiting_since_ns
+        if since_ns is None or since_ns != self._waiting_since_ns:
+            self._waiting_since_ns = since_ns
+            self._waited_ms = 0.0
+            self._holder_watch.reset()
+            return
+        self._holder_watch.check(elapsed_ms)
+        before_ms = self._waited_ms
+        self._waited_ms += elapsed_ms
+        if before_ms <= self._timeout_ms / 3 < self._waited_ms:
+            self._reports.lock_delayed()
+        if self._waited_ms > self._timeout_ms:
+            self._reports.lock_denied()

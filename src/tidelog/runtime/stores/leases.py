@@ -1,0 +1,166 @@
+"""Session leases: a file with a flock and a counter for each session (rules S1, S4).
+
+The flock goes with the process, so a killed one is known at once. A process that stops stops
+counting: observers add up the time that *they* saw pass without a change, on their own clock, and
+only while they ran themselves, so that a machine that slept expires nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from typing import NamedTuple
+
+from tidelog.runtime.stores.processes import ProcessId, watch_descriptor
+
+SESSIONS_DIRECTORY = "sessions"
+_COUNTER_BYTES = 8
+
+#: Descriptors whose flock must not outlive this process in a forked child.
+_held: dict[int, None] = {}
+
+
+def _forked() -> None:
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+# A child that goes on without exec would keep the lease of a dead broker alive.
+os.register_at_fork(after_in_child=_forked)
+
+
+def hold(descriptor: int) -> int:
+    """A descriptor of a locked file: forked children close theirs."""
+    _held[descriptor] = None
+    return descriptor
+
+
+def let_go(descriptor: int) -> None:
+    """Close such a descriptor."""
+    _held.pop(descriptor, None)
+    os.close(descriptor)
+
+
+class SessionRow(NamedTuple):
+    """A session as all processes know it."""
+
+    session_id: int
+    process: ProcessId
+    timeout_ms: int
+
+
+def lease_path(directory: str, session_id: int) -> str:
+    """The lease of a session."""
+    return os.path.join(directory, SESSIONS_DIRECTORY, f"{session_id}.lease")
+
+
+def wake_name(session_id: int) -> str:
+    """The name of a session's wake-up socket in the directory of sessions."""
+    return f"{session_id}.wake"
+
+
+def remove_session_files(directory: str, session_id: int) -> None:
+    """Remove lease and socket of a session that is over; nothing depends on it."""
+    sessions = os.path.join(directory, SESSIONS_DIRECTORY)
+    for name in (f"{session_id}.lease", wake_name(session_id)):
+        with contextlib.suppress(FileNotFoundError):  # a peer was quicker
+            os.unlink(os.path.join(sessions, name))
+
+
+def remove_stray_files(directory: str, live: list[int]) -> None:
+    """Remove what processes left that died before or after their session was one. Only while the
+    store's lock is held: sessions are made under it."""
+    sessions = os.path.join(directory, SESSIONS_DIRECTORY)
+    keep = [name for one in live for name in (f"{one}.lease", wake_name(one))]
+    for name in os.listdir(sessions):
+        if name.endswith((".lease", ".wake")) and name not in keep:
+            with contextlib.suppress(FileNotFoundError):  # its owner is closing
+                os.unlink(os.path.join(sessions, name))
+
+
+class Lease:
+    """This process's own lease."""
+
+    def __init__(self, directory: str, session_id: int) -> None:
+        self.session_id = session_id
+        self._count = 0
+        self._descriptor = hold(
+            os.open(lease_path(directory, session_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        )
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.renew()
+        except BaseException:
+            let_go(self._descriptor)
+            raise
+
+    def renew(self) -> None:
+        """Count on: a sign of life."""
+        self._count += 1
+        os.pwrite(self._descriptor, self._count.to_bytes(_COUNTER_BYTES, "little"), 0)
+
+    def close(self) -> None:
+        """Let go of the lease."""
+        let_go(self._descriptor)
+
+
+class ObservedLease:
+    """A peer's lease."""
+
+    def __init__(self, directory: str, row: SessionRow) -> None:
+        self.row = row
+        self.silent_ms = 0.0
+        self._count = -1
+        #: None: there is no lease file, so nobody can hold it.
+        self._descriptor: int | None = None
+        with contextlib.suppress(FileNotFoundError):
+            self._descriptor = os.open(
+                lease_path(directory, row.session_id), os.O_RDONLY | os.O_CLOEXEC
+            )
+        #: Readable when the process ends; None where that cannot be watched.
+        self.process_descriptor = watch_descriptor(row.process)
+
+    def is_abandoned(self) -> bool:
+        """Whether nobody holds the lease any more: its process has ended."""
+        if self._descriptor is None:
+            return True
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return False
+            raise
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        return True
+
+    def observe(self, elapsed_ms: float) -> bool:
+        """Look at the counter; whether it has been silent for longer than the session timeout.
+        `elapsed_ms` is the time since the last look, as far as this process was running."""
+        count = self.read_count()
+        if count != self._count:
+            self._count = count
+            self.silent_ms = 0.0
+        else:
+            self.silent_ms += elapsed_ms
+        return self.silent_ms > self.row.timeout_ms
+
+    @property
+    def count(self) -> int:
+        """The counter at the last look."""
+        return self._count
+
+    def read_count(self) -> int:
+        """The counter now."""
+        if self._descriptor is None:
+            return -1
+        return int.from_bytes(os.pread(self._descriptor, _COUNTER_BYTES, 0), "little")
+
+    def close(self) -> None:
+        """Stop observing."""
+        for descriptor in (self._descriptor, self.process_descriptor):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._descriptor = self.process_descriptor = None

@@ -1,0 +1,94 @@
+"""Refuses directories on network file systems: SQLite's shared memory and flock need one machine.
+
+Brokers of several machines need a store that is made for it (DESIGN.md, Metadata store).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from tidelog.core.errors import ConfigError
+
+#: File systems that several machines may mount at once.
+NETWORK_FILE_SYSTEMS = frozenset(
+    {
+        "9p",
+        "acfs",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs3",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "panfs",
+        "pvfs2",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "fuse.blobfuse",
+        "fuse.blobfuse2",
+        "fuse.ceph",
+        "fuse.ceph-fuse",
+        "fuse.curlftpfs",
+        "fuse.davfs2",
+        "fuse.gcsfuse",
+        "fuse.glusterfs",
+        "fuse.goofys",
+        "fuse.juicefs",
+        "fuse.mfs",
+        "fuse.moosefs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.seaweedfs",
+        "fuse.smbnetfs",
+        "fuse.sshfs",
+        "fuse.vmhgfs-fuse",
+    }
+)
+
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+def refuse_network_file_system(directory: str) -> None:
+    """ConfigError, naming directory and file system, when `directory` is on one."""
+    real = os.path.realpath(directory)
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = file.read()
+    except FileNotFoundError:  # not Linux: nothing to judge by
+        return
+    kind = file_system_of(real, mounts)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise ConfigError(
+            f"metadata store directory {directory}: {kind} is a network file system; the embedded"
+            " store works on a local disk only, brokers of several machines need ZooKeeper"
+        )
+
+
+def file_system_of(real_path: str, mountinfo: str) -> str:
+    """The type of the file system that holds an absolute path without links; "" if unknown."""
+    best = -1
+    kind = ""
+    for line in mountinfo.splitlines():
+        mount, separator, source = line.partition(" - ")
+        fields = mount.split(" ")
+        if not separator or len(fields) < 5:
+            continue
+        point = _ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4])
+        inside = real_path == point or real_path.startswith(point.rstrip("/") + "/")
+        # Of several mounts on one point the last one is seen.
+        if inside and len(point) >= best:
+            best = len(point)
+            kind = source.split(" ")[0]
+    return kind

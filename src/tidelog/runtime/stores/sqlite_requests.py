@@ -1,0 +1,86 @@
+"""What the loop asks of the store's thread, and how it is answered.
+
+A request is made on the loop, served on the store's thread, and settled on the loop again: its
+future is never touched elsewhere. Knows nothing of how it is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog.metadata.store import Op, StoreError, WatchCallback
+
+#: The write-ahead log is checkpointed above this size.
+CHECKPOINT_WAL_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Something that the store's thread does; `future` belongs to the loop."""
+
+    future: asyncio.Future[Any]
+    #: Set by whichever comes first: the store's thread, or the keeper that gives it up.
+    is_claimed: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Get(Request):
+    """Read nodes."""
+
+    paths: Sequence[str] = ()
+    watch: WatchCallback | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Children(Request):
+    """List children."""
+
+    path: str = ""
+    watch: WatchCallback | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Write(Request):
+    """Apply operations."""
+
+    ops: Sequence[Op] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Open(Request):
+    """Start a session."""
+
+
+@dataclass(slots=True, eq=False)
+class Checkpoint(Request):
+    """Checkpoint if the write-ahead log is larger than this."""
+
+    above_bytes: int = CHECKPOINT_WAL_BYTES
+
+
+@dataclass(slots=True, eq=False)
+class Close(Request):
+    """End the session and the thread."""
+
+
+def success(request: Request, value: object) -> Callable[[], None]:
+    """The call that gives a request its value."""
+
+    def settle() -> None:
+        if not request.future.done():
+            request.future.set_result(value)
+
+    return settle
+
+
+def failure(request: Request, error: StoreError) -> Callable[[], None]:
+    """The call that gives a request its error."""
+
+    def settle() -> None:
+        if not request.future.done():
+            request.future.set_exception(error)
+
+    return settle

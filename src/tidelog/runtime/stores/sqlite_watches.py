@@ -1,0 +1,89 @@
+"""The watches of one session of the embedded store, and how far it has seen (rule S1).
+
+Every request first brings the session up to date with what others committed. A session that is so
+far behind that the record of changes does not reach back compares each watched node with what it
+was when the watch was left: so no watch is ever missed, whatever was forgotten.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from tidelog.metadata.store import WatchCallback, WatchEvent
+from tidelog.metadata.tree import CHILDREN_DIFFER, MADE, REMOVED, SET, Change
+from tidelog.metadata.watches import Watches
+from tidelog.runtime.stores.sqlite_nodes import (
+    Fingerprint,
+    read_changes,
+    read_fingerprints,
+    read_zxid,
+)
+
+
+class SessionWatches:
+    """Watches by path, and the last transaction whose changes they were held against."""
+
+    def __init__(self, seen_zxid: int) -> None:
+        self.seen_zxid = seen_zxid
+        self._watches: Watches[WatchCallback] = Watches()
+        #: What the watched nodes were: unchanged as long as their watches have not fired.
+        self._prints: dict[str, Fingerprint] = {}
+
+    def watch_data(
+        self, connection: sqlite3.Connection, paths: Sequence[str], callback: WatchCallback
+    ) -> None:
+        """Leave a data watch on each path, in the snapshot that the session is up to date with."""
+        for path in paths:
+            self._watches.watch_data(path, callback)
+        self._prints.update(read_fingerprints(connection, paths))
+
+    def watch_children(
+        self, connection: sqlite3.Connection, path: str, callback: WatchCallback
+    ) -> None:
+        """Leave a child watch, likewise."""
+        self._watches.watch_children(path, callback)
+        self._prints.update(read_fingerprints(connection, (path,)))
+
+    def changes_since_seen(self, connection: sqlite3.Connection) -> tuple[list[Change], int]:
+        """What the session has not seen, and the transaction it is up to date with after it."""
+        if not len(self._watches):
+            return [], read_zxid(connection)
+        recorded = read_changes(connection, self.seen_zxid)
+        if recorded.is_complete:
+            return recorded.changes, recorded.zxid
+        return self._compare(connection), recorded.zxid
+
+    def fire(self, changes: Sequence[Change], zxid: int) -> list[tuple[WatchCallback, WatchEvent]]:
+        """The session has seen up to `zxid`: take off the watches concerned; what to call."""
+        self.seen_zxid = zxid
+        fired = self._watches.fire(changes)
+        for _, event in fired:
+            if not self._watches.is_watched(event.path):
+                self._prints.pop(event.path, None)
+        return fired
+
+    def _compare(self, connection: sqlite3.Connection) -> list[Change]:
+        now = read_fingerprints(connection, list(self._prints))
+        changes: list[Change] = []
+        for path in self._watches.data_paths():
+            mark = _mark(self._prints[path].data, now[path].data)
+            if mark:
+                changes.append(mark + path)
+        for path in self._watches.children_paths():
+            was, is_now = self._prints[path].children, now[path].children
+            if was != is_now:
+                gone = is_now is None or was is None or was[0] != is_now[0]
+                changes.append((REMOVED if gone else CHILDREN_DIFFER) + path)
+        return changes
+
+
+def _mark(was: tuple[int, int] | None, is_now: tuple[int, int] | None) -> str:
+    """What happened first to a node between two states, each (czxid, mzxid); "" for nothing."""
+    if was == is_now:
+        return ""
+    if was is None:
+        return MADE
+    if is_now is None or was[0] != is_now[0]:
+        return REMOVED
+    return SET

@@ -1,0 +1,464 @@
+"""The store's thread of one process: requests in, answers and fired watches out (S1-S4).
+
+Requests are served in order; writes that wait together share one SQL transaction and one sync,
+each still applied whole or not at all under its own id. Every transaction, read or write, first
+checks that the session lives and collects what others committed: what a watcher has to hear goes
+out before the answer (S1). Without requests the thread looks for commits when it is woken, and
+every 100 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from tidelog.metadata.store import (
+    OpResult,
+    OutcomeUnknown,
+    SessionEvent,
+    SessionExpired,
+    StoreError,
+    StoreUnavailable,
+    TransactionFailed,
+    WatchCallback,
+)
+from tidelog.runtime.stores.keeper import Keeper
+from tidelog.runtime.stores.leases import SessionRow
+from tidelog.runtime.stores.sqlite_database import Database
+from tidelog.runtime.stores.sqlite_nodes import SqlNodes, read_children, read_nodes
+from tidelog.runtime.stores.sqlite_requests import (
+    Checkpoint,
+    Children,
+    Get,
+    Open,
+    Request,
+    Write,
+    failure,
+    success,
+)
+from tidelog.runtime.stores.sqlite_watches import SessionWatches
+from tidelog.runtime.stores.wakeups import Wakeups
+
+_POLL_MS = 100
+#: Operations of one SQL transaction: about 50 ms of holding the lock.
+_MAX_GROUP_OPS = 10_000
+#: Groups served before lost peers and sessions are looked at again.
+_MAX_RUNS_PER_TURN = 16
+
+Deliver = Callable[[Sequence[Callable[[], None]]], None]
+
+
+class StoreThread:
+    """Thread, connection, keeper and sockets of one open store."""
+
+    def __init__(
+        self,
+        directory: str,
+        timeout_ms: int,
+        clock: Callable[[], int],
+        log: Callable[[str], None],
+        deliver: Deliver,
+        tell: Callable[[SessionEvent, int | None], Callable[[], None]],
+        failed: Callable[[BaseException], Callable[[], None]],
+    ) -> None:
+        self._timeout_ms = timeout_ms
+        self._log = log
+        self._deliver = deliver
+        self._tell = tell
+        self._failed = failed
+        self._database = Database(directory, clock)
+        self._wakeups = Wakeups(directory)
+        self._session_id: int | None = None
+        self._watches = SessionWatches(0)
+        self._peers: list[int] = []
+        self._is_suspended = False
+        self._queue: deque[Request] = deque()
+        self._current: list[Request] = []
+        self._lost_peers: deque[tuple[int, int | None]] = deque()
+        self._claims = threading.Lock()
+        self._stopping = False
+        self._clock = clock
+        self._refreshed_ns = 0
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll = select.poll()
+        self._poll.register(self._wake, select.POLLIN)
+        self.keeper = Keeper(directory, timeout_ms, self._database.lock, clock, log, self)
+        self._thread = threading.Thread(target=self._run, name="tidelog-store", daemon=True)
+        self._thread.start()
+
+    # called by the loop
+
+    def submit(self, request: Request) -> None:
+        """Queue a request."""
+        with self._claims:
+            self._queue.append(request)
+        os.eventfd_write(self._wake, 1)
+
+    def join(self) -> None:
+        """Wait until the thread has ended, after Close; nothing is submitted after this."""
+        self._thread.join()
+        os.close(self._wake)
+
+    # called by the keeper
+
+    def peer_lost(self, session_id: int, silent_count: int | None) -> None:
+        """A peer's lease is free or silent."""
+        self._lost_peers.append((session_id, silent_count))
+        os.eventfd_write(self._wake, 1)
+
+    def lock_delayed(self) -> None:
+        """The store cannot be written to for now."""
+        self._suspended()
+
+    def lock_denied(self) -> None:
+        """What waits has waited long enough: certainly not applied."""
+        with self._claims:
+            given_up = [one for one in [*self._current, *self._queue] if not one.is_claimed]
+            for request in given_up:
+                request.is_claimed = True
+        error = StoreUnavailable(f"the store's lock was not to be had for {self._timeout_ms} ms")
+        self._deliver([failure(request, error) for request in given_up])
+
+    def keeper_failed(self, error: BaseException) -> None:
+        """Without a keeper no session: the process must hear of it."""
+        self._deliver([self._failed(error)])
+
+    # the thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                ready = [descriptor for descriptor, _ in self._poll.poll(_POLL_MS)]
+                if self._wake in ready:
+                    os.eventfd_read(self._wake)
+                self._wakeups.drain()
+                self._turn()
+        except BaseException as error:
+            self._deliver([self._failed(error)])
+        finally:
+            self.keeper.stop()
+            self._wakeups.close()
+            self._database.close()
+
+    def _turn(self) -> None:
+        """Serve what is queued now; then look for commits, if that is due."""
+        for _ in range(len(self._lost_peers)):
+            self._expire(*self._lost_peers.popleft())
+        served = 0
+        while self._queue and not self._stopping and served < _MAX_RUNS_PER_TURN:
+            served += 1
+            first = self._queue[0]
+            with self._claims:
+                self._current = self._take_run(type(first))
+            if isinstance(first, Write):
+                self._write()
+            elif isinstance(first, Get | Children):
+                self._read()
+            elif isinstance(first, Open):
+                self._open()
+            elif isinstance(first, Checkpoint):
+                self._checkpoint(first)
+            else:
+                self._close()
+            self._current = []
+        if self._queue:
+            os.eventfd_write(self._wake, 1)
+        if not served or self._clock() - self._refreshed_ns > _POLL_MS * 1_000_000:
+            self._refresh()
+
+    def _take_run(self, kind: type[Request]) -> list[Request]:
+        """Requests at the head of the queue that are served together."""
+        run: list[Request] = []
+        operations = 0
+        reads = issubclass(kind, Get | Children)
+        while self._queue:
+            request = self._queue[0]
+            if isinstance(request, Write):
+                operations += len(request.ops)
+            if run and (
+                operations > _MAX_GROUP_OPS
+                or not (isinstance(request, Get | Children) if reads else kind is Write)
+                or (kind is Write and not isinstance(request, Write))
+            ):
+                break
+            run.append(self._queue.popleft())
+        return run
+
+    def _claim(self) -> list[Request]:
+        """The current requests that nobody has given up."""
+        with self._claims:
+            claimed = [request for request in self._current if not request.is_claimed]
+            for request in claimed:
+                request.is_claimed = True
+        return claimed
+
+    # sessions
+
+    def _open(self) -> None:
+        requests: list[Request] = []
+        try:
+            with self._database.locked(0):
+                requests = self._claim()
+                if not requests:
+                    return
+                self._database.open()
+                lease, zxid = self._database.start_session(self._timeout_ms)
+                self._session_id = lease.session_id
+                self.keeper.keep(lease)
+            self._poll.register(self._wakeups.receive_for(lease.session_id), select.POLLIN)
+            self._peers_are(self._database.sessions())
+        except (sqlite3.Error, OSError, StoreError) as error:
+            wrapped = error if isinstance(error, StoreError) else StoreUnavailable(str(error))
+            self._deliver([failure(one, wrapped) for one in [*requests, *self._claim()]])
+            return
+        self._watches = SessionWatches(zxid)
+        self._is_suspended = False
+        answers = [success(request, None) for request in requests]
+        self._deliver([self._tell(SessionEvent.CONNECTED, self._session_id), *answers])
+        self._wake_peers()
+
+    def _session_is_over(self) -> None:
+        """Somebody ended it: this process was taken for dead."""
+        session_id, self._session_id = self._session_id, None
+        if session_id is None:
+            return
+        self._log(f"session {session_id} has expired")
+        self.keeper.keep(None)
+        self._stop_receiving()
+        self._watches = SessionWatches(0)
+        self._deliver([self._tell(SessionEvent.EXPIRED, None)])
+
+    def _expire(self, session_id: int, silent_count: int | None) -> None:
+        try:
+            with self._database.locked(self._session_id or 0):
+                self._database.open()
+                why = self._database.expire(session_id, silent_count)
+        except (sqlite3.Error, OSError) as error:
+            self._unreachable(error)
+            return
+        if why is not None:
+            self._log(f"session {session_id} has expired: {why}")
+            self._wake_peers()
+        self._refresh(even_unchanged=True)
+
+    def _close(self) -> None:
+        try:
+            with self._database.locked(self._session_id or 0):
+                if self._session_id is not None and self._database.is_open:
+                    self._database.end_session(self._session_id)
+                    self._wake_peers()
+                self._database.disconnect()
+        except (sqlite3.Error, OSError) as error:
+            self._log(f"closing the metadata store: {error}; the session ends with the process")
+        self._session_id = None
+        self._stopping = True
+        self._deliver([success(request, None) for request in self._claim()])
+
+    def _stop_receiving(self) -> None:
+        receiver = self._wakeups.receiver
+        if receiver is not None:
+            self._poll.unregister(receiver)
+            self._wakeups.stop_receiving()
+
+    def _peers_are(self, rows: list[SessionRow]) -> None:
+        others = [row for row in rows if row.session_id != self._session_id]
+        session_ids = [row.session_id for row in others]
+        if session_ids != self._peers:
+            self._peers = session_ids
+            self.keeper.watch_peers(others)
+
+    def _wake_peers(self) -> None:
+        self._wakeups.send(self._peers)
+
+    # reads
+
+    def _refresh(self, even_unchanged: bool = False) -> None:
+        """Without a request: hear of what others committed."""
+        database = self._database
+        self._refreshed_ns = self._clock()
+        if not database.is_open:
+            return
+        try:
+            if not database.has_changed() and not even_unchanged:
+                return
+            database.connection.execute("BEGIN")
+            rows = database.sessions()
+            changes, zxid = self._watches.changes_since_seen(database.connection)
+            database.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._unreachable(error)
+            return
+        self._peers_are(rows)
+        if self._session_id is None:
+            return
+        self._reachable()
+        if all(row.session_id != self._session_id for row in rows):
+            self._session_is_over()
+        else:
+            self._deliver(self._fired(self._watches.fire(changes, zxid)))
+
+    def _read(self) -> None:
+        requests = self._claim()
+        session_id, database = self._session_id, self._database
+        if session_id is None:
+            self._refuse(requests)
+            return
+        answers: list[Callable[[], None]] = []
+        fired = 0
+        try:
+            self._ensure_open(session_id)
+            connection = database.connection
+            connection.execute("BEGIN")
+            changes, zxid = self._watches.changes_since_seen(connection)
+            if not database.session_lives(session_id):
+                connection.execute("COMMIT")
+                self._session_is_over()
+                self._refuse(requests)
+                return
+            answers.extend(self._fired(self._watches.fire(changes, zxid)))
+            fired = len(answers)
+            answers.extend([self._answer(connection, request) for request in requests])
+            connection.execute("COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            self._unreachable(error)
+            unavailable = StoreUnavailable(str(error))
+            # Watches that have fired are off: they are told; answers that were made are not given.
+            del answers[fired:]
+            answers.extend(failure(request, unavailable) for request in requests)
+        else:
+            self._reachable()
+        self._deliver(answers)
+
+    def _ensure_open(self, session_id: int) -> None:
+        """Connect again after a failure."""
+        if not self._database.is_open:
+            with self._database.locked(session_id):
+                self._database.open()
+
+    def _answer(self, connection: sqlite3.Connection, request: Request) -> Callable[[], None]:
+        if isinstance(request, Get):
+            nodes = read_nodes(connection, request.paths)
+            if request.watch is not None:
+                self._watches.watch_data(connection, request.paths, request.watch)
+            return success(request, nodes)
+        assert isinstance(request, Children)
+        names = read_children(connection, request.path)
+        if names is not None and request.watch is not None:
+            self._watches.watch_children(connection, request.path, request.watch)
+        return success(request, names)
+
+    # writes
+
+    def _write(self) -> None:
+        session_id = self._session_id
+        if session_id is None:
+            self._refuse(self._claim())
+            return
+        try:
+            with self._database.locked(session_id):
+                requests = self._claim()
+                if not requests:
+                    return
+                self._write_locked(session_id, requests)
+        except OSError as error:
+            self._unreachable(error)
+            unavailable = StoreUnavailable(str(error))
+            self._deliver([failure(request, unavailable) for request in self._claim()])
+
+    def _write_locked(self, session_id: int, requests: list[Request]) -> None:
+        database = self._database
+        try:
+            database.open()
+            connection = database.connection
+            connection.execute("BEGIN IMMEDIATE")
+            rows = database.sessions()
+            if all(row.session_id != session_id for row in rows):
+                connection.execute("ROLLBACK")
+                self._session_is_over()
+                self._refuse(requests)
+                return
+            changes, _ = self._watches.changes_since_seen(connection)
+            nodes = SqlNodes(connection)
+            answers = _apply(nodes, requests, session_id)
+            nodes.write_back()
+        except sqlite3.Error as error:
+            database.roll_back()
+            self._unreachable(error)
+            unavailable = StoreUnavailable(str(error))
+            self._deliver([failure(request, unavailable) for request in requests])
+            return
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            database.roll_back()
+            self._unreachable(error)
+            unknown = OutcomeUnknown(f"the commit was interrupted: {error}")
+            self._deliver([failure(request, unknown) for request in requests])
+            return
+        self._peers_are(rows)
+        fired = self._watches.fire([*changes, *nodes.changes()], nodes.zxid)
+        self._reachable()
+        self._deliver([*self._fired(fired), *answers])
+        self._wake_peers()
+
+    def _checkpoint(self, request: Checkpoint) -> None:
+        done = False
+        try:
+            if self._database.wal_bytes() > request.above_bytes:
+                with self._database.locked(self._session_id or 0):
+                    self._database.open()
+                    done = self._database.checkpoint()
+        except (sqlite3.Error, OSError) as error:
+            self._unreachable(error)
+            unavailable = StoreUnavailable(f"the checkpoint failed: {error}")
+            self._deliver([failure(one, unavailable) for one in self._claim()])
+            return
+        self._deliver([success(one, done) for one in self._claim()])
+
+    # answers
+
+    def _refuse(self, requests: list[Request]) -> None:
+        error = SessionExpired()
+        self._deliver([failure(request, error) for request in requests])
+
+    @staticmethod
+    def _fired(fired: Sequence[tuple[WatchCallback, Any]]) -> list[Callable[[], None]]:
+        return [partial(callback, event) for callback, event in fired]
+
+    def _unreachable(self, error: Exception) -> None:
+        self._log(f"metadata store: {error}")
+        self._database.roll_back()
+        self._suspended()
+
+    def _suspended(self) -> None:
+        if not self._is_suspended and self._session_id is not None:
+            self._is_suspended = True
+            self._deliver([self._tell(SessionEvent.SUSPENDED, self._session_id)])
+
+    def _reachable(self) -> None:
+        if self._is_suspended:
+            self._is_suspended = False
+            self._deliver([self._tell(SessionEvent.CONNECTED, self._session_id)])
+
+
+def _apply(nodes: SqlNodes, requests: list[Request], session_id: int) -> list[Callable[[], None]]:
+    """Apply each request's operations in turn; one that fails leaves the others untouched."""
+    writes = [request for request in requests if isinstance(request, Write)]
+    nodes.load(op for request in writes for op in request.ops)
+    answers: list[Callable[[], None]] = []
+    for request in writes:
+        results: list[OpResult]
+        try:
+            results, changes = nodes.apply(request.ops, nodes.zxid + 1, session_id)
+        except TransactionFailed as failed:
+            answers.append(failure(request, failed))
+        else:
+            nodes.add(changes)
+            answers.append(success(request, results))
+    return answers
