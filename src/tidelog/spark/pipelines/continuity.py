@@ -148,10 +148,12 @@ def count_offsets(
         )
         for row in counted
     }
-    return {
-        **{each.tp: PartitionCount(0, 0, each.end, each.start - 1, ()) for each in wanted},
-        **counts,
-    }
+    return {**no_rows(wanted), **counts}
+
+
+def no_rows(wanted: Sequence[OffsetRange]) -> dict[TopicPartition, PartitionCount]:
+    """The counts of files that hold nothing."""
+    return {each.tp: PartitionCount(0, 0, each.end, each.start - 1, ()) for each in wanted}
 
 
 def prove_ranges(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +25,10 @@ from tidelog.spark.options import offsets_json
 from tidelog.spark.pipelines.continuity import (
     ContinuityProof,
     LogGaps,
+    PartitionCount,
     PartitionProof,
     count_offsets,
+    no_rows,
     prove_ranges,
 )
 from tidelog.spark.pipelines.table import (
@@ -111,7 +113,7 @@ def ingest(
         staged = table.staging / "run"
         with _reported(spark, progress):
             frame.write.mode("overwrite").option("compression", "zstd").parquet(str(staged))
-        counts = count_offsets(spark.read.parquet(str(staged)), source.ranges)
+        counts = _count_files(spark, staged, source.ranges)
         proof = prove_ranges(counts, source.ranges, LogGaps(client).look, compacted=compacted)
         if not proof.holds:
             raise ProofError(describe_failure(proof))
@@ -139,7 +141,7 @@ def prove_table(spark: SparkSession, directory: str) -> ContinuityProof:
             OffsetRange(TopicPartition(topic, run.partition), run.start, run.end)
             for run in runs.values()
         ]
-        counts = count_offsets(spark.read.parquet(str(table.directory)), ranges)
+        counts = _count_files(spark, table.directory, ranges)
     proofs = []
     for wanted in ranges:
         found, run = counts[wanted.tp], runs[wanted.tp.partition]
@@ -230,6 +232,14 @@ def _read(
         .option("minPartitions", str(max(1, -(-offsets // rows_per_file))))
         .load()
     )
+
+
+def _count_files(
+    spark: SparkSession, directory: Path, ranges: Sequence[OffsetRange]
+) -> dict[TopicPartition, PartitionCount]:
+    if not any(directory.glob("*.parquet")):
+        return no_rows(ranges)  # Spark cannot tell the columns of no files
+    return count_offsets(spark.read.parquet(str(directory)), ranges)
 
 
 def _run_of(proof: PartitionProof) -> PartitionRun:
