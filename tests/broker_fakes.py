@@ -1,0 +1,570 @@
+"""As much of brokers as replication touches: real replicas, fetchers and APIs over fake logs.
+
+A record is one byte that holds its leader epoch, so histories can be compared. Messages between
+fake brokers are delivered at once, by the very handlers that serve the wire; `cut` loses them.
+A log told to be slow keeps its completions until `finish`. Time is moved by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+from tidelog.broker.apis import fetch, leader_and_isr, list_offsets, stop_replica
+from tidelog.broker.cluster_view import ClusterView, PartitionView, TopicView
+from tidelog.broker.fetch_sessions import FetchSessions
+from tidelog.broker.fetchers import Fetchers
+from tidelog.broker.isr_changes import IsrChanges
+from tidelog.broker.partitions import Partition
+from tidelog.broker.replicas import Replicas
+from tidelog.broker.requests import Pending, Request
+from tidelog.broker.timers import TimerWheel
+from tidelog.core.completion import Completion
+from tidelog.core.config import BrokerConfig
+from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.errors import ConnectionLost, ErrorCode
+from tidelog.core.tasks import Tasks
+from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
+from tidelog.wire.codec import RequestHeader
+from tidelog.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from tidelog.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from tidelog.wire.registry import FETCH, LEADER_AND_ISR, LIST_OFFSETS, STOP_REPLICA
+
+TOPIC = "t"
+TOPIC_ID = b"T" * 16
+T0 = TopicPartition(TOPIC, 0)
+HANDLERS = {
+    FETCH: fetch.handle,
+    LIST_OFFSETS: list_offsets.handle,
+    LEADER_AND_ISR: leader_and_isr.handle,
+    STOP_REPLICA: stop_replica.handle,
+}
+
+
+class FakeClock:
+    """Time that is moved by hand; timers fire in order."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self._timers: list[list[Any]] = []
+        self._number = 0
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Any:
+        self._number += 1
+        entry = [self.now_ms + delay_ms, self._number, callback]
+        self._timers.append(entry)
+
+        def cancel() -> None:
+            entry[2] = None
+
+        return SimpleNamespace(cancel=cancel)
+
+    async def advance(self, delay_ms: int) -> None:
+        """Let time pass, and what is due happen."""
+        end = self.now_ms + delay_ms
+        while True:
+            due = sorted(entry for entry in self._timers if entry[0] <= end)
+            if not due:
+                break
+            self._timers.remove(due[0])
+            self.now_ms = max(self.now_ms, int(due[0][0]))
+            if due[0][2] is not None:
+                due[0][2]()
+            await settle()
+        self.now_ms = end
+        await settle()
+
+
+async def settle() -> None:
+    """Let everything that can happen now happen."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class FakeTracer:
+    """Remembers events."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def event(self, name: str, /, **fields: Any) -> None:
+        self.events.append((name, fields))
+
+    def mark(self, name: str, /) -> None:
+        """Not looked at."""
+
+    def log(self, logger: str, level: int, message: str, /) -> None:
+        """Not looked at."""
+
+    def named(self, name: str) -> list[dict[str, Any]]:
+        return [fields for event, fields in self.events if event == name]
+
+
+class FakeLog:
+    """One byte a record: its leader epoch."""
+
+    def __init__(self, topic_partition: TopicPartition, topic_id: bytes) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config: Any = None
+        self.log_start_offset = 0
+        self.epochs = LeaderEpochs()
+        self.records = bytearray()
+        self.is_slow = False
+        self.calls: list[tuple[str, Any]] = []
+        self.append_error: BaseException | None = None
+        self._planned: list[Callable[[], None]] = []
+        self._unfinished: list[Callable[[], None]] = []
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log_start_offset + len(self.records)
+
+    next_offset = log_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.records)
+
+    def fill(self, *epochs: int) -> None:
+        """Put records of these epochs into the log."""
+        for epoch in epochs:
+            self.epochs.assign(epoch, self.log_end_offset)
+            self.records.append(epoch)
+
+    def plan_leader_append(self, records: Any, leader_epoch: int, now_ms: int) -> Completion[Any]:
+        return self._plan(bytes([leader_epoch]) * len(records))
+
+    def plan_follower_append(self, records: Any) -> Completion[Any]:
+        return self._plan(bytes(records))
+
+    def _plan(self, data: bytes) -> Completion[Any]:
+        completion: Completion[Any] = Completion()
+        error = self.append_error
+
+        def write() -> None:
+            if error is not None:
+                completion.fail(error)
+                return
+            base_offset = self.log_end_offset
+            self.fill(*data)
+            completion.resolve(
+                SimpleNamespace(
+                    base_offset=base_offset,
+                    last_offset=self.log_end_offset - 1,
+                    log_append_time_ms=-1,
+                )
+            )
+
+        self._planned.append(write)
+        return completion
+
+    def submit_planned(self) -> None:
+        planned, self._planned = self._planned, []
+        for write in planned:
+            if self.is_slow:
+                self._unfinished.append(write)
+            else:
+                write()
+
+    def finish(self) -> None:
+        """The slow disk gets done with everything."""
+        unfinished, self._unfinished = self._unfinished, []
+        for write in unfinished:
+            write()
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool) -> Any:
+        first = offset - self.log_start_offset
+        data = bytes(self.records[first : end_offset - self.log_start_offset])[:max_bytes]
+        return Completion.of(SimpleNamespace(data=memoryview(data)))
+
+    def _change(self, name: str, offset: int, change: Callable[[], None]) -> Completion[None]:
+        completion: Completion[None] = Completion()
+
+        def run() -> None:
+            self.calls.append((name, offset))
+            change()
+            completion.resolve(None)
+
+        if self.is_slow:
+            self._unfinished.append(run)
+        else:
+            run()
+        return completion
+
+    def truncate_to(self, offset: int) -> Completion[None]:
+        def change() -> None:
+            del self.records[offset - self.log_start_offset :]
+            self.epochs.truncate_from_end(offset)
+
+        return self._change("truncate_to", offset, change)
+
+    def truncate_fully_and_start_at(self, offset: int) -> Completion[None]:
+        def change() -> None:
+            self.records.clear()
+            self.log_start_offset = offset
+            self.epochs.clear()
+
+        return self._change("truncate_fully_and_start_at", offset, change)
+
+    def advance_log_start(self, offset: int) -> Completion[None]:
+        def change() -> None:
+            del self.records[: offset - self.log_start_offset]
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+
+        return self._change("advance_log_start", offset, change)
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        self.epochs.assign(epoch, start_offset)
+
+    def offset_for_timestamp(self, timestamp: int, end_offset: int) -> Completion[Any]:
+        """Record N has timestamp N."""
+        if self.log_start_offset <= timestamp < end_offset:
+            return Completion.of((timestamp, timestamp, self.epochs.epoch_at(timestamp)))
+        return Completion.of(None)
+
+
+class FakeDirectory:
+    """A log directory in memory."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, Any] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.deleted: list[TopicPartition] = []
+        self.set_aside_logs: list[tuple[TopicPartition, bool]] = []
+        self.create_error: BaseException | None = None
+        self.creates_slowly = False
+
+    def create(self, topic_partition: TopicPartition, topic_id: bytes, config: Any) -> Any:
+        if self.create_error is not None:
+            return Completion.failed(self.create_error)
+        log = self.logs[topic_partition] = FakeLog(topic_partition, topic_id)
+        log.config = config
+        return Completion.of(log)
+
+    def delete(self, topic_partition: TopicPartition) -> Completion[None]:
+        self.deleted.append(topic_partition)
+        del self.logs[topic_partition]
+        return Completion.of(None)
+
+    def set_aside(self, topic_partition: TopicPartition, *, deletion_waits: bool) -> Any:
+        self.set_aside_logs.append((topic_partition, deletion_waits))
+        del self.logs[topic_partition]
+        return Completion.of(None)
+
+    def write_high_watermarks(self, offsets: dict[TopicPartition, int]) -> Completion[None]:
+        self.high_watermarks = dict(offsets)
+        return Completion.of(None)
+
+    def delete_strays(self, delay_ms: int) -> Completion[None]:
+        return Completion.of(None)
+
+
+class FakeStore:
+    """Holds topic configurations."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, bytes] = {}
+        self.errors: list[BaseException] = []
+
+    async def get_many(self, paths: list[str]) -> list[Any]:
+        if self.errors:
+            raise self.errors.pop(0)
+        return [
+            SimpleNamespace(data=self.nodes[path]) if path in self.nodes else None
+            for path in paths
+        ]
+
+
+class FakeConnection:
+    """Delivers requests to another fake broker at once."""
+
+    def __init__(self, peers: FakePeers, broker_id: int) -> None:
+        self._peers = peers
+        self._broker_id = broker_id
+        self._closed = False
+        self._order: list[list[Any]] = []
+        self.kept = 0
+
+    def send(
+        self,
+        api_key: int,
+        version: int,
+        message: Any,
+        timeout_ms: int,
+        on_answer: Callable[[Any, Exception | None], None],
+    ) -> None:
+        peers = self._peers
+        peers.sent.append((self._broker_id, api_key, message))
+        handler = peers.intercepted.get(api_key)
+        if handler is not None:
+            handler(message, on_answer)
+            return
+        other = peers.cluster.get(self._broker_id)
+        if other is None or self._broker_id in peers.cut:
+            on_answer(None, ConnectionLost("cut"))
+            return
+        entry = [None, on_answer]
+        self._order.append(entry)
+
+        def deliver(answer: Any) -> None:
+            entry[0] = answer
+            while self._order and self._order[0][0] is not None:
+                done = self._order.pop(0)
+                done[1](done[0], None)
+
+        request = Request(
+            RequestHeader(api_key, version, 0, f"broker-{peers.broker_id}"),
+            message,
+            SimpleNamespace(peer="", close=lambda reason: None),
+            other.clock.monotonic_ms(),
+        )
+        answer = HANDLERS[api_key](other, request)
+        if isinstance(answer, Pending):
+            answer.deliver_to(deliver)
+        else:
+            deliver(answer)
+
+    def keep_frames(self) -> None:
+        self.kept += 1
+
+
+class FakePeers:
+    """Connections of one fake broker."""
+
+    def __init__(self, broker_id: int, cluster: dict[int, FakeBroker]) -> None:
+        self.broker_id = broker_id
+        self.cluster = cluster
+        self.cut: list[int] = []
+        self.sent: list[tuple[int, int, Any]] = []
+        #: API key -> called with (message, on_answer) instead of a broker.
+        self.intercepted: dict[int, Callable[[Any, Any], None]] = {}
+        self._connections: dict[tuple[int, str], FakeConnection] = {}
+
+    def connection(self, broker_id: int, purpose: str) -> FakeConnection:
+        if broker_id < 0:
+            raise ConnectionLost("no such broker")
+        key = (broker_id, purpose)
+        if key not in self._connections:
+            self._connections[key] = FakeConnection(self, broker_id)
+        return self._connections[key]
+
+    def requests(self, api_key: int) -> list[Any]:
+        return [message for _, key, message in self.sent if key == api_key]
+
+
+class FakeBroker:
+    """A broker without connections, store or controller."""
+
+    def __init__(
+        self, broker_id: int, cluster: dict[int, FakeBroker], clock: FakeClock, **config: str
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.broker_id = broker_id
+        self.broker_epoch = 100 + broker_id
+        settings = {"broker.id": str(broker_id), "metadata.store": "embedded:/nowhere"}
+        settings.update({key.replace("_", "."): value for key, value in config.items()})
+        self.config = BrokerConfig.from_properties(settings)
+        self.clock = clock
+        self.tracer = FakeTracer()
+        self.failures: list[tuple[str, BaseException]] = []
+        self.tasks = Tasks(loop, clock, lambda name, error: self.failures.append((name, error)))
+        self.timers = TimerWheel(clock)
+        self.ports = SimpleNamespace(loop=loop, random=random.Random(broker_id))
+        self.store = FakeStore()
+        self.view = ClusterView()
+        self.peers = FakePeers(broker_id, cluster)
+        self.fetch_sessions = FetchSessions()
+        self.directory = FakeDirectory()
+        self.replicas = Replicas(self)  # type: ignore[arg-type]
+        self.isr_changes = IsrChanges(self)  # type: ignore[arg-type]
+        self.fetchers = Fetchers(self)  # type: ignore[arg-type]
+        self.replicas.directories = [self.directory]  # type: ignore[list-item]
+        cluster[broker_id] = self
+
+    def partition(self, topic_partition: TopicPartition = T0) -> Partition:
+        found = self.replicas.get(topic_partition)
+        assert found is not None
+        return found
+
+    def log(self, topic_partition: TopicPartition = T0) -> FakeLog:
+        found: FakeLog = self.directory.logs[topic_partition]
+        return found
+
+    def produce(self, count: int = 1, acks: int = -1) -> Completion[Any]:
+        """Append records as leader and write them."""
+        completion = self.partition().append(b"r" * count, acks, 0)
+        self.partition().flush_appends()
+        return completion
+
+    def unexpected(self, where: str, error: BaseException) -> None:
+        raise AssertionError(where) from error
+
+    def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self.view.topic_name(topic_id) or self.replicas.topic_name(topic_id)
+
+    def client_endpoint(self, broker_id: int) -> None:
+        return None
+
+    def answer_from(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Pending:
+        pending = Pending()
+
+        async def run() -> None:
+            pending.complete(await coroutine)
+
+        self.tasks.spawn(name, run())
+        return pending
+
+    async def command(
+        self,
+        *states: LeaderAndIsrPartitionState,
+        topic: str = TOPIC,
+        topic_id: bytes = TOPIC_ID,
+        full: bool = False,
+        keep: tuple[str, ...] = (),
+        controller_epoch: int = 1,
+        broker_epoch: int | None = None,
+    ) -> LeaderAndIsrResponse:
+        """A LeaderAndIsr for partitions of one topic."""
+        topics = [LeaderAndIsrTopicState(topic, topic_id, list(states))] if states else []
+        topics += [LeaderAndIsrTopicState(name) for name in keep]
+        request = LeaderAndIsrRequest(
+            controller_id=9,
+            controller_epoch=controller_epoch,
+            broker_epoch=self.broker_epoch if broker_epoch is None else broker_epoch,
+            type=2 if full else 1,
+            topic_states=topics,
+        )
+        return await self.replicas.apply_leader_and_isr(request, 7)
+
+    async def stop(
+        self,
+        topic_partition: TopicPartition = T0,
+        *,
+        leader_epoch: int = -2,
+        delete: bool = True,
+        controller_epoch: int = 1,
+    ) -> int:
+        """A StopReplica for one partition; returns its error."""
+        request = StopReplicaRequest(
+            controller_id=9,
+            controller_epoch=controller_epoch,
+            broker_epoch=self.broker_epoch,
+            topic_states=[
+                StopReplicaTopicState(
+                    topic_partition.topic,
+                    [StopReplicaPartitionState(topic_partition.partition, leader_epoch, delete)],
+                )
+            ],
+        )
+        response = await self.replicas.stop_replica(request)
+        if response.error_code:
+            return response.error_code
+        return response.partition_errors[0].error_code
+
+    def see(self, *alive: int, controller_id: int = -1) -> None:
+        """The controller tells who is alive, and who it is."""
+        self.view.controller_id = controller_id
+        self.view.brokers = {
+            broker_id: BrokerInfo(broker_id, -1, (Endpoint("PLAINTEXT", "h", broker_id),))
+            for broker_id in alive
+        }
+        self.replicas.view_changed()
+
+    def show(self, leader: int, leader_epoch: int) -> None:
+        """Published state of the topic's first partition."""
+        self.view.topics[TOPIC] = TopicView(
+            TOPIC, TOPIC_ID, {0: PartitionView(leader, leader_epoch, (), (), (), 0)}
+        )
+
+
+def state(
+    leader: int = 1,
+    *,
+    partition: int = 0,
+    leader_epoch: int = 0,
+    partition_epoch: int = 0,
+    isr: tuple[int, ...] = (1, 2, 3),
+    replicas: tuple[int, ...] = (1, 2, 3),
+    is_new: bool = False,
+) -> LeaderAndIsrPartitionState:
+    """What a partition is told."""
+    return LeaderAndIsrPartitionState(
+        partition_index=partition,
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=isr,
+        partition_epoch=partition_epoch,
+        replicas=replicas,
+        is_new=is_new,
+    )
+
+
+def errors(response: LeaderAndIsrResponse) -> list[int]:
+    """The errors of all partitions, in order."""
+    assert response.error_code == 0
+    return [
+        outcome.error_code for topic in response.topics for outcome in topic.partition_errors
+    ]
+
+
+def a_cluster(count: int = 3, **config: str) -> dict[int, FakeBroker]:
+    """Brokers 1 to `count` that see each other alive; key `clock` is shared."""
+    clock = FakeClock()
+    cluster: dict[int, FakeBroker] = {}
+    for broker_id in range(1, count + 1):
+        FakeBroker(broker_id, cluster, clock, **config)
+    for broker in cluster.values():
+        broker.see(*cluster)
+    return cluster
+
+
+async def replicate(
+    cluster: dict[int, FakeBroker],
+    *,
+    leader: int = 1,
+    leader_epoch: int = 0,
+    partition_epoch: int = 0,
+    isr: tuple[int, ...] = (1, 2, 3),
+    is_new: bool = True,
+) -> None:
+    """All brokers take their roles in the topic's first partition, the leader first."""
+    for broker_id in sorted(cluster, key=lambda one: one != leader):
+        response = await cluster[broker_id].command(
+            state(
+                leader,
+                leader_epoch=leader_epoch,
+                partition_epoch=partition_epoch,
+                isr=isr,
+                replicas=tuple(sorted(cluster)),
+                is_new=is_new,
+            )
+        )
+        assert errors(response) == [0]
+    await settle()

@@ -1,0 +1,567 @@
+"""Rules of commands, carried out on a broker's replicas.
+
+V30 (fencing), V31 and V33 (roles), V34 (stop and delete), V35, V44 and V45 (full commands and
+strays), V23 and G4 (topic ids), D3 (missing replicas), V36 to V38 (what a leader answers).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from tests.broker_fakes import (
+    T0,
+    TOPIC_ID,
+    FakeLog,
+    a_cluster,
+    errors,
+    replicate,
+    settle,
+    state,
+)
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition
+from tidelog.replication import commands
+from tidelog.replication.follower import FollowerReplica
+from tidelog.replication.leader import LeaderReplica
+
+OTHER_ID = b"O" * 16
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(coroutine)
+
+
+# V30
+
+
+@pytest.mark.rule("V30")
+def test_a_stale_controller_or_registration_is_refused_whole() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(is_new=True), controller_epoch=5)
+        stale = await broker.command(state(leader=2, leader_epoch=9), controller_epoch=4)
+        assert stale.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert stale.topics == []
+        stale = await broker.command(
+            state(leader=2, leader_epoch=9), controller_epoch=5, broker_epoch=100
+        )
+        assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert broker.partition().is_leader
+        assert await broker.stop(controller_epoch=4) == ErrorCode.STALE_CONTROLLER_EPOCH
+
+    run(story())
+
+
+@pytest.mark.rule("V30")
+def test_without_a_registration_no_command_of_the_last_one_is_obeyed() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(is_new=True))
+        last_epoch = broker.broker_epoch
+        broker.broker_epoch = -1
+        broker.replicas.stop_leading("expired")
+        refused = await broker.command(state(leader_epoch=1), broker_epoch=last_epoch)
+        assert refused.error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert not broker.partition().is_leader
+        obeyed = await broker.command(state(leader_epoch=1), broker_epoch=last_epoch + 1)
+        assert errors(obeyed) == [0]
+
+    run(story())
+
+
+@pytest.mark.rule("V30")
+@pytest.mark.parametrize(
+    ("leader_epoch", "partition_epoch", "is_obeyed"),
+    [(5, 8, True), (5, 9, True), (6, 0, True), (5, 7, False), (4, 20, False)],
+)
+def test_a_partition_obeys_what_is_not_older_leader_epoch_first(
+    leader_epoch: int, partition_epoch: int, is_obeyed: bool
+) -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(leader_epoch=5, partition_epoch=8, is_new=True))
+        response = await broker.command(
+            state(leader_epoch=leader_epoch, partition_epoch=partition_epoch)
+        )
+        assert errors(response) == [0 if is_obeyed else ErrorCode.STALE_CONTROLLER_EPOCH]
+
+    run(story())
+
+
+@pytest.mark.rule("V30")
+def test_an_older_command_does_not_bring_back_an_isr_that_the_controller_has_answered_since() -> (
+    None
+):
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(partition_epoch=3, isr=(1, 2), is_new=True))
+        partition = broker.partition()
+        assert isinstance(partition.role, LeaderReplica)
+        change = partition.role.isr
+        partition.change_accepted(
+            commands_change(partition.role), (1, 2, 3), leader_epoch=0, partition_epoch=5
+        )
+        assert change != partition.role.isr
+        response = await broker.command(state(partition_epoch=4, isr=(1,)))
+        assert errors(response) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+        assert partition.role.isr.committed == (1, 2, 3)
+
+    run(story())
+
+
+def commands_change(role: LeaderReplica):  # type: ignore[no-untyped-def]
+    from tidelog.replication.isr import IsrChange
+
+    return IsrChange((1, 2, 3), (-1, -1, -1), role.leader_epoch, role.isr.partition_epoch)
+
+
+@pytest.mark.rule("V30")
+def test_a_stop_is_fenced_by_leader_epoch_unless_the_topic_goes() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(leader_epoch=5, is_new=True))
+        assert await broker.stop(leader_epoch=4) == ErrorCode.FENCED_LEADER_EPOCH
+        assert broker.partition().is_leader
+        assert await broker.stop(leader_epoch=-2) == 0
+        assert broker.directory.deleted == [T0]
+
+    run(story())
+
+
+@pytest.mark.rule("V30")
+def test_commands_for_different_partitions_are_independent() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(leader_epoch=5, is_new=True))
+        response = await broker.command(
+            state(leader_epoch=4), state(partition=1, leader_epoch=0, is_new=True)
+        )
+        assert errors(response) == [ErrorCode.STALE_CONTROLLER_EPOCH, 0]
+        assert broker.partition(TopicPartition("t", 1)).is_leader
+
+    run(story())
+
+
+# V31, V33
+
+
+@pytest.mark.rule("V31")
+def test_a_new_leader_has_stopped_fetching_and_knows_where_its_epoch_starts() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        cluster[1].produce(4)
+        await settle()
+        assert cluster[2].log().log_end_offset == 4
+        await cluster[2].command(state(2, leader_epoch=1, partition_epoch=1))
+        cluster[1].produce(3)
+        await settle()
+        assert cluster[2].log().log_end_offset == 4
+        role = cluster[2].partition().role
+        assert isinstance(role, LeaderReplica)
+        assert role.epoch_start_offset == 4
+        assert cluster[2].log().epochs.entries() == [(0, 0), (1, 4)]
+
+    run(story())
+
+
+@pytest.mark.rule("V31")
+def test_a_new_leadership_forgets_followers_and_gives_isr_members_a_grace_period() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        cluster[1].produce(4)
+        await settle()
+        await cluster[1].command(state(1, leader_epoch=1, partition_epoch=1, isr=(1, 2)))
+        role = cluster[1].partition().role
+        assert isinstance(role, LeaderReplica)
+        assert role.followers[2].log_end_offset == -1
+        assert role.followers[2].last_caught_up_ms == cluster[1].clock.monotonic_ms()
+        assert role.followers[3].last_caught_up_ms < 0
+
+    run(story())
+
+
+@pytest.mark.rule("V31")
+def test_a_repeated_command_of_the_same_epochs_resets_nothing() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        cluster[1].produce(4)
+        await settle()
+        role = cluster[1].partition().role
+        assert isinstance(role, LeaderReplica)
+        before = role.key()
+        followed = cluster[2].partition().role
+        await replicate(cluster, is_new=False)
+        assert cluster[1].partition().role is role
+        assert role.key() == before
+        assert cluster[2].partition().role is followed
+
+    run(story())
+
+
+@pytest.mark.rule("V33")
+def test_a_follower_fetches_anew_on_every_leader_epoch_also_of_the_same_leader() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        cluster[1].produce(4)
+        await settle()
+        await replicate(cluster, leader_epoch=1, partition_epoch=1, is_new=False)
+        role = cluster[2].partition().role
+        assert isinstance(role, FollowerReplica)
+        assert role.position == (1, 4, 0)
+        cluster[1].produce(2)
+        await settle()
+        assert list(cluster[2].log().records) == [0, 0, 0, 0, 1, 1]
+
+    run(story())
+
+
+@pytest.mark.rule("V33")
+def test_a_role_is_taken_only_when_nothing_is_under_way_on_the_log() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        log = cluster[2].log()
+        log.is_slow = True
+        cluster[1].produce(3)
+        await settle()
+        command = asyncio.ensure_future(
+            cluster[2].command(state(2, leader_epoch=1, partition_epoch=1))
+        )
+        await settle()
+        assert cluster[2].partition().role is None
+        log.is_slow = False
+        log.finish()
+        await command
+        role = cluster[2].partition().role
+        assert isinstance(role, LeaderReplica)
+        assert (role.log_end_offset, role.epoch_start_offset) == (3, 3)
+
+    run(story())
+
+
+# V34
+
+
+@pytest.mark.rule("V34")
+def test_stop_replica_stops_and_deletes_only_when_told() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        assert await cluster[2].stop(leader_epoch=0, delete=False) == 0
+        cluster[1].produce(3)
+        await settle()
+        assert cluster[2].log().log_end_offset == 0
+        assert cluster[2].directory.deleted == []
+        assert await cluster[2].stop(leader_epoch=0, delete=True) == 0
+        assert cluster[2].directory.deleted == [T0]
+        assert cluster[2].replicas.get(T0) is None
+
+    run(story())
+
+
+@pytest.mark.rule("V34")
+def test_high_watermarks_are_written_down_every_interval_and_at_the_end() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        broker = cluster[1]
+        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await replicate(cluster)
+        broker.produce(3)
+        await settle()
+        interval_ms = broker.config.replica_high_watermark_checkpoint_interval_ms
+        await broker.clock.advance(interval_ms)
+        assert broker.directory.high_watermarks == {T0: 3}
+        broker.produce(2)
+        await settle()
+        await broker.tasks.close()
+        await broker.replicas.close()
+        assert broker.directory.high_watermarks == {T0: 5}
+
+    run(story())
+
+
+# V35, V44, V45
+
+
+@pytest.mark.rule("V44", "V45")
+def test_a_starting_broker_holds_what_it_finds_without_a_role_until_the_full_command() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        kept, gone = T0, TopicPartition("gone", 0)
+        for found, topic_id in ((kept, TOPIC_ID), (gone, OTHER_ID)):
+            broker.directory.logs[found] = FakeLog(found, topic_id)
+        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        assert [partition.role for partition in broker.replicas.all()] == [None, None]
+        with pytest.raises(KafkaError) as raised:
+            broker.partition().append(b"r", 1, 0)
+        assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        response = await broker.command(state(leader_epoch=3), full=True)
+        assert errors(response) == [0]
+        assert broker.partition().is_leader
+        assert broker.directory.set_aside_logs == [(gone, False)]
+        assert broker.replicas.get(gone) is None
+        await broker.tasks.close()
+
+    run(story())
+
+
+@pytest.mark.rule("V35")
+def test_only_a_full_command_makes_strays_and_topics_to_keep_are_none() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(is_new=True))
+        await broker.command(state(is_new=True), topic="u", topic_id=OTHER_ID)
+        await broker.command(state(is_new=True), topic="v", topic_id=b"V" * 16)
+        await broker.command(state())
+        assert broker.directory.set_aside_logs == []
+        await broker.command(state(), full=True, keep=("u",))
+        assert broker.directory.set_aside_logs == [(TopicPartition("v", 0), False)]
+        assert broker.partition(TopicPartition("u", 0)).is_leader
+
+    run(story())
+
+
+@pytest.mark.rule("V35")
+@pytest.mark.parametrize(("hosted", "waits"), [(100, True), (99, False)])
+def test_many_strays_at_once_are_not_deleted_without_a_word(hosted: int, waits: bool) -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        states = [state(partition=number, is_new=True) for number in range(hosted)]
+        await broker.command(*states)
+        await broker.command(full=True)
+        assert len(broker.directory.set_aside_logs) == hosted
+        assert all(told is waits for _, told in broker.directory.set_aside_logs)
+
+    run(story())
+
+
+@pytest.mark.rule("V35")
+def test_a_tenth_of_the_replicas_may_go_stray_without_a_word() -> None:
+    assert not commands.deletion_waits(100, 1_000)
+    assert commands.deletion_waits(101, 1_000)
+
+
+# V23, G4
+
+
+@pytest.mark.rule("G4", "V23")
+def test_a_command_for_another_topic_of_the_name_is_refused() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(is_new=True))
+        response = await broker.command(state(2, leader_epoch=7), topic_id=OTHER_ID)
+        assert errors(response) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+        assert broker.partition().is_leader
+        assert broker.partition().leader_epoch == 0
+
+    run(story())
+
+
+@pytest.mark.rule("V23")
+def test_a_full_command_sets_the_replica_of_the_old_topic_aside_and_the_new_one_starts_empty() -> (
+    None
+):
+    async def story() -> None:
+        broker = a_cluster()[2]
+        broker.directory.logs[T0] = old = FakeLog(T0, OTHER_ID)
+        old.fill(0, 0, 0)
+        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        response = await broker.command(state(1, isr=(1, 3)), full=True)
+        assert errors(response) == [0]
+        assert broker.directory.set_aside_logs == [(T0, False)]
+        assert broker.log() is not old
+        assert broker.log().log_end_offset == 0
+        await broker.tasks.close()
+
+    run(story())
+
+
+@pytest.mark.rule("V23")
+def test_a_stale_replica_neither_joins_nor_is_served_under_the_new_topics_id() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await cluster[1].command(state(isr=(1,), is_new=True), topic_id=OTHER_ID)
+        cluster[1].produce(5)
+        await cluster[2].command(state(isr=(1,), is_new=True), topic_id=TOPIC_ID)
+        await settle()
+        assert cluster[2].log().log_end_offset == 0
+        role = cluster[1].partition().role
+        assert isinstance(role, LeaderReplica)
+        assert role.followers[2].log_end_offset == -1
+        refusals = cluster[2].tracer.named("fetch_backoff")
+        assert refusals[0]["error"] in (
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+        )
+
+    run(story())
+
+
+# D3
+
+
+@pytest.mark.rule("D3")
+@pytest.mark.parametrize(
+    ("leader", "isr", "is_new", "error"),
+    [
+        (1, (1, 2), True, 0),
+        (1, (1, 2), False, ErrorCode.REPLICA_NOT_AVAILABLE),
+        (2, (1, 2), False, ErrorCode.REPLICA_NOT_AVAILABLE),
+        (1, (2,), False, ErrorCode.REPLICA_NOT_AVAILABLE),
+        (2, (2, 3), False, 0),
+    ],
+)
+def test_a_missing_replica_is_made_only_when_new_or_out_of_sync(
+    leader: int, isr: tuple[int, ...], is_new: bool, error: int
+) -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        response = await broker.command(state(leader, isr=isr, is_new=is_new))
+        assert errors(response) == [error]
+        assert (T0 in broker.directory.logs) is (error == 0)
+
+    run(story())
+
+
+@pytest.mark.rule("D3")
+def test_a_replica_that_was_made_out_of_sync_catches_up_as_follower() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await cluster[1].command(state(isr=(1,), is_new=True))
+        cluster[1].produce(5)
+        await cluster[2].command(state(isr=(1,)))
+        await settle()
+        assert cluster[2].log().records == cluster[1].log().records
+
+    run(story())
+
+
+# V37, V38
+
+
+@pytest.mark.rule("V37")
+def test_askers_are_fenced_by_leader_epoch_before_anything_else() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster, leader_epoch=5)
+        for broker_id in (1, 2):
+            partition = cluster[broker_id].partition()
+            assert partition.check_leader_epoch(4) == ErrorCode.FENCED_LEADER_EPOCH
+            assert partition.check_leader_epoch(6) == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert cluster[1].partition().check_leader_epoch(5) == ErrorCode.NONE
+        assert cluster[1].partition().check_leader_epoch(-1) == ErrorCode.NONE
+        assert cluster[2].partition().check_leader_epoch(5) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(story())
+
+
+class Wait:
+    def __init__(self) -> None:
+        self.outcome: list[Any] = []
+
+    def acknowledged(self) -> None:
+        self.outcome.append("acknowledged")
+
+    def refused(self, error: ErrorCode, message: str) -> None:
+        self.outcome.append((error, message))
+
+
+@pytest.mark.rule("V38")
+@pytest.mark.parametrize("how", ["command", "expiry", "stop"])
+def test_losing_leadership_answers_everything_that_waits(how: str) -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await cluster[1].command(state(is_new=True))
+        leader = cluster[1]
+        leader.produce(3)
+        wait = Wait()
+        leader.partition().watchers.wait_for_acks(3, wait)
+        if how == "command":
+            await leader.command(state(2, leader_epoch=1))
+        elif how == "expiry":
+            leader.replicas.stop_leading("expired")
+        else:
+            await leader.stop()
+        assert [error for error, _ in wait.outcome] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_truncation_takes_the_high_watermark_with_it() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        cluster[2].log().fill(0, 0, 0, 0, 0)
+        cluster[2].partition()._resting_high_watermark = 5
+        await cluster[2].stop(leader_epoch=0, delete=False)
+        cluster[2].partition()._resting_high_watermark = 5
+        cluster[1].log().fill(0, 0)
+        await cluster[1].command(state(1, leader_epoch=1, partition_epoch=1))
+        await cluster[2].command(state(1, leader_epoch=1, partition_epoch=1))
+        await settle()
+        assert cluster[2].log().calls == [("truncate_to", 2)]
+        assert cluster[2].partition().high_watermark <= 2
+
+    run(story())
+
+
+# V64
+
+
+@pytest.mark.rule("V64")
+def test_acks_all_is_refused_before_the_append_naming_isr_size_and_minimum() -> None:
+    async def story() -> None:
+        broker = a_cluster(min_insync_replicas="2")[1]
+        await broker.command(state(isr=(1,), is_new=True))
+        with pytest.raises(KafkaError) as raised:
+            broker.partition().append(b"r", -1, 0)
+        assert raised.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert "[1]" in raised.value.message
+        assert "1 in-sync replicas, 2 are needed" in raised.value.message
+        broker.produce(1, acks=1)
+        assert broker.log().log_end_offset == 1
+
+    run(story())
+
+
+@pytest.mark.rule("V64")
+def test_a_confirmed_shrink_below_the_minimum_answers_what_waits_at_once() -> None:
+    async def story() -> None:
+        leader = a_cluster(min_insync_replicas="2")[1]
+        await leader.command(state(isr=(1, 2), is_new=True))
+        leader.produce(1)
+        wait = Wait()
+        leader.partition().watchers.wait_for_acks(1, wait)
+        await leader.command(state(isr=(1,), partition_epoch=1))
+        ((error, message),) = wait.outcome
+        assert error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        assert "1 in-sync replicas, 2 are needed" in message
+
+    run(story())
+
+
+@pytest.mark.rule("V64")
+def test_acks_all_is_answered_when_the_high_watermark_passes_the_batch() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        leader = cluster[1]
+        leader.log().is_slow = True
+        leader.produce(2)
+        wait = Wait()
+        leader.partition().watchers.wait_for_acks(2, wait)
+        assert wait.outcome == []
+        leader.log().finish()
+        await settle()
+        assert wait.outcome == ["acknowledged"]
+
+    run(story())
