@@ -1,4 +1,4 @@
-"""Ingest to Parquet: reruns go on, nothing is taken twice, what cannot be proved is not committed."""
+"""Ingest to Parquet: reruns go on, nothing comes twice, what is not proved is not committed."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from tests.unit.client.fake_logs import FakeLogs
 from tests.unit.spark.batch_builder import CONTROL, Row, batch, rewritten
@@ -25,8 +27,7 @@ WANTED = OffsetRange(TP, 10, 20)
 def counted(offsets: list[int]) -> PartitionCount:
     """What Spark would count of these offsets."""
     distinct = sorted(set(offsets))
-    pairs = zip(distinct, distinct[1:], strict=False)
-    gaps = tuple(Gap(low + 1, high) for low, high in pairs if high - low > 1)
+    gaps = tuple(Gap(low + 1, high) for low, high in pairwise(distinct) if high - low > 1)
     return PartitionCount(len(offsets), len(distinct), distinct[0], distinct[-1], gaps)
 
 
