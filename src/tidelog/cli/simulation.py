@@ -1,0 +1,178 @@
+"""`tidelog sim`: whole brokers under simulation, seed by seed.
+
+`run` looks for violations and sums up what the runs went through; `replay` tells one seed step by
+step. Equal seeds give equal runs, in whatever process: seeds are spread over processes here.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, say
+
+if TYPE_CHECKING:
+    from tidelog.sim.run import RunResult, Totals
+
+app = typer.Typer(help="Whole clusters under simulation.", no_args_is_help=True)
+
+#: Lines of the trace that are printed with a violation.
+_RECENT_LINES = 20
+_NS_PER_S = 1_000_000_000
+
+_ProfileOption = Annotated[str, typer.Option(help="Which faults happen, and how often.")]
+_MutantOption = Annotated[str, typer.Option(help="Break a rule in the brokers, by name.")]
+
+
+@app.command()
+def run(
+    seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..99",
+    mutant: _MutantOption = "",
+    profile: _ProfileOption = "",
+    jobs: Annotated[int, typer.Option(min=1, help="Processes; one per core.")] = 0,
+    first: Annotated[bool, typer.Option("--first", help="End at the first violation.")] = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Run seeds; exit code 1 when one shows a violation."""
+    from tidelog.sim.run import Totals
+
+    wanted = _seeds(seeds)
+    chosen = _profile(profile, mutant)
+    started = time.monotonic()
+    totals = Totals()
+    for result in _with_progress(
+        _results(wanted, chosen, mutant, jobs or len(os.sched_getaffinity(0))), len(wanted)
+    ):
+        totals.add(result)
+        if result.violation:
+            _say_violation(result, mutant)
+            if first:
+                break
+    _print_totals(totals, time.monotonic() - started, output)
+    if totals.violations:
+        raise typer.Exit(1)
+
+
+@app.command()
+def replay(
+    seed: Annotated[int, typer.Argument(help="The seed.")],
+    mutant: _MutantOption = "",
+    profile: _ProfileOption = "",
+) -> None:
+    """Tell one seed step by step; exit code 1 when it shows a violation."""
+    from tidelog.sim.run import run_seed
+
+    result = run_seed(seed, _profile(profile, mutant), mutant, _tell)
+    print_line(
+        f"seed {seed}: {result.events} events in {result.simulated_ns / _NS_PER_S:.1f} simulated"
+        f" seconds, trace {result.trace_hash}"
+    )
+    for name, value in result.counters.items():
+        print_line(f"{name}: {value}")
+    if result.violation:
+        say(f"VIOLATION {result.violation}")
+        raise typer.Exit(1)
+    print_line("no violation")
+
+
+def _seeds(text: str) -> range:
+    first, separator, last = text.partition("..")
+    try:
+        found = range(int(first), int(last if separator else first) + 1)
+    except ValueError:
+        found = range(0)
+    if not found or found[0] < 0:
+        raise typer.BadParameter(f"{text!r} names no seeds: A..B or a number expected")
+    return found
+
+
+def _profile(profile: str, mutant: str) -> str:
+    """The profile asked for, else the one under which a mutant is looked for."""
+    from tidelog.sim.faults import PROFILES
+    from tidelog.sim.mutants import MUTANTS
+
+    if mutant and mutant not in MUTANTS:
+        raise typer.BadParameter(f"no mutant {mutant!r}: {', '.join(MUTANTS)}")
+    if profile and profile not in PROFILES:
+        raise typer.BadParameter(f"no profile {profile!r}: {', '.join(PROFILES)}")
+    return profile or (MUTANTS[mutant].profile if mutant else "default")
+
+
+def _results(seeds: range, profile: str, mutant: str, jobs: int) -> Iterator[RunResult]:
+    """The runs as they end; a few are handed out ahead, so that none waits for all."""
+    from tidelog.sim.run import run_seed
+
+    if jobs == 1 or len(seeds) == 1:
+        for seed in seeds:
+            yield run_seed(seed, profile, mutant)
+        return
+    waiting = iter(seeds)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(seeds)), mp_context=context) as pool:
+        open_runs: list[Future[RunResult]] = []
+        try:
+            while True:
+                for seed in waiting:
+                    open_runs.append(pool.submit(run_seed, seed, profile, mutant))
+                    if len(open_runs) > 2 * jobs:
+                        break
+                if not open_runs:
+                    return
+                ended = next(as_completed(open_runs))
+                open_runs.remove(ended)
+                yield ended.result()
+        finally:
+            for each in open_runs:
+                each.cancel()
+
+
+def _with_progress(results: Iterable[RunResult], number: int) -> Iterator[RunResult]:
+    """A progress bar on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("seeds", total=number)
+        for result in results:
+            progress.advance(task)
+            yield result
+
+
+def _say_violation(result: RunResult, mutant: str) -> None:
+    say(f"seed {result.seed}: VIOLATION {result.violation}")
+    for line in result.recent[-_RECENT_LINES:]:
+        say(f"    {line}")
+    options = f" --profile {result.profile}" if result.profile != "default" else ""
+    options += f" --mutant {mutant}" if mutant else ""
+    say(f"    tidelog sim replay {result.seed}{options} tells it step by step")
+
+
+def _print_totals(totals: Totals, seconds: float, output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_json({**asdict(totals), "seconds": round(seconds, 3)})
+        return
+    print_line(
+        f"{totals.runs} seeds, {totals.events} events, "
+        f"{totals.simulated_ns / _NS_PER_S:.0f} simulated seconds in {seconds:.0f} s "
+        f"({totals.events / max(seconds, 0.001):.0f} events/s)"
+    )
+    for name, value in totals.counters.items():
+        print_line(f"{name}: {value}")
+    violated = ", ".join(str(each.seed) for each in totals.violations)
+    print_line(
+        f"violations: {len(totals.violations)}" + (f" (seeds {violated})" if violated else "")
+    )
+
+
+def _tell(line: str) -> None:
+    """One line of a trace, with the time in seconds."""
+    time_ns, _, rest = line.partition(" ")
+    print_line(f"{int(time_ns) / _NS_PER_S:12.6f} {rest}")
