@@ -1,0 +1,628 @@
+"""Rules of following, between brokers: V32, V36, V60 to V63, V66, V67, A2, A5, A9, A10.
+
+Real fetchers, fetch sessions, leaders and ISR changes over fake logs (`tests.broker_fakes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from tests.broker_fakes import (
+    T0,
+    TOPIC_ID,
+    FakeBroker,
+    a_cluster,
+    replicate,
+    settle,
+    state,
+)
+from tidelog.broker.apis import list_offsets
+from tidelog.broker.requests import Pending, Request
+from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition
+from tidelog.replication.follower import FollowerReplica
+from tidelog.replication.leader import LeaderReplica
+from tidelog.wire.codec import RequestHeader
+from tidelog.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from tidelog.wire.messages.fetch import FetchRequest
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tidelog.wire.registry import ALTER_PARTITION, FETCH, LIST_OFFSETS
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(coroutine)
+
+
+def role_of(broker: FakeBroker) -> LeaderReplica:
+    role = broker.partition().role
+    assert isinstance(role, LeaderReplica)
+    return role
+
+
+# V32: truncation by leader epoch
+
+
+@pytest.mark.rule("V32")
+def test_a_follower_cuts_what_its_leader_does_not_have_and_no_more() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        cluster[1].log().fill(0, 0, 0)
+        cluster[2].log().fill(0, 0, 0, 0, 0)
+        cluster[3].log().fill(0, 0)
+        await replicate(cluster, leader_epoch=1, partition_epoch=1, is_new=False)
+        assert cluster[2].log().calls == [("truncate_to", 3)]
+        assert cluster[3].log().calls == []
+        assert cluster[2].log().records == cluster[3].log().records == b"\0\0\0"
+
+    run(story())
+
+
+@pytest.mark.rule("V32")
+def test_committed_records_above_the_followers_own_high_watermark_survive_its_restart() -> None:
+    # The follower knows a high watermark of 0; the records are committed all the same. If it cut
+    # them and then led, they would be lost.
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        cluster[1].log().fill(0, 0, 0)
+        cluster[2].log().fill(0, 0, 0)
+        await replicate(cluster, leader_epoch=1, partition_epoch=1, is_new=False)
+        assert cluster[2].log().calls == []
+        cluster[2].peers.cut = [1]
+        await cluster[2].command(state(2, leader_epoch=2, partition_epoch=2, isr=(2, 3)))
+        assert cluster[2].log().log_end_offset == 3
+
+    run(story())
+
+
+@pytest.mark.rule("V32")
+def test_histories_are_compared_again_until_they_agree() -> None:
+    # Kafka's KIP-279: a fast series of leaders leaves epochs that only one of the two has.
+    async def story() -> None:
+        cluster = a_cluster(2)
+        await replicate(cluster, isr=(1, 2))
+        cluster[1].log().fill(0, 0, 2, 2, 4)
+        cluster[2].log().fill(0, 0, 1, 1, 3, 3)
+        await replicate(cluster, leader_epoch=5, partition_epoch=1, isr=(1, 2), is_new=False)
+        assert cluster[2].log().records == cluster[1].log().records
+        cuts = [offset for name, offset in cluster[2].log().calls if name == "truncate_to"]
+        assert cuts == [4, 2]
+
+    run(story())
+
+
+@pytest.mark.rule("V32")
+def test_an_epoch_without_records_does_not_keep_a_follower_from_agreeing() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        await replicate(cluster, isr=(1, 2))
+        cluster[1].log().fill(0, 0)
+        cluster[2].log().fill(0, 0)
+        cluster[2].log().assign_epoch(3, 2)
+        await replicate(cluster, leader_epoch=4, partition_epoch=1, isr=(1, 2), is_new=False)
+        cluster[1].produce(1)
+        await settle()
+        assert list(cluster[2].log().records) == [0, 0, 4]
+
+    run(story())
+
+
+# V36: a new leader's window
+
+
+def ask(broker: FakeBroker, timestamp: int, version: int = 7, replica_id: int = -1) -> Any:
+    message = ListOffsetsRequest(
+        replica_id=replica_id,
+        topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])],
+    )
+    request = Request(RequestHeader(LIST_OFFSETS, version, 0, None), message, None, 0)  # type: ignore[arg-type]
+    return list_offsets.handle(broker, request)  # type: ignore[arg-type]
+
+
+async def outcome(answer: Any) -> Any:
+    if isinstance(answer, Pending):
+        got: list[Any] = []
+        answer.deliver_to(got.append)
+        await settle()
+        (answer,) = got
+    return answer.topics[0].partitions[0]
+
+
+@pytest.mark.rule("V36")
+def test_latest_has_no_answer_before_the_high_watermark_reaches_the_epoch() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        leader = cluster[1]
+        await replicate({1: leader}, isr=(1, 2))
+        leader.log().fill(0, 0, 0)
+        await leader.command(state(leader_epoch=1, partition_epoch=1, isr=(1, 2)))
+        assert (await outcome(ask(leader, -1))).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+        assert (await outcome(ask(leader, 1))).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+        assert (await outcome(ask(leader, -1, 4))).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert (await outcome(ask(leader, -2))).offset == 0
+        assert (await outcome(ask(leader, -1, 7, replica_id=2))).offset == 3
+        await cluster[2].command(state(leader_epoch=1, partition_epoch=1, isr=(1, 2), is_new=True))
+        await settle()
+        assert (await outcome(ask(leader, -1))).offset == 3
+        assert (await outcome(ask(leader, 1))).offset == 1
+
+    run(story())
+
+
+@pytest.mark.rule("V36")
+def test_meanings_of_timestamps_come_with_their_versions() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        for timestamp, version in ((-3, 6), (-4, 7), (-5, 8), (-6, 9)):
+            answer = await outcome(ask(cluster[1], timestamp, version))
+            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert (await outcome(ask(cluster[1], -4, 8))).offset == 0
+        assert (await outcome(ask(cluster[1], -5, 9))).offset == -1
+
+    run(story())
+
+
+# V60, V61: offsets between brokers
+
+
+@pytest.mark.rule("V60")
+def test_a_followers_next_fetch_moves_the_leaders_high_watermark() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        cluster[3].log().is_slow = True
+        cluster[1].produce(4)
+        await settle()
+        assert cluster[1].partition().high_watermark == 0
+        cluster[3].log().finish()
+        await settle()
+        assert cluster[1].partition().high_watermark == 4
+
+    run(story())
+
+
+@pytest.mark.rule("V61")
+def test_a_moved_high_watermark_reaches_followers_with_the_next_answer() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await replicate(cluster)
+        cluster[1].produce(4)
+        await settle()
+        # Both have it; the mark moved after their last answer, and does not end a held fetch.
+        assert cluster[1].partition().high_watermark == 4
+        assert cluster[2].partition().high_watermark < 4
+        await cluster[1].clock.advance(cluster[1].config.replica_fetch_wait_max_ms + 20)
+        assert cluster[2].partition().high_watermark == 4
+        assert cluster[3].partition().high_watermark == 4
+
+    run(story())
+
+
+# V62, V63 with the controller's answers
+
+
+def controller(
+    broker: FakeBroker, error: int = 0, top_level: int = 0
+) -> list[AlterPartitionRequest]:
+    """Answer the broker's AlterPartition requests: made as asked, or refused."""
+    requests: list[AlterPartitionRequest] = []
+
+    def answer(message: AlterPartitionRequest, on_answer: Any) -> None:
+        requests.append(message)
+        on_answer(made(message, error, top_level), None)
+
+    broker.peers.intercepted[ALTER_PARTITION] = answer
+    broker.see(1, 2, 3, controller_id=9)
+    return requests
+
+
+def made(
+    message: AlterPartitionRequest, error: int = 0, top_level: int = 0
+) -> AlterPartitionResponse:
+    return AlterPartitionResponse(
+        error_code=top_level,
+        topics=[
+            ResponseTopicData(
+                topic.topic_id,
+                [
+                    ResponsePartitionData(
+                        partition_index=asked.partition_index,
+                        error_code=error,
+                        leader_id=message.broker_id,
+                        leader_epoch=asked.leader_epoch,
+                        isr=[member.broker_id for member in asked.new_isr_with_epochs],
+                        partition_epoch=asked.partition_epoch + 1,
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ],
+    )
+
+
+@pytest.mark.rule("V62")
+def test_silent_followers_leave_within_one_and_a_half_lag_times() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        leader = cluster[1]
+        await leader.replicas.open([leader.directory])  # type: ignore[list-item]
+        await replicate(cluster)
+        controller(leader)
+        for follower in (cluster[2], cluster[3]):
+            await follower.stop(leader_epoch=0, delete=False)
+        leader.produce(1)
+        await settle()
+        lag_ms = leader.config.replica_lag_time_max_ms
+        await leader.clock.advance(lag_ms - 1)
+        assert role_of(leader).isr.committed == (1, 2, 3)
+        await leader.clock.advance(lag_ms // 2 + 2)
+        assert role_of(leader).isr.committed == (1,)
+        assert leader.partition().high_watermark == 1
+        await leader.tasks.close()
+
+    run(story())
+
+
+@pytest.mark.rule("V63")
+def test_the_request_names_the_broker_epochs_of_the_fetches() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        requests = controller(cluster[1])
+        await replicate(cluster, isr=(1, 2))
+        members = requests[-1].topics[0].partitions[0].new_isr_with_epochs
+        assert {one.broker_id: one.broker_epoch for one in members} == {1: 101, 2: 102, 3: 103}
+        assert role_of(cluster[1]).isr.committed == (1, 2, 3)
+
+    run(story())
+
+
+# A2, A5, A9, A10: ISR changes on their way
+
+
+@pytest.mark.rule("A2")
+@pytest.mark.parametrize(
+    "top_level", [ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR]
+)
+def test_a_request_that_was_not_considered_is_repeated_with_pauses(top_level: int) -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        leader = cluster[1]
+        requests = controller(leader, top_level=top_level)
+        await replicate(cluster, isr=(1, 2))
+        assert len(requests) == 1
+        await leader.clock.advance(49)
+        assert len(requests) == 1
+        await leader.clock.advance(21)
+        assert len(requests) == 2
+        await leader.clock.advance(80)
+        assert len(requests) == 2
+        controller(leader)
+        await leader.clock.advance(60)
+        assert role_of(leader).isr.committed == (1, 2, 3)
+
+    run(story())
+
+
+@pytest.mark.rule("A2")
+def test_a_lost_answer_is_asked_for_again_and_the_change_counts_meanwhile() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        leader = cluster[1]
+        lost: list[Any] = []
+        leader.peers.intercepted[ALTER_PARTITION] = lambda message, on_answer: lost.append(
+            (message, on_answer)
+        )
+        leader.see(1, 2, 3, controller_id=9)
+        await replicate(cluster, isr=(1, 2))
+        lost[0][1](None, ConnectionLost("cut"))
+        assert role_of(leader).followers[3].in_maximal_isr
+        await leader.clock.advance(70)
+        assert lost[1][0].topics == lost[0][0].topics
+        lost[1][1](made(lost[1][0]), None)
+        assert role_of(leader).isr.committed == (1, 2, 3)
+
+    run(story())
+
+
+@pytest.mark.rule("A2")
+def test_a_new_controller_is_asked_without_waiting_for_the_old_one() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        leader = cluster[1]
+        asked: list[Any] = []
+        leader.peers.intercepted[ALTER_PARTITION] = lambda message, on_answer: asked.append(
+            (message, on_answer)
+        )
+        leader.see(1, 2, 3, controller_id=9)
+        await replicate(cluster, isr=(1, 2))
+        leader.view.controller_epoch = 2
+        leader.see(1, 2, 3, controller_id=8)
+        await leader.clock.advance(70)
+        assert len(asked) == 2
+        asked[0][1](made(asked[0][0], ErrorCode.INELIGIBLE_REPLICA), None)
+        assert role_of(leader).followers[3].in_maximal_isr
+        asked[1][1](made(asked[1][0]), None)
+        assert role_of(leader).isr.committed == (1, 2, 3)
+
+    run(story())
+
+
+@pytest.mark.rule("A5")
+def test_produces_are_acknowledged_while_a_change_is_in_flight() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        leader = cluster[1]
+        leader.peers.intercepted[ALTER_PARTITION] = lambda message, on_answer: None
+        leader.see(1, 2, 3, controller_id=9)
+        await replicate(cluster, isr=(1, 2))
+        assert role_of(leader).isr.in_flight
+        leader.produce(3)
+        await settle()
+        assert leader.partition().high_watermark == 3
+
+    run(story())
+
+
+@pytest.mark.rule("A10")
+def test_changes_queued_while_a_request_is_in_flight_go_as_one() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        leader = cluster[1]
+        asked: list[Any] = []
+        leader.peers.intercepted[ALTER_PARTITION] = lambda message, on_answer: asked.append(
+            (message, on_answer)
+        )
+        leader.see(1, 2, 3, controller_id=9)
+        states = [state(partition=number, isr=(1, 2), is_new=True) for number in range(4)]
+        for broker in (leader, cluster[3]):
+            await broker.command(states[0])
+        await settle()
+        for broker in (leader, cluster[3]):
+            await broker.command(*states[1:])
+        await settle()
+        assert len(asked) == 1
+        asked[0][1](made(asked[0][0]), None)
+        await settle()
+        assert [len(message.topics[0].partitions) for message, _ in asked] == [1, 3]
+
+    run(story())
+
+
+@pytest.mark.rule("A9")
+def test_a_command_voids_a_queued_change_which_is_proposed_again_on_the_new_epoch() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        leader = cluster[1]
+        asked: list[Any] = []
+        leader.peers.intercepted[ALTER_PARTITION] = lambda message, on_answer: asked.append(
+            (message, on_answer)
+        )
+        leader.see(1, 2, 3, controller_id=9)
+        await replicate(cluster, isr=(1, 2))
+        await leader.command(state(partition_epoch=7, isr=(1, 2)))
+        asked[0][1](made(asked[0][0], ErrorCode.INVALID_UPDATE_VERSION), None)
+        await settle()
+        assert [one.topics[0].partitions[0].partition_epoch for one, _ in asked] == [0, 7]
+
+    run(story())
+
+
+# V66: sessions, several partitions, backoff
+
+
+def fetches(broker: FakeBroker) -> list[FetchRequest]:
+    return broker.peers.requests(FETCH)
+
+
+@pytest.mark.rule("V66")
+def test_one_request_carries_all_partitions_of_a_source_and_later_ones_only_news() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        states = [
+            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True)
+            for number in range(3)
+        ]
+        for broker in cluster.values():
+            await broker.command(*states)
+        await settle()
+        first, second = fetches(cluster[2])
+        assert len(first.topics[0].partitions) == 3
+        assert (first.session_epoch, second.session_epoch) == (0, 1)
+        assert second.topics == []
+        partition = cluster[1].partition(TopicPartition("t", 2))
+        partition.append(b"rr", -1, 0)
+        partition.flush_appends()
+        await settle()
+        news = fetches(cluster[2])[-1].topics
+        assert [one.partition for one in news[0].partitions] == [2]
+        assert news[0].partitions[0].fetch_offset == 2
+
+    run(story())
+
+
+@pytest.mark.rule("V66")
+def test_partitions_of_a_source_are_spread_over_its_fetchers() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2, num_replica_fetchers="2")
+        states = [
+            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True)
+            for number in range(4)
+        ]
+        for broker in cluster.values():
+            await broker.command(*states)
+        full = [request for request in fetches(cluster[2]) if request.session_epoch == 0]
+        assert [len(request.topics[0].partitions) for request in full] == [2, 2]
+
+    run(story())
+
+
+@pytest.mark.rule("V66")
+def test_a_slow_partition_does_not_hold_the_others_back() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        slow, quick = T0, TopicPartition("t", 1)
+        states = [
+            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True)
+            for number in range(2)
+        ]
+        for broker in cluster.values():
+            await broker.command(*states)
+        await settle()
+        cluster[2].log(slow).is_slow = True
+        cluster[1].produce(5)
+        await cluster[2].clock.advance(40)
+        partition = cluster[1].partition(quick)
+        partition.append(b"rrr", -1, 0)
+        partition.flush_appends()
+        await settle()
+        assert cluster[2].log(quick).log_end_offset == 3
+        assert partition.high_watermark == 3
+        cluster[2].log(slow).is_slow = False
+        cluster[2].log(slow).finish()
+        await settle()
+        assert cluster[1].partition(slow).high_watermark == 5
+
+    run(story())
+
+
+@pytest.mark.rule("V66")
+def test_errors_back_off_a_partition_alone_and_longer_each_time() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        bad, good = T0, TopicPartition("t", 1)
+        states = [
+            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True)
+            for number in range(2)
+        ]
+        for broker in cluster.values():
+            await broker.command(*states)
+        await settle()
+        cluster[2].log(bad).append_error = KafkaError(ErrorCode.CORRUPT_MESSAGE, "bad")
+        cluster[1].produce(5)
+        partition = cluster[1].partition(good)
+        partition.append(b"rrr", -1, 0)
+        partition.flush_appends()
+        await settle()
+        assert cluster[2].log(good).log_end_offset == 3
+        await cluster[2].clock.advance(400)
+        pauses = [event["delay_ms"] for event in cluster[2].tracer.named("fetch_backoff")]
+        assert pauses[:4] == [10, 20, 40, 80]
+        cluster[2].log(bad).append_error = None
+        await cluster[2].clock.advance(1_100)
+        assert cluster[2].log(bad).log_end_offset == 5
+
+    run(story())
+
+
+@pytest.mark.rule("V66")
+def test_a_lost_session_is_begun_anew_with_everything() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        await replicate(cluster, isr=(1, 2))
+        cluster[1].fetch_sessions.close()
+        cluster[1].produce(4)
+        await cluster[1].clock.advance(600)
+        assert cluster[2].log().log_end_offset == 4
+        assert [one.session_epoch for one in fetches(cluster[2])].count(0) == 2
+
+    run(story())
+
+
+@pytest.mark.rule("V66")
+def test_a_leader_that_cannot_be_reached_is_tried_again() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        cluster[2].peers.cut = [1]
+        await replicate(cluster, isr=(1, 2))
+        cluster[1].produce(4)
+        await cluster[2].clock.advance(500)
+        assert cluster[2].log().log_end_offset == 0
+        cluster[2].peers.cut = []
+        await cluster[2].clock.advance(300)
+        assert cluster[2].log().log_end_offset == 4
+
+    run(story())
+
+
+@pytest.mark.rule("V66")
+def test_a_partition_that_comes_later_does_not_wait_for_the_held_fetch() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        await replicate(cluster, isr=(1, 2))
+        now_ms = cluster[1].clock.monotonic_ms()
+        late = state(partition=1, isr=(1, 2), replicas=(1, 2), is_new=True)
+        for broker in cluster.values():
+            await broker.command(late)
+        partition = cluster[1].partition(TopicPartition("t", 1))
+        partition.append(b"rrr", -1, 0)
+        partition.flush_appends()
+        await settle()
+        assert partition.high_watermark == 3
+        assert cluster[1].clock.monotonic_ms() == now_ms
+
+    run(story())
+
+
+# V67
+
+
+@pytest.mark.rule("V67")
+def test_a_follower_below_the_leaders_log_drops_everything_and_starts_there() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        await replicate(cluster, isr=(1, 2))
+        cluster[1].log().fill(*[0] * 9)
+        cluster[1].log().advance_log_start(6)
+        cluster[2].log().fill(0, 0)
+        await replicate(cluster, leader_epoch=1, partition_epoch=1, isr=(1, 2), is_new=False)
+        assert ("truncate_fully_and_start_at", 6) in cluster[2].log().calls
+        assert cluster[2].log().log_start_offset == 6
+        assert cluster[2].log().log_end_offset == 9
+
+    run(story())
+
+
+@pytest.mark.rule("V67")
+def test_the_followers_log_start_follows_the_leaders() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        await replicate(cluster, isr=(1, 2))
+        cluster[1].produce(6)
+        await settle()
+        cluster[1].log().advance_log_start(4)
+        cluster[1].partition().watchers.isr_or_log_start_changed(cluster[1].partition())
+        await cluster[1].clock.advance(1_200)
+        assert cluster[2].log().log_start_offset == 4
+        role = cluster[2].partition().role
+        assert isinstance(role, FollowerReplica)
+        assert role.log_start_offset == 4
+
+    run(story())
+
+
+@pytest.mark.rule("V66")
+def test_the_topic_id_is_part_of_what_is_asked_for() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        await replicate(cluster, isr=(1, 2))
+        assert fetches(cluster[2])[0].topics[0].topic_id == TOPIC_ID
+        replica = fetches(cluster[2])[0].replica_state
+        assert (replica.replica_id, replica.replica_epoch) == (2, 102)
+
+    run(story())
