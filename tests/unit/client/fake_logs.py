@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.client.fake_cluster import FakeCluster
+
 from tidelog.core.types import TopicPartition
 from tidelog.records.batch import BatchView
 from tidelog.wire.messages.fetch import (
