@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from tidelog.client.steps import Address
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import NodeDead, TidelogError
 from tidelog.core.ports import Ports
+from tidelog.metadata.store import Op, OpResult
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.checkers.clients import ClientChecker
 from tidelog.sim.checkers.logs import LogKey, NodeLogs
@@ -30,6 +31,7 @@ from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation, SimNode
 from tidelog.sim.seeds import stream
 from tidelog.sim.store import SimStoreClient, SimStoreServer
+from tidelog.sim.trace import canonical
 from tidelog.sim.world import World
 
 PORT: Final = 9092
@@ -200,6 +202,7 @@ class Cluster:
             )
         )
         self.published = Published(world.violate, lambda: world.now_ns)
+        self.store.on_commit(self._trace_commit)
         self.store.on_commit(self.published.committed)
         self.replication = ReplicationChecker(self.published, world.violate, lambda: world.now_ns)
         self.clients = ClientChecker(self.history, self.replication, world.violate)
@@ -240,6 +243,15 @@ class Cluster:
         return not (network.link(host, STORE_HOST).cut or network.link(STORE_HOST, host).cut)
 
     # What the world tells
+
+    def _trace_commit(
+        self, zxid: int, session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
+    ) -> None:
+        changes = [
+            f"{type(op).__name__} {result.path}{canonical(getattr(op, 'data', b''))}"
+            for op, result in zip(ops, results, strict=True)
+        ]
+        self.world.note(-1, "store", f"{zxid} session {session_id}: {'; '.join(changes)}")
 
     def _after_event(self, owner: Incarnation | None) -> None:
         if owner is not None and owner.alive:

@@ -30,7 +30,57 @@ class MutantGoneError(LookupError):
     """The attribute that a mutant replaces is not there."""
 
 
-MUTANTS: Final[Mapping[str, Mutant]] = {}
+def _truncate_to_high_watermark(_: Any) -> Any:
+    """Becoming follower cuts to the high watermark (V32 as Design V3 had it)."""
+    return min
+
+
+def _acknowledge_at_once(_: Any) -> Any:
+    """acks=all is answered when the leader has the batch (breaks V64)."""
+    return lambda watchers, offset, wait: wait.acknowledged()
+
+
+def _only_to_high_watermark(_: Any) -> Any:
+    """A follower joins the ISR at the leader's high watermark (V63 without the epoch rule)."""
+    return lambda log_end_offset, high_watermark, start_offset: log_end_offset >= high_watermark
+
+
+def _nobody(_: Any) -> Any:
+    """Recorded broker epochs are not looked at (breaks V10)."""
+    return lambda state, brokers: ()
+
+
+def _always(_: Any) -> Any:
+    """Topics are told apart by name alone (breaks V23)."""
+    return lambda own, asked: True
+
+
+MUTANTS: Final[Mapping[str, Mutant]] = {
+    mutant.name: mutant
+    for mutant in (
+        Mutant(
+            "truncate_to_high_watermark",
+            "tidelog.replication.truncation",
+            "offset_on_becoming_follower",
+            _truncate_to_high_watermark,
+        ),
+        Mutant(
+            "ack_before_replication",
+            "tidelog.broker.purgatory",
+            "PartitionWatchers.wait_for_acks",
+            _acknowledge_at_once,
+        ),
+        Mutant(
+            "expand_without_epoch_rule",
+            "tidelog.replication.isr",
+            "reached",
+            _only_to_high_watermark,
+            profile="stale_hw_election",
+        ),
+        Mutant("bounce_unnoticed", "tidelog.controller.liveness", "restarted_members", _nobody),
+        Mutant("topic_id_unchecked", "tidelog.replication.commands", "topic_id_matches", _always),
+    )
+}
 
 
 @contextmanager
