@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 PARTS  ?=
+MINUTES ?= 60
 
 # Two levels of tools: what a user needs, and all that the tests need as well.
 RUN_SUM   := $(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
@@ -31,7 +32,7 @@ bench: $(RUN_READY)  ## speed of produce, consume, failover, start and memory as
 	$(BIN)/python -m bench
 
 soak: $(TEST_READY)  ## the simulator over fresh seeds for an hour (MINUTES=n for another time)
-	$(BIN)/python tests/soak.py
+	$(BIN)/tidelog sim run --seeds $$(date +%s) --minutes $(MINUTES)
 
 fuzz: $(TEST_READY)  ## malformed bytes against codecs, logs and a real broker
 	$(BIN)/python tests/run.py fuzz

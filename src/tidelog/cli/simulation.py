@@ -6,6 +6,7 @@ step. Equal seeds give equal runs, in whatever process: seeds are spread over pr
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import time
@@ -39,6 +40,9 @@ def run(
     mutant: _MutantOption = "",
     profile: _ProfileOption = "",
     jobs: Annotated[int, typer.Option(min=1, help="Processes; one per core.")] = 0,
+    minutes: Annotated[
+        float, typer.Option(min=0.0, help="Go on with the seeds after A for so long.")
+    ] = 0.0,
     first: Annotated[bool, typer.Option("--first", help="End at the first violation.")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -49,8 +53,10 @@ def run(
     chosen = _profile(profile, mutant)
     started = time.monotonic()
     totals = Totals()
+    handed_out = _until(started + minutes * 60, wanted[0]) if minutes else iter(wanted)
+    processes = jobs or len(os.sched_getaffinity(0))
     for result in _with_progress(
-        _results(wanted, chosen, mutant, jobs or len(os.sched_getaffinity(0))), len(wanted)
+        _results(handed_out, chosen, mutant, processes), None if minutes else len(wanted)
     ):
         totals.add(result)
         if result.violation:
@@ -107,21 +113,25 @@ def _profile(profile: str, mutant: str) -> str:
     return profile or (MUTANTS[mutant].profile if mutant else "default")
 
 
-def _results(seeds: range, profile: str, mutant: str, jobs: int) -> Iterator[RunResult]:
+def _until(deadline: float, first: int) -> Iterator[int]:
+    """Seeds from `first` on until the time is over."""
+    return itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count(first))
+
+
+def _results(seeds: Iterator[int], profile: str, mutant: str, jobs: int) -> Iterator[RunResult]:
     """The runs as they end; a few are handed out ahead, so that none waits for all."""
     from tidelog.sim.run import run_seed
 
-    if jobs == 1 or len(seeds) == 1:
+    if jobs == 1:
         for seed in seeds:
             yield run_seed(seed, profile, mutant)
         return
-    waiting = iter(seeds)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(seeds)), mp_context=context) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         open_runs: list[Future[RunResult]] = []
         try:
             while True:
-                for seed in waiting:
+                for seed in seeds:
                     open_runs.append(pool.submit(run_seed, seed, profile, mutant))
                     if len(open_runs) > 2 * jobs:
                         break
@@ -135,7 +145,7 @@ def _results(seeds: range, profile: str, mutant: str, jobs: int) -> Iterator[Run
                 each.cancel()
 
 
-def _with_progress(results: Iterable[RunResult], number: int) -> Iterator[RunResult]:
+def _with_progress(results: Iterable[RunResult], number: int | None) -> Iterator[RunResult]:
     """A progress bar on standard error, where that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
