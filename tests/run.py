@@ -28,6 +28,8 @@ TESTS = ROOT / "tests"
 BIN = Path(sys.executable).parent
 #: Names a run to its processes, so that what they leave behind is found.
 MARK = "TIDELOG_TEST_RUN"
+#: A test file that cannot be read hides no other; a test that hangs tells where.
+PYTEST_OPTIONS = ("--continue-on-collection-errors", "-o", "faulthandler_timeout=300")
 DECISIONS = ("controller", "replication")
 
 
@@ -128,7 +130,7 @@ def run(part: Part, scratch: Path, mark: str) -> Outcome:
     for number, words in enumerate(part.commands):
         is_pytest = part.pytest and number == 0
         if is_pytest:
-            words = (*words, f"--junitxml={results}", "-o", "faulthandler_timeout=300")
+            words = (*words, *PYTEST_OPTIONS, f"--junitxml={results}")
         code = call(words, part.limit_s - (time.monotonic() - started), mark)
         if is_pytest and results.exists():
             count(results, outcome)
