@@ -228,13 +228,15 @@ class FakeLog:
 
         return self._change("truncate_fully_and_start_at", offset, change)
 
-    def advance_log_start(self, offset: int) -> Completion[None]:
-        def change() -> None:
-            del self.records[: offset - self.log_start_offset]
-            self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
+    def advance_log_start(self, offset: int) -> bool:
+        self.calls.append(("advance_log_start", offset))
+        del self.records[: offset - self.log_start_offset]
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
 
-        return self._change("advance_log_start", offset, change)
+    def max_timestamp(self) -> Completion[Any]:
+        return self.offset_for_timestamp(self.log_end_offset - 1, self.log_end_offset)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         self.epochs.assign(epoch, start_offset)

@@ -193,7 +193,7 @@ class FollowedPartition:
             elif isinstance(effect, AskLogStart):
                 self._ask_log_start()
             elif isinstance(effect, AdvanceLogStart):
-                self.partition.track(self.partition.log.advance_log_start(effect.offset))
+                self.partition.log.advance_log_start(effect.offset)
             else:
                 raise InvariantError(f"{effect} is not an effect of a follower")
 

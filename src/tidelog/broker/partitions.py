@@ -157,7 +157,7 @@ class Partition:
         self._track(last)
         return False
 
-    def _log_grew(self, _: Completion[AppendInfo]) -> None:
+    def _log_grew(self, _: Completion[AppendInfo] | None = None) -> None:
         role = self.role
         log_end_offset = self.log.log_end_offset
         if type(role) is LeaderReplica and log_end_offset != role.log_end_offset:
@@ -178,6 +178,9 @@ class Partition:
         role = self.role
         if type(role) is not LeaderReplica:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.log.log_end_offset != role.log_end_offset:
+            # Written, and read by the follower, before the append is answered (flush.messages).
+            self._log_grew()
         try:
             effects = role.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
         except KafkaError as error:

@@ -128,7 +128,9 @@ async def _looked_up(
         partition, role = _leader(broker, request, topic, asked)
         end = role.log_end_offset if _is_replica(request) else role.high_watermark
         if asked.timestamp == MAX_TIMESTAMP:
-            found = await partition.log.offset_of_max_timestamp(end)
+            found = await partition.log.max_timestamp()
+            if found is not None and found[1] >= end:
+                found = None
         else:
             found = await partition.log.offset_for_timestamp(asked.timestamp, end)
         if found is not None:
