@@ -1,0 +1,261 @@
+"""The real `Files`: plain system calls, each failure marked with the call that failed.
+
+Holds no state, so the loop and a lane's thread may use one at the same time. `pread_cached` asks
+for what the page cache holds only (RWF_NOWAIT, Linux) and says None where the disk would have to
+be waited for; elsewhere it reads. EINTR is retried by Python. Also the lock that keeps a second
+broker out of a log directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+
+from tidelog.core.errors import ConfigError
+from tidelog.core.ports import Buffer, Handle
+
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+#: preadv2 without the flag's support, or a file system that has none of it.
+_NO_SUCH_FLAG = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+_LOCK_NAME = ".lock"
+
+
+class CallError(OSError):
+    """An OSError that knows its call: `call` and `filename` name what failed."""
+
+    call: str
+
+    @classmethod
+    def of(cls, error: OSError, call: str, path: str) -> CallError:
+        """The same error, marked."""
+        made = cls(error.errno, error.strerror, path)
+        made.call = call
+        return made
+
+
+class OpenFile:
+    """An open descriptor and its path."""
+
+    __slots__ = ("descriptor", "path")
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self.descriptor = descriptor
+        self.path = path
+
+
+class OsFiles:
+    """`core.ports.Files` over os.*; raises CallError."""
+
+    def __init__(self) -> None:
+        self._nowait = _NOWAIT
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle:
+        """Open for reading, or reading and writing; made when asked."""
+        flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        try:
+            return OpenFile(os.open(path, flags, 0o644), path)
+        except OSError as error:
+            raise CallError.of(error, "open", path) from error
+
+    def close(self, handle: Handle) -> None:
+        """Close."""
+        try:
+            os.close(_descriptor(handle))
+        except OSError as error:
+            raise CallError.of(error, "close", handle.path) from error
+
+    def pwritev(self, handle: Handle, buffers: Sequence[Buffer], position: int) -> int:
+        """Write at a position; returns the bytes written."""
+        try:
+            return os.pwritev(handle.descriptor, buffers, position)  # type: ignore[attr-defined]
+        except OSError as error:
+            raise CallError.of(error, "pwrite", handle.path) from error
+
+    def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
+        """Up to `size_bytes`; fewer only at the end of the file."""
+        try:
+            data = os.pread(_descriptor(handle), size_bytes, position)
+            while data and len(data) < size_bytes:
+                more = os.pread(_descriptor(handle), size_bytes - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise CallError.of(error, "pread", handle.path) from error
+        return data
+
+    def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> bytes | None:
+        """Like `pread`, but None where it would wait for the disk."""
+        if not self._nowait:
+            return self.pread(handle, size_bytes, position)
+        buffer = bytearray(size_bytes)
+        try:
+            size = os.preadv(_descriptor(handle), [buffer], position, self._nowait)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno in _NO_SUCH_FLAG:
+                self._nowait = 0
+                return self.pread(handle, size_bytes, position)
+            raise CallError.of(error, "pread", handle.path) from error
+        if size == size_bytes:
+            return buffer  # type: ignore[return-value]  # as good as bytes, and not copied
+        if position + size < os.fstat(_descriptor(handle)).st_size:
+            return None
+        return bytes(memoryview(buffer)[:size])
+
+    def size(self, handle: Handle) -> int:
+        """Size of the file in bytes."""
+        try:
+            return os.fstat(_descriptor(handle)).st_size
+        except OSError as error:
+            raise CallError.of(error, "fstat", handle.path) from error
+
+    def truncate(self, handle: Handle, size_bytes: int) -> None:
+        """Cut or extend the file."""
+        try:
+            os.ftruncate(_descriptor(handle), size_bytes)
+        except OSError as error:
+            raise CallError.of(error, "ftruncate", handle.path) from error
+
+    def fsync(self, handle: Handle) -> None:
+        """Make the file's data durable."""
+        try:
+            os.fsync(_descriptor(handle))
+        except OSError as error:
+            raise CallError.of(error, "fsync", handle.path) from error
+
+    def fsync_directory(self, path: str) -> None:
+        """Make the directory's entries durable."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise CallError.of(error, "fsync", path) from error
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename, replacing what is there."""
+        try:
+            os.rename(old, new)
+        except OSError as error:
+            raise CallError.of(error, "rename", old) from error
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        try:
+            os.unlink(path)
+        except OSError as error:
+            raise CallError.of(error, "unlink", path) from error
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and its parents; no error when it is there."""
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise CallError.of(error, "mkdir", path) from error
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            raise CallError.of(error, "rmdir", path) from error
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all that is in it; no error when it is not there."""
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if os.path.exists(path):
+                raise
+        except OSError as error:
+            raise CallError.of(error, "unlink", path) from error
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in the directory, sorted."""
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            raise CallError.of(error, "listdir", path) from error
+
+    def exists(self, path: str) -> bool:
+        """Whether there is something under the path."""
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise CallError.of(error, "stat", path) from error
+        return True
+
+    def read_file(self, path: str) -> bytes:
+        """The whole file."""
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise CallError.of(error, "read", path) from error
+
+    def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Write beside, sync if asked, rename over: old or new, never half."""
+        beside = path + ".tmp"
+        call = "write"
+        try:
+            with open(beside, "wb") as file:
+                file.write(data)
+                file.flush()
+                if sync:
+                    call = "fsync"
+                    os.fsync(file.fileno())
+            call = "rename"
+            os.rename(beside, path)
+        except OSError as error:
+            raise CallError.of(error, call, path) from error
+        if sync:
+            self.fsync_directory(os.path.dirname(path))
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes that an unprivileged process may still write."""
+        try:
+            found = os.statvfs(path)
+        except OSError as error:
+            raise CallError.of(error, "statvfs", path) from error
+        return found.f_bavail * found.f_frsize
+
+
+def _descriptor(handle: Handle) -> int:
+    assert isinstance(handle, OpenFile)
+    return handle.descriptor
+
+
+def lock_directory(path: str) -> int:
+    """Keep other brokers out of a log directory for as long as the returned descriptor is open.
+
+    Makes the directory. Raises ConfigError when it cannot be used or another process has it.
+    """
+    lock = os.path.join(path, _LOCK_NAME)
+    try:
+        os.makedirs(path, exist_ok=True)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigError(
+            f"log.dirs={path}: {error.strerror}; a directory that this broker may write expected"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        raise ConfigError(
+            f"log.dirs={path}: in use by the process {holder}; every broker needs directories of"
+            " its own"
+        ) from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
