@@ -213,6 +213,24 @@ def test_a_moved_high_watermark_reaches_followers_with_the_next_answer() -> None
     run(story())
 
 
+@pytest.mark.rule("V61")
+def test_a_fetch_that_another_one_ends_takes_no_news_with_it() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        await replicate(cluster, isr=(1, 2))
+        cluster[1].produce(4)
+        await settle()
+        assert cluster[2].partition().high_watermark < 4
+        # The mark is news for the held fetch; a new partition's fetch ends that one.
+        late = state(partition=1, isr=(1, 2), replicas=(1, 2), is_new=True)
+        for broker in cluster.values():
+            await broker.command(late)
+        await cluster[1].clock.advance(cluster[1].config.replica_fetch_wait_max_ms + 20)
+        assert cluster[2].partition().high_watermark == 4
+
+    run(story())
+
+
 # V62, V63 with the controller's answers
 
 

@@ -104,7 +104,12 @@ class FetchWait:
             self._complete()
 
     def abandoned(self) -> None:
-        """The session went on without this fetch: answer it with nothing."""
+        """The session went on without this fetch: answer it with nothing. What it had looked at
+        is news for the next one still (V61)."""
+        session = self._session
+        for item in self._answers:
+            if session.partitions.get(item.key) is item:
+                session.dirty[item] = None
         self._answers.clear()
         self._answered = True
         self._complete()
