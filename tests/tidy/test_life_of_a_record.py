@@ -1,0 +1,43 @@
+"""The documents' links lead somewhere, and the code that they name is still there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
+
+
+def links(document: Path) -> list[tuple[str, str]]:
+    return _LINK.findall(document.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(document: Path) -> None:
+    missing = [
+        target
+        for _, target in links(document)
+        if "://" not in target
+        and not target.startswith("#")
+        and not (document.parent / target.partition("#")[0]).exists()
+    ]
+    assert missing == []
+
+
+def test_the_life_of_a_record_names_code_that_exists() -> None:
+    document = ROOT / "docs/internals/life-of-a-record.md"
+    named = [(text, target) for text, target in links(document) if text.startswith("`")]
+    assert len(named) >= 30
+    stale = []
+    for text, target in named:
+        source = (document.parent / target).read_text(encoding="utf-8")
+        for name in text.strip("`").split("."):
+            if not re.search(rf"^\s*(class|def|async def) {name}\b", source, re.MULTILINE) and (
+                Path(target).stem != name
+            ):
+                stale.append(f"{text} in {target}")
+    assert stale == []
