@@ -163,7 +163,7 @@ class Commands:
             case Part.SHOWN:
                 self.shown, self.shows_all, self._own_shown = {}, False, None
                 self.brokers_changed = False
-            case Part.BROKERS:
+            case _:
                 self.brokers_changed = False
 
     def _has_roles(self) -> bool:

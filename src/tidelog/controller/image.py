@@ -280,7 +280,7 @@ class Image:
             case ReplicasStopped():
                 for topic_partition in change.topic_partitions:
                     self._stopped(change.broker_id, topic_partition)
-            case ProducerIdsFound():
+            case _:
                 self.producer_ids = change
 
     def _add_topic(self, change: TopicFound) -> None:

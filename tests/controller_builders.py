@@ -1,0 +1,277 @@
+"""Controllers for tests, with everything defaulted that a test does not speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidelog.controller.controller import Controller, Effects
+from tidelog.controller.decision import Outcome, Write, WritePartitionState, Written
+from tidelog.controller.draft import Settings
+from tidelog.controller.events import (
+    AlterPartitionAsked,
+    BrokersRead,
+    CreateTopicsAsked,
+    DeleteTopicsAsked,
+    DeletionsRead,
+    Event,
+    LeaderAndIsrAnswered,
+    ProducerIdsRead,
+    TopicsRead,
+)
+from tidelog.controller.image import ProducerIdsFound, Topic, TopicFound, TopicUnreadable
+from tidelog.controller.topics import TopicDefaults
+from tidelog.core.errors import ErrorCode
+from tidelog.core.topic_config import validate_topic_configs
+from tidelog.core.types import (
+    BrokerInfo,
+    Endpoint,
+    PartitionState,
+    TopicPartition,
+)
+from tidelog.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+    ResponsePartitionData,
+)
+from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+#: Broker epoch of broker N in tests: 100 + N; a later life adds 100 each time.
+FIRST_BROKER_EPOCH = 100
+CONTROLLER_EPOCH = 7
+TP = TopicPartition("t", 0)
+
+
+def broker(
+    broker_id: int, life: int = 1, *, rack: str | None = None, previous_broker_epoch: int = -1
+) -> BrokerInfo:
+    """Broker N in its first or a later life."""
+    return BrokerInfo(
+        broker_id=broker_id,
+        broker_epoch=epoch(broker_id, life),
+        endpoints=(Endpoint("PLAINTEXT", f"host{broker_id}", 9000 + broker_id),),
+        rack=rack,
+        previous_broker_epoch=previous_broker_epoch,
+    )
+
+
+def epoch(broker_id: int, life: int = 1) -> int:
+    """Broker epoch of a life of broker N."""
+    return FIRST_BROKER_EPOCH * life + broker_id
+
+
+def brokers(*infos: int | BrokerInfo) -> dict[int, BrokerInfo]:
+    """Registrations by id; a number is a broker in its first life."""
+    made = [broker(one) if isinstance(one, int) else one for one in infos]
+    return {one.broker_id: one for one in made}
+
+
+def state(
+    isr: Sequence[int] = (1, 2, 3),
+    leader: int | None = None,
+    *,
+    leader_epoch: int = 5,
+    partition_epoch: int = 10,
+    isr_epochs: Sequence[int] | str | None = "first lives",
+    leader_recovery_state: int = 0,
+    mzxid: int = 1000,
+) -> PartitionState:
+    """Published state; led by the first ISR member, all in their first lives."""
+    if isr_epochs == "first lives":
+        isr_epochs = [epoch(member) for member in isr]
+    assert not isinstance(isr_epochs, str)
+    return PartitionState(
+        leader=isr[0] if leader is None else leader,
+        leader_epoch=leader_epoch,
+        isr=tuple(isr),
+        controller_epoch=CONTROLLER_EPOCH - 1,
+        partition_epoch=partition_epoch,
+        leader_recovery_state=leader_recovery_state,
+        isr_epochs=None if isr_epochs is None else tuple(isr_epochs),
+        mzxid=mzxid,
+    )
+
+
+def topic_id(name: str, generation: int = 1) -> bytes:
+    """The id of the topic of that name."""
+    return name.encode().ljust(15, b"\0")[:15] + bytes([generation])
+
+
+def topic(
+    name: str = "t",
+    assignments: Mapping[int, tuple[int, ...]] | None = None,
+    *,
+    unclean: bool | None = None,
+) -> Topic:
+    """A topic; one partition on brokers 1, 2, 3 unless told otherwise."""
+    return Topic(name, topic_id(name), assignments or {0: (1, 2, 3)}, unclean)
+
+
+def settings(*, unclean: bool = False, deletion_enabled: bool = True) -> Settings:
+    """What a controller is told in tests."""
+    return Settings(
+        controller_id=1,
+        controller_epoch=CONTROLLER_EPOCH,
+        topic_defaults=TopicDefaults(
+            num_partitions=2,
+            replication_factor=2,
+            validate_configs=validate_topic_configs,
+            deletion_enabled=deletion_enabled,
+        ),
+        unclean=unclean,
+    )
+
+
+def unloaded(
+    *found: TopicFound | TopicUnreadable,
+    live: Mapping[int, BrokerInfo] | None = None,
+    deletions: Sequence[str] = (),
+    of: Settings | None = None,
+) -> Controller:
+    """A controller that has just read everything and decided nothing."""
+    controller = Controller(of or settings())
+    names = [one.topic.name if isinstance(one, TopicFound) else one.name for one in found]
+    controller.offer(TopicsRead(names, list(found)))
+    controller.offer(DeletionsRead(list(deletions)))
+    controller.offer(ProducerIdsRead(ProducerIdsFound(last_id=-1, version=0)))
+    controller.offer(BrokersRead(brokers(1, 2, 3) if live is None else live))
+    return controller
+
+
+def loaded(
+    *found: TopicFound | TopicUnreadable,
+    live: Mapping[int, BrokerInfo] | None = None,
+    of: Settings | None = None,
+) -> Controller:
+    """A controller whose first decision is done; one partition t-0 in full health by default."""
+    if not found:
+        found = (TopicFound(topic(), {0: state()}),)
+    controller = unloaded(*found, live=live, of=of)
+    run(controller)
+    return controller
+
+
+class Clock:
+    """Transaction ids."""
+
+    zxid = 100_000
+
+
+def write_all(writes: Sequence[Write]) -> list[Outcome]:
+    """Every write succeeds."""
+    Clock.zxid += 1
+    return [Written(Clock.zxid) for _ in writes]
+
+
+def step(
+    controller: Controller, *events: Event, outcomes: Mapping[int, Outcome] | None = None
+) -> tuple[list[Write], Effects]:
+    """One decision about these events; its writes succeed unless `outcomes` says otherwise."""
+    for event in events:
+        controller.offer(event)
+    decision = controller.decide()
+    results = write_all(decision.writes)
+    for index, outcome in (outcomes or {}).items():
+        results[index] = outcome
+    return decision.writes, controller.applied(decision, results)
+
+
+def run(controller: Controller, *events: Event) -> list[Effects]:
+    """Decide until nothing is left to do."""
+    for event in events:
+        controller.offer(event)
+    effects = []
+    while controller.has_work:
+        effects.append(step(controller)[1])
+    return effects
+
+
+def state_writes(writes: Sequence[Write]) -> dict[TopicPartition, PartitionState]:
+    """The states among the writes."""
+    return {
+        write.topic_partition: write.state
+        for write in writes
+        if isinstance(write, WritePartitionState)
+    }
+
+
+def alter(
+    *members: int | tuple[int, int],
+    sender: int = 1,
+    sender_epoch: int | None = None,
+    leader_epoch: int = 5,
+    partition_epoch: int = 10,
+    recovery: int = 0,
+    of_topic: bytes | None = None,
+    partition: int = 0,
+    version: int = 3,
+    ticket: int = 1,
+) -> AlterPartitionAsked:
+    """A leader asks for this ISR; a plain number is a member in its first life."""
+    epochs = [one if isinstance(one, tuple) else (one, epoch(one)) for one in members]
+    data = RequestPartitionData(
+        partition_index=partition,
+        leader_epoch=leader_epoch,
+        leader_recovery_state=recovery,
+        partition_epoch=partition_epoch,
+    )
+    if version >= 3:
+        data.new_isr_with_epochs = [BrokerState(member, life) for member, life in epochs]
+    else:
+        data.new_isr = [member for member, _ in epochs]
+    return AlterPartitionAsked(
+        ticket,
+        version,
+        AlterPartitionRequest(
+            broker_id=sender,
+            broker_epoch=epoch(sender) if sender_epoch is None else sender_epoch,
+            topics=[RequestTopicData(of_topic or topic_id("t"), [data])],
+        ),
+    )
+
+
+def answer_of(effects: Effects, ticket: int = 1) -> Any:
+    """The answer given to a ticket."""
+    [message] = [message for one, message in effects.answers if one == ticket]
+    return message
+
+
+def isr_answer(effects: Effects, ticket: int = 1) -> ResponsePartitionData:
+    """The only partition's outcome of an AlterPartition answer."""
+    message = answer_of(effects, ticket)
+    assert message.error_code == ErrorCode.NONE
+    [[data]] = [one.partitions for one in message.topics]
+    return data  # type: ignore[no-any-return]
+
+
+def create(
+    *wanted: CreatableTopic, ticket: int = 1, validate_only: bool = False, seed: int = 0
+) -> CreateTopicsAsked:
+    """A client asks for topics."""
+    return CreateTopicsAsked(
+        ticket,
+        CreateTopicsRequest(topics=list(wanted), validate_only=validate_only),
+        [topic_id(one.name, 2) for one in wanted],
+        seed,
+    )
+
+
+def delete(*names: str, ticket: int = 1, by_id: bool = False) -> DeleteTopicsAsked:
+    """A client asks for topics to be deleted."""
+    if by_id:
+        topics = [DeleteTopicState(None, topic_id(name)) for name in names]
+        return DeleteTopicsAsked(ticket, DeleteTopicsRequest(topics=topics))
+    return DeleteTopicsAsked(ticket, DeleteTopicsRequest(topic_names=list(names)))
+
+
+def roles_answered(
+    broker_id: int,
+    error: ErrorCode = ErrorCode.REPLICA_NOT_AVAILABLE,
+    topic_partition: TopicPartition = TP,
+    life: int = 1,
+) -> LeaderAndIsrAnswered:
+    """A broker answers LeaderAndIsr for one partition."""
+    return LeaderAndIsrAnswered(broker_id, epoch(broker_id, life), [(topic_partition, error)])
