@@ -295,8 +295,7 @@ class FakeStore:
         if self.errors:
             raise self.errors.pop(0)
         return [
-            SimpleNamespace(data=self.nodes[path]) if path in self.nodes else None
-            for path in paths
+            SimpleNamespace(data=self.nodes[path]) if path in self.nodes else None for path in paths
         ]
 
 
@@ -531,9 +530,7 @@ def state(
 def errors(response: LeaderAndIsrResponse) -> list[int]:
     """The errors of all partitions, in order."""
     assert response.error_code == 0
-    return [
-        outcome.error_code for topic in response.topics for outcome in topic.partition_errors
-    ]
+    return [outcome.error_code for topic in response.topics for outcome in topic.partition_errors]
 
 
 def a_cluster(count: int = 3, **config: str) -> dict[int, FakeBroker]:

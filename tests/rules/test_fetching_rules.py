@@ -10,7 +10,6 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-
 from tests.broker_fakes import (
     T0,
     TOPIC_ID,
@@ -20,6 +19,7 @@ from tests.broker_fakes import (
     settle,
     state,
 )
+
 from tidelog.broker.apis import list_offsets
 from tidelog.broker.requests import Pending, Request
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
@@ -315,7 +315,8 @@ def test_the_request_names_the_broker_epochs_of_the_fetches() -> None:
 
 @pytest.mark.rule("A2")
 @pytest.mark.parametrize(
-    "top_level", [ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR]
+    "top_level",
+    [ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR],
 )
 def test_a_request_that_was_not_considered_is_repeated_with_pauses(top_level: int) -> None:
     async def story() -> None:
@@ -453,8 +454,7 @@ def test_one_request_carries_all_partitions_of_a_source_and_later_ones_only_news
     async def story() -> None:
         cluster = a_cluster(2)
         states = [
-            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True)
-            for number in range(3)
+            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True) for number in range(3)
         ]
         for broker in cluster.values():
             await broker.command(*states)
@@ -479,8 +479,7 @@ def test_partitions_of_a_source_are_spread_over_its_fetchers() -> None:
     async def story() -> None:
         cluster = a_cluster(2, num_replica_fetchers="2")
         states = [
-            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True)
-            for number in range(4)
+            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True) for number in range(4)
         ]
         for broker in cluster.values():
             await broker.command(*states)
@@ -496,8 +495,7 @@ def test_a_slow_partition_does_not_hold_the_others_back() -> None:
         cluster = a_cluster(2)
         slow, quick = T0, TopicPartition("t", 1)
         states = [
-            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True)
-            for number in range(2)
+            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True) for number in range(2)
         ]
         for broker in cluster.values():
             await broker.command(*states)
@@ -525,8 +523,7 @@ def test_errors_back_off_a_partition_alone_and_longer_each_time() -> None:
         cluster = a_cluster(2)
         bad, good = T0, TopicPartition("t", 1)
         states = [
-            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True)
-            for number in range(2)
+            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True) for number in range(2)
         ]
         for broker in cluster.values():
             await broker.command(*states)

@@ -11,7 +11,6 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-
 from tests.broker_fakes import (
     T0,
     TOPIC_ID,
@@ -22,6 +21,7 @@ from tests.broker_fakes import (
     settle,
     state,
 )
+
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.replication import commands

@@ -1,13 +1,12 @@
 """Rules of following, the ISR and the high watermark, on the decisions themselves.
 
-V60 to V65 and V67 (fetching and high watermark), A4 to A9 (ISR changes, the leader's side), F1 to F4
-(keeping up). Each test would fail if its rule were broken by one line.
+V60 to V65 and V67 (fetching and high watermark), A4 to A9 (ISR changes, the leader's side), F1 to
+F4 (keeping up). Each test would fail if its rule were broken by one line.
 """
 
 from __future__ import annotations
 
 import pytest
-
 from tests.replica_builders import (
     LAG_MS,
     a_follower,
@@ -17,6 +16,7 @@ from tests.replica_builders import (
     proposed,
     send,
 )
+
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import EpochEnd
@@ -186,6 +186,18 @@ def test_always_one_batch_behind_is_caught_up_at_the_fetch_before() -> None:
     assert leader.followers[2].last_caught_up_ms == 99_000
 
 
+@pytest.mark.rule("F2")
+def test_reaching_the_end_of_the_fetch_before_counts_for_the_time_of_that_fetch() -> None:
+    leader = a_leader(isr=(1, 2), replicas=(1, 2), log_end_offset=10, now_ms=0)
+    fetch(leader, 2, 5, now_ms=1_000)
+    leader.appended(20, 1_500)
+    fetch(leader, 2, 10, now_ms=2_000)
+    assert leader.followers[2].last_caught_up_ms == 1_000
+    leader.appended(30, 2_500)
+    fetch(leader, 2, 15, now_ms=3_000)
+    assert leader.followers[2].last_caught_up_ms == 1_000
+
+
 # V63: joining
 
 
@@ -328,6 +340,19 @@ def test_log_start_offsets_travel_both_ways() -> None:
     assert leader.followers[2].log_start_offset == 6
 
 
+@pytest.mark.rule("V33")
+def test_answers_asked_for_before_a_truncation_or_a_leader_epoch_are_dropped() -> None:
+    follower = a_follower(leader_epoch=5, log_end_offset=10)
+    before = follower.position
+    answered(follower, diverging=EpochEnd(3, 6))
+    follower.truncated(0, 6, 3)
+    assert follower.answered(before, 0, None, LeaderEpochs(), 10, 0, True) is NOTHING
+    assert not follower.is_busy
+    later = a_follower(leader_epoch=6, log_end_offset=10)
+    assert later.answered(before, 0, None, LeaderEpochs(), 10, 0, True) is NOTHING
+    assert later.high_watermark == 0
+
+
 # A4 to A9: ISR changes
 
 
@@ -379,6 +404,8 @@ def test_one_change_is_in_flight_a_partition() -> None:
     leader = a_leader(isr=(1,), log_end_offset=10)
     send(leader, fetch(leader, 2, 10))
     assert not asks_for_a_change(fetch(leader, 3, 10))
+    assert not asks_for_a_change(leader.examine(0))
+    assert len(isr_rules.changes(leader.isr)) == 1
 
 
 @pytest.mark.rule("A8")
@@ -414,9 +441,17 @@ def test_queued_changes_are_coalesced_and_cancel_out() -> None:
     assert proposed(leader.examine(2 * LAG_MS + 1)).isr == (1, 3)
     leader.appended(30, 2 * LAG_MS + 1)
     effects = leader.examine(4 * LAG_MS)
-    assert [type(effect) for effect in effects][0] is WithdrawAlterPartition
+    assert isinstance(effects[0], WithdrawAlterPartition)
     assert leader.isr == IsrState((1,), 10)
     assert not leader.is_wanted(first)
+
+
+@pytest.mark.rule("A9", "V31")
+def test_a_repeated_partition_epoch_discards_nothing() -> None:
+    leader = a_leader(isr=(1,), log_end_offset=10)
+    change = send(leader, fetch(leader, 2, 10))
+    assert leader.commanded((1,), (1, 2, 3), 10, lambda broker_id: True, 0) is NOTHING
+    assert leader.is_wanted(change)
 
 
 @pytest.mark.rule("A9")

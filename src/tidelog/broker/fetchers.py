@@ -312,6 +312,8 @@ class Fetcher:
             return
         if response.responses:
             self._handle(sequence, connection, response)
+        if self._is_sessionless:
+            self._name_all_again()
         self._go_on()
 
     def _handle(self, sequence: int, connection: PeerConnection, response: FetchResponse) -> None:
@@ -352,8 +354,6 @@ class Fetcher:
         self._is_sessionless = not session_id
         if session_id:
             self._session_epoch = 1
-        else:
-            self._name_all_again()
 
     def _session_refused(self, error_code: int) -> None:
         """The leader's session is not ours (any more): begin a new one (KIP-227)."""
