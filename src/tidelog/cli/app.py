@@ -12,7 +12,7 @@ import sys
 import typer
 
 import tidelog
-from tidelog.cli import clusters, faults, pipelines, simulation, topics
+from tidelog.cli import clusters, faults, pipeline, simulation, topics
 from tidelog.cli.output import print_line, say
 from tidelog.core.errors import ConnectionLost, RequestTimeout, TidelogError
 
@@ -30,7 +30,7 @@ clusters.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(faults.app, name="break")
 app.add_typer(simulation.app, name="sim")
-app.add_typer(pipelines.app, name="pipeline")
+app.add_typer(pipeline.app, name="pipeline")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,205 @@
+"""`tidelog pipeline`: Spark jobs from the command line.
+
+Spark and Arrow are an extra (`pip install 'tidelog[spark]'`) and are loaded by the command that
+needs them. A proof that fails is exit code 1, like any failure.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
+from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
+from tidelog.core.errors import ConfigError, TidelogError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidelog.spark.pipelines.continuity import PartitionProof
+
+app = typer.Typer(help="Data pipelines on Spark.", no_args_is_help=True)
+
+_CoresOption = Annotated[int, typer.Option(min=1, help="Worker threads of Spark.")]
+_MemoryOption = Annotated[str, typer.Option(help="Memory of Spark's Java process.")]
+
+
+class SparkFailed(TidelogError):
+    """A Spark job failed; carries the first lines of its reason."""
+
+
+@app.command()
+def ingest(
+    topic: Annotated[str, typer.Option("--topic", help="The topic.", show_default=False)],
+    table: Annotated[
+        str, typer.Option("--to", help="Directory of the Parquet table.", show_default=False)
+    ],
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    headers: Annotated[bool, typer.Option("--headers", help="Keep the records' headers.")] = False,
+    compacted: Annotated[
+        bool, typer.Option("--compacted", help="The topic is compacted: gaps are no loss.")
+    ] = False,
+    cores: _CoresOption = 2,
+    memory: _MemoryOption = "1g",
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Append what is new in a topic to a Parquet table; every offset is accounted for.
+
+    A rerun goes on where the last one ended. What cannot be proved complete is not added.
+    """
+    target = choose_target(bootstrap, directory)
+    with _session("tidelog ingest", cores, memory) as spark:
+        from tidelog.spark.pipelines.ingest import ingest as run_ingest
+
+        with _progress(f"ingesting {topic}") as told:
+            report = run_ingest(
+                spark,
+                target.bootstrap,
+                topic,
+                table,
+                include_headers=headers,
+                compacted=compacted,
+                progress=told,
+            )
+    rows = [_row(each) for each in report.proof.partitions]
+    if output is OutputFormat.JSON:
+        print_json({"topic": topic, "table": table, "manifest": report.manifest, "ranges": rows})
+    elif rows:
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
+    if report.manifest is None:
+        say(f"nothing new in {topic}")
+        return
+    say(
+        f"{report.proof.rows} records in {len(report.files)} files, {report.proof.lost} lost, "
+        f"{report.proof.doubled} doubled, in {report.seconds:.1f} s"
+    )
+
+
+@app.command()
+def prove(
+    table: Annotated[str, typer.Argument(help="Directory of the Parquet table.")],
+    sequence: Annotated[
+        str | None,
+        typer.Option(help="A column that must hold 0, 1, 2 ... once each, in any order."),
+    ] = None,
+    produced: Annotated[
+        int | None, typer.Option(min=0, help="How many numbers the column must hold.")
+    ] = None,
+    cores: _CoresOption = 2,
+    memory: _MemoryOption = "1g",
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Count a table again: its offsets against its manifests, or a numbered column.
+
+    The last line is the verdict; the exit code is 1 when anything is lost or doubled.
+    """
+    if (sequence is None) != (produced is None):
+        raise typer.BadParameter("--sequence and --produced belong together")
+    with _session("tidelog prove", cores, memory) as spark:
+        if sequence is not None and produced is not None:
+            good = _prove_sequence(spark, table, sequence, produced, output)
+        else:
+            good = _prove_offsets(spark, table, output)
+    if not good:
+        raise typer.Exit(1)
+
+
+def _prove_sequence(
+    spark: SparkSession, table: str, column: str, produced: int, output: OutputFormat
+) -> bool:
+    from tidelog.spark.pipelines.sequence import prove_sequence
+
+    proof = prove_sequence(spark.read.parquet(table), column, produced)
+    values = {
+        "count": proof.count,
+        "distinct": proof.distinct,
+        "sum": proof.total,
+        "minimum": proof.smallest,
+        "maximum": proof.largest,
+        "lost": proof.lost,
+        "doubled": proof.doubled,
+        "foreign": proof.foreign,
+    }
+    if output is OutputFormat.JSON:
+        print_json(values)
+        return proof.holds
+    print_table(("of " + column, "value"), list(values.items()))
+    print_line(proof.verdict())
+    return proof.holds
+
+
+def _prove_offsets(spark: SparkSession, table: str, output: OutputFormat) -> bool:
+    from tidelog.spark.pipelines.ingest import prove_table
+
+    proof = prove_table(spark, table)
+    rows = [{**_row(each), "stray": each.stray} for each in proof.partitions]
+    if output is OutputFormat.JSON:
+        print_json({"table": table, "holds": proof.holds, "ranges": rows})
+        return proof.holds
+    if rows:
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
+    print_line(
+        f"{proof.rows} rows, {proof.lost} lost, {proof.doubled} doubled, {proof.stray} stray"
+    )
+    return proof.holds
+
+
+def _row(proof: PartitionProof) -> dict[str, int]:
+    return {
+        "partition": proof.wanted.tp.partition,
+        "from": proof.wanted.start,
+        "to": proof.wanted.end,
+        "rows": proof.rows,
+        "control": proof.control,
+        "compacted": proof.compacted,
+        "lost": proof.lost,
+        "doubled": proof.doubled,
+    }
+
+
+@contextmanager
+def _session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
+    """A Spark session while the block runs; its own chatter goes to a file that failures name."""
+    try:
+        from pyspark.errors import PySparkException
+
+        from tidelog.spark.session import start_session, stop_session
+    except ImportError as error:
+        raise ConfigError(
+            f"pipelines need Spark ({error}): pip install 'tidelog[spark]'"
+        ) from error
+    descriptor, log_path = tempfile.mkstemp(prefix="tidelog-spark-", suffix=".log")
+    os.close(descriptor)
+    worth_keeping = False
+    try:
+        spark = start_session(name, cores=cores, memory=memory, log_path=log_path)
+        try:
+            yield spark
+        finally:
+            stop_session(spark)
+    except PySparkException as error:
+        worth_keeping = True
+        reason = "\n".join(str(error).splitlines()[:20])
+        raise SparkFailed(f"Spark failed, its log is {log_path}: {reason}") from error
+    finally:
+        if not worth_keeping:
+            os.unlink(log_path)
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar of Spark's tasks on standard error; nothing where that is no terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    quiet = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
