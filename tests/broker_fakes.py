@@ -128,6 +128,7 @@ class FakeLog:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config: Any = None
+        self.segments: list[Any] = []
         self.log_start_offset = 0
         self.epochs = LeaderEpochs()
         self.records = bytearray()

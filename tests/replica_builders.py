@@ -25,6 +25,7 @@ def a_leader(
     log_end_offset: int = 0,
     high_watermark: int = 0,
     min_insync_replicas: int = 1,
+    max_lag_bytes: int = -1,
     alive: Callable[[int], bool] = lambda broker_id: True,
     now_ms: int = 0,
 ) -> LeaderReplica:
@@ -40,6 +41,7 @@ def a_leader(
         high_watermark=high_watermark,
         min_insync_replicas=min_insync_replicas,
         max_lag_ms=LAG_MS,
+        max_lag_bytes=max_lag_bytes,
         is_eligible=alive,
         now_ms=now_ms,
     )

@@ -20,7 +20,7 @@ from tests.broker_fakes import (
     state,
 )
 
-from tidelog.broker.apis import list_offsets
+from tidelog.broker.apis import fetch, list_offsets
 from tidelog.broker.requests import Pending, Request
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
@@ -33,7 +33,7 @@ from tidelog.wire.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from tidelog.wire.messages.fetch import FetchRequest
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -159,6 +159,32 @@ def test_latest_has_no_answer_before_the_high_watermark_reaches_the_epoch() -> N
         await settle()
         assert (await outcome(ask(leader, -1))).offset == 3
         assert (await outcome(ask(leader, 1))).offset == 1
+
+    run(story())
+
+
+def consume(broker: FakeBroker, offset: int) -> Any:
+    message = FetchRequest(
+        min_bytes=1,
+        session_epoch=-1,
+        topics=[FetchTopic("t", b"", [FetchPartition(0, -1, offset, -1, -1, 1_000)])],
+    )
+    request = Request(RequestHeader(FETCH, 12, 0, None), message, None, 0)  # type: ignore[arg-type]
+    return fetch.handle(broker, request).responses[0].partitions[0]  # type: ignore[arg-type, union-attr]
+
+
+@pytest.mark.rule("V36")
+def test_a_consumer_between_high_watermark_and_end_gets_nothing_and_above_it_an_error() -> None:
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await replicate({1: leader}, isr=(1, 2))
+        leader.log().fill(0, 0, 0)
+        await leader.command(state(leader_epoch=1, partition_epoch=1, isr=(1, 2)))
+        assert leader.partition().high_watermark == 0
+        for offset in (0, 1, 3):
+            answer = consume(leader, offset)
+            assert (answer.error_code, bytes(answer.records or b"")) == (0, b"")
+        assert consume(leader, 4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(story())
 

@@ -136,6 +136,17 @@ def test_a_member_that_was_not_caught_up_for_the_limit_leaves_also_if_nobody_fet
     assert proposed(leader.examine(LAG_MS + 1)).isr == (1,)
 
 
+@pytest.mark.rule("V62")
+@pytest.mark.parametrize(("max_lag_bytes", "isr"), [(-1, None), (5_000, None), (4_999, (1, 3))])
+def test_the_byte_lag_is_off_by_default_and_evicts_above_its_limit(
+    max_lag_bytes: int, isr: tuple[int, ...] | None
+) -> None:
+    leader = a_leader(log_end_offset=10, max_lag_bytes=max_lag_bytes)
+    leader.followers[2].bytes_behind = 5_000
+    effects = leader.examine(0)
+    assert (proposed(effects).isr if asks_for_a_change(effects) else None) == isr
+
+
 @pytest.mark.rule("F3")
 def test_a_follower_with_the_leaders_end_stays_whatever_the_time() -> None:
     leader = a_leader(isr=(1, 2), replicas=(1, 2), log_end_offset=10)

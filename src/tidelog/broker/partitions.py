@@ -195,6 +195,9 @@ class Partition:
         """Look for followers that fell behind or may join (V62); nothing unless leading."""
         role = self.role
         if type(role) is LeaderReplica:
+            if role.max_lag_bytes >= 0:
+                for follower in role.followers.values():
+                    follower.bytes_behind = bytes_from(self.log, follower.log_end_offset)
             self.run(role.examine(self._broker.clock.monotonic_ms()))
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
@@ -332,6 +335,7 @@ class Partition:
                 self.topic_partition.topic
             ).min_insync_replicas,
             max_lag_ms=broker.config.replica_lag_time_max_ms,
+            max_lag_bytes=broker.config.replica_lag_max_bytes,
             is_eligible=broker.view.is_alive,
             now_ms=now_ms,
         )
@@ -404,3 +408,22 @@ class Partition:
             f"{state.leader_epoch}.{state.partition_epoch}, log end {role.log_end_offset}, "
             f"high watermark {role.high_watermark}",
         )
+
+
+def bytes_from(log: PartitionLog, offset: int) -> int:
+    """Bytes of the log from `offset` on, to within an index interval, 0 for an unknown offset.
+
+    Of an older segment whose index is not in memory nothing is counted: what is known is enough
+    to call a follower slow, and never too much.
+    """
+    if offset < 0 or offset >= log.log_end_offset:
+        return 0
+    total = 0
+    for segment in reversed(log.segments):
+        if segment.base_offset > offset:
+            total += segment.size_bytes
+            continue
+        if segment.index is not None:
+            total += segment.size_bytes - segment.index.floor(offset)
+        break
+    return total

@@ -115,7 +115,14 @@ def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset
 
 
 def must_leave(
-    follower: FollowerProgress, leader_end_offset: int, now_ms: int, max_lag_ms: int
+    follower: FollowerProgress,
+    leader_end_offset: int,
+    now_ms: int,
+    max_lag_ms: int,
+    max_lag_bytes: int = -1,
 ) -> bool:
-    """Whether a member of the ISR has fallen out of sync (V62, F3, F4)."""
+    """Whether a member of the ISR has fallen out of sync (V62, F3, F4), by time or, where
+    `max_lag_bytes` is not negative, by bytes."""
+    if 0 <= max_lag_bytes < follower.bytes_behind:
+        return True
     return not follower.is_caught_up(leader_end_offset, now_ms, max_lag_ms)

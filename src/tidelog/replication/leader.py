@@ -55,6 +55,7 @@ class LeaderReplica:
         "isr",
         "leader_epoch",
         "log_end_offset",
+        "max_lag_bytes",
         "max_lag_ms",
         "min_insync_replicas",
         "minimum",
@@ -74,6 +75,7 @@ class LeaderReplica:
         high_watermark: int,
         min_insync_replicas: int,
         max_lag_ms: int,
+        max_lag_bytes: int = -1,
         is_eligible: Callable[[int], bool],
         now_ms: int,
     ) -> None:
@@ -89,6 +91,7 @@ class LeaderReplica:
         self.min_insync_replicas = min_insync_replicas
         self.minimum = watermark.effective_minimum(min_insync_replicas, len(replicas))
         self.max_lag_ms = max_lag_ms
+        self.max_lag_bytes = max_lag_bytes
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()
         self._follow(replicas, is_eligible, now_ms)
@@ -174,13 +177,11 @@ class LeaderReplica:
             follower = self.followers.get(replica)
             if follower is None:
                 stays = True
-            elif replica in wanted:
-                stays = not isr_rules.must_leave(
-                    follower, self.log_end_offset, now_ms, self.max_lag_ms
-                )
             else:
-                stays = self._may_join(follower, now_ms) and not isr_rules.must_leave(
-                    follower, self.log_end_offset, now_ms, self.max_lag_ms
+                stays = (
+                    replica in wanted or self._may_join(follower, now_ms)
+                ) and not isr_rules.must_leave(
+                    follower, self.log_end_offset, now_ms, self.max_lag_ms, self.max_lag_bytes
                 )
             if stays:
                 target.append(replica)
@@ -389,6 +390,7 @@ class LeaderReplica:
             self.high_watermark,
             self.min_insync_replicas,
             self.max_lag_ms,
+            self.max_lag_bytes,
             tuple(follower.key() for follower in self._others),
         )
 

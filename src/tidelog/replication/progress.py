@@ -22,6 +22,7 @@ class FollowerProgress:
 
     __slots__ = (
         "broker_epoch",
+        "bytes_behind",
         "counted_broker_epoch",
         "in_maximal_isr",
         "in_target_isr",
@@ -43,6 +44,8 @@ class FollowerProgress:
         self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = last_caught_up_ms
+        #: Bytes of the leader's log beyond its end, as last looked up; 0 where nobody looks (V62).
+        self.bytes_behind = 0
         #: Broker epoch that came with the last fetch.
         self.broker_epoch = NO_BROKER_EPOCH
         #: Broker epoch of the last fetch that reached the high watermark: the one under which the

@@ -89,3 +89,6 @@ def test_a_member_must_leave_when_it_is_not_caught_up() -> None:
     assert not isr.must_leave(follower, 10, 100, 100)
     assert isr.must_leave(follower, 10, 101, 100)
     assert not isr.must_leave(follower, 9, 101, 100)
+    follower.bytes_behind = 8
+    assert isr.must_leave(follower, 9, 101, 100, max_lag_bytes=7)
+    assert not isr.must_leave(follower, 9, 101, 100, max_lag_bytes=8)
