@@ -22,6 +22,9 @@ _MAX_TICK_MS = 100
 _MIN_TICK_MS = 5
 _TICKS_PER_TIMEOUT = 20
 _RENEWALS_PER_TIMEOUT = 12
+#: Requests that wait for the lock are given up after this many session timeouts: after one, the
+#: holder is killed, and the next one gets its chance.
+_DENIED_AFTER_TIMEOUTS = 1.5
 #: A report that led to nothing is repeated after this time.
 _REPORT_AGAIN_MS = 500
 
@@ -37,7 +40,7 @@ class Reports(Protocol):
         """The lock has been waited for longer than a third of the session timeout."""
 
     def lock_denied(self) -> None:
-        """The lock has been waited for longer than the session timeout."""
+        """The lock has been waited for so long that killing its holder cannot have helped."""
 
     def keeper_failed(self, error: BaseException) -> None:
         """The keeper has ended by a fault of its own."""
@@ -189,5 +192,5 @@ class Keeper:
         self._waited_ms += elapsed_ms
         if before_ms <= self._timeout_ms / 3 < self._waited_ms:
             self._reports.lock_delayed()
-        if self._waited_ms > self._timeout_ms:
+        if self._waited_ms > self._timeout_ms * _DENIED_AFTER_TIMEOUTS:
             self._reports.lock_denied()

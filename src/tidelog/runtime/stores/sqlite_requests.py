@@ -13,6 +13,8 @@ from typing import Any
 
 from tidelog.metadata.store import Op, StoreError, WatchCallback
 
+#: Something to run on the loop.
+Call = Callable[[], None]
 #: The write-ahead log is checkpointed above this size.
 CHECKPOINT_WAL_BYTES = 4 * 1024 * 1024
 
@@ -66,7 +68,7 @@ class Close(Request):
     """End the session and the thread."""
 
 
-def success(request: Request, value: object) -> Callable[[], None]:
+def success(request: Request, value: object) -> Call:
     """The call that gives a request its value."""
 
     def settle() -> None:
@@ -76,7 +78,7 @@ def success(request: Request, value: object) -> Callable[[], None]:
     return settle
 
 
-def failure(request: Request, error: StoreError) -> Callable[[], None]:
+def failure(request: Request, error: StoreError) -> Call:
     """The call that gives a request its error."""
 
     def settle() -> None:
@@ -84,3 +86,8 @@ def failure(request: Request, error: StoreError) -> Callable[[], None]:
             request.future.set_exception(error)
 
     return settle
+
+
+def failures(requests: Sequence[Request], error: StoreError) -> list[Call]:
+    """The calls that give all of them one error."""
+    return [failure(request, error) for request in requests]

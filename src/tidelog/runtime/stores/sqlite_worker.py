@@ -33,6 +33,7 @@ from tidelog.runtime.stores.leases import SessionRow
 from tidelog.runtime.stores.sqlite_database import Database
 from tidelog.runtime.stores.sqlite_nodes import SqlNodes, read_children, read_nodes
 from tidelog.runtime.stores.sqlite_requests import (
+    Call,
     Checkpoint,
     Children,
     Get,
@@ -40,6 +41,7 @@ from tidelog.runtime.stores.sqlite_requests import (
     Request,
     Write,
     failure,
+    failures,
     success,
 )
 from tidelog.runtime.stores.sqlite_watches import SessionWatches
@@ -51,7 +53,7 @@ _MAX_GROUP_OPS = 10_000
 #: Groups served before lost peers and sessions are looked at again.
 _MAX_RUNS_PER_TURN = 16
 
-Deliver = Callable[[Sequence[Callable[[], None]]], None]
+Deliver = Callable[[Sequence[Call]], None]
 
 
 class StoreThread:
@@ -122,8 +124,10 @@ class StoreThread:
             given_up = [one for one in [*self._current, *self._queue] if not one.is_claimed]
             for request in given_up:
                 request.is_claimed = True
-        error = StoreUnavailable(f"the store's lock was not to be had for {self._timeout_ms} ms")
-        self._deliver([failure(request, error) for request in given_up])
+        error = StoreUnavailable(
+            f"the store's lock was not to be had for longer than {self._timeout_ms} ms"
+        )
+        self._deliver(failures(given_up, error))
 
     def keeper_failed(self, error: BaseException) -> None:
         """Without a keeper no session: the process must hear of it."""
@@ -215,7 +219,7 @@ class StoreThread:
             self._peers_are(self._database.sessions())
         except (sqlite3.Error, OSError, StoreError) as error:
             wrapped = error if isinstance(error, StoreError) else StoreUnavailable(str(error))
-            self._deliver([failure(one, wrapped) for one in [*requests, *self._claim()]])
+            self._deliver(failures([*requests, *self._claim()], wrapped))
             return
         self._watches = SessionWatches(zxid)
         self._is_suspended = False
@@ -309,7 +313,7 @@ class StoreThread:
         if session_id is None:
             self._refuse(requests)
             return
-        answers: list[Callable[[], None]] = []
+        answers: list[Call] = []
         fired = 0
         try:
             self._ensure_open(session_id)
@@ -330,7 +334,7 @@ class StoreThread:
             unavailable = StoreUnavailable(str(error))
             # Watches that have fired are off: they are told; answers that were made are not given.
             del answers[fired:]
-            answers.extend(failure(request, unavailable) for request in requests)
+            answers.extend(failures(requests, unavailable))
         else:
             self._reachable()
         self._deliver(answers)
@@ -341,7 +345,7 @@ class StoreThread:
             with self._database.locked(session_id):
                 self._database.open()
 
-    def _answer(self, connection: sqlite3.Connection, request: Request) -> Callable[[], None]:
+    def _answer(self, connection: sqlite3.Connection, request: Request) -> Call:
         if isinstance(request, Get):
             nodes = read_nodes(connection, request.paths)
             if request.watch is not None:
@@ -360,18 +364,20 @@ class StoreThread:
         if session_id is None:
             self._refuse(self._claim())
             return
+        answers: list[Call] = []
         try:
             with self._database.locked(session_id):
                 requests = self._claim()
-                if not requests:
-                    return
-                self._write_locked(session_id, requests)
+                if requests:
+                    answers = self._write_locked(session_id, requests)
         except OSError as error:
             self._unreachable(error)
-            unavailable = StoreUnavailable(str(error))
-            self._deliver([failure(request, unavailable) for request in self._claim()])
+            answers += failures(self._claim(), StoreUnavailable(str(error)))
+        self._deliver(answers)
+        self._wake_peers()
 
-    def _write_locked(self, session_id: int, requests: list[Request]) -> None:
+    def _write_locked(self, session_id: int, requests: list[Request]) -> list[Call]:
+        """Apply and commit a group; what to run on the loop then."""
         database = self._database
         try:
             database.open()
@@ -381,8 +387,7 @@ class StoreThread:
             if all(row.session_id != session_id for row in rows):
                 connection.execute("ROLLBACK")
                 self._session_is_over()
-                self._refuse(requests)
-                return
+                return failures(requests, SessionExpired())
             changes, _ = self._watches.changes_since_seen(connection)
             nodes = SqlNodes(connection)
             answers = _apply(nodes, requests, session_id)
@@ -390,22 +395,17 @@ class StoreThread:
         except sqlite3.Error as error:
             database.roll_back()
             self._unreachable(error)
-            unavailable = StoreUnavailable(str(error))
-            self._deliver([failure(request, unavailable) for request in requests])
-            return
+            return failures(requests, StoreUnavailable(str(error)))
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             database.roll_back()
             self._unreachable(error)
-            unknown = OutcomeUnknown(f"the commit was interrupted: {error}")
-            self._deliver([failure(request, unknown) for request in requests])
-            return
+            return failures(requests, OutcomeUnknown(f"the commit was interrupted: {error}"))
         self._peers_are(rows)
         fired = self._watches.fire([*changes, *nodes.changes()], nodes.zxid)
         self._reachable()
-        self._deliver([*self._fired(fired), *answers])
-        self._wake_peers()
+        return [*self._fired(fired), *answers]
 
     def _checkpoint(self, request: Checkpoint) -> None:
         done = False
@@ -417,18 +417,17 @@ class StoreThread:
         except (sqlite3.Error, OSError) as error:
             self._unreachable(error)
             unavailable = StoreUnavailable(f"the checkpoint failed: {error}")
-            self._deliver([failure(one, unavailable) for one in self._claim()])
+            self._deliver(failures(self._claim(), unavailable))
             return
         self._deliver([success(one, done) for one in self._claim()])
 
     # answers
 
     def _refuse(self, requests: list[Request]) -> None:
-        error = SessionExpired()
-        self._deliver([failure(request, error) for request in requests])
+        self._deliver(failures(requests, SessionExpired()))
 
     @staticmethod
-    def _fired(fired: Sequence[tuple[WatchCallback, Any]]) -> list[Callable[[], None]]:
+    def _fired(fired: Sequence[tuple[WatchCallback, Any]]) -> list[Call]:
         return [partial(callback, event) for callback, event in fired]
 
     def _unreachable(self, error: Exception) -> None:
@@ -447,11 +446,11 @@ class StoreThread:
             self._deliver([self._tell(SessionEvent.CONNECTED, self._session_id)])
 
 
-def _apply(nodes: SqlNodes, requests: list[Request], session_id: int) -> list[Callable[[], None]]:
+def _apply(nodes: SqlNodes, requests: list[Request], session_id: int) -> list[Call]:
     """Apply each request's operations in turn; one that fails leaves the others untouched."""
     writes = [request for request in requests if isinstance(request, Write)]
     nodes.load(op for request in writes for op in request.ops)
-    answers: list[Callable[[], None]] = []
+    answers: list[Call] = []
     for request in writes:
         results: list[OpResult]
         try:
