@@ -84,7 +84,9 @@ class LogWriter:
             except (ConnectionLost, RequestTimeout) as error:
                 if idempotent:
                     raise
-                raise OutcomeUnknownError(f"producing to {tp} at {leader.address}: {error}") from error
+                raise OutcomeUnknownError(
+                    f"producing to {tp} at {leader.address}: {error}"
+                ) from error
             if acks == 0:
                 return -1
             return _base_offset(tp, expect(answer, ProduceResponse), idempotent)

@@ -1,11 +1,12 @@
 """Negotiates API versions: what a broker answers to ApiVersions against what this package speaks.
 
-ApiVersions itself is asked at our highest version; an older broker answers error 35 with a body of
-version 0, which holds its ranges (KIP-511).
+ApiVersions itself is asked at version 3; a broker that does not know it answers error 35 (KIP-511)
+and is asked at version 0.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,24 +16,34 @@ from tidelog.wire.codec import decode_response
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.registry import API, API_VERSIONS
 
-#: The version at which ApiVersions is asked.
-ASKED_VERSION: Final = API[API_VERSIONS].max_version
+_ID_AND_ERROR: Final = struct.Struct(">ih")
+#: The versions at which ApiVersions is asked, one after the other. Brokers since 2.4 know 3, and 4
+#: adds nothing that is used here; every broker knows 0.
+ASKED_VERSIONS: Final = (3, 0)
 
 
-def api_versions_request(software_version: str) -> ApiVersionsRequest:
+def api_versions_request(version: int, software_version: str) -> ApiVersionsRequest:
     """The first request on every connection."""
+    if version < 3:
+        return ApiVersionsRequest()
     return ApiVersionsRequest(
         client_software_name="tidelog", client_software_version=software_version
     )
 
 
-def decode_api_versions(frame: memoryview) -> tuple[int, ApiVersionsResponse]:
-    """Correlation id and answer, whichever version the broker chose. Raises ProtocolError."""
-    refused = (
-        len(frame) >= 6
-        and int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
-    )
-    correlation_id, message = decode_response(API_VERSIONS, 0 if refused else ASKED_VERSION, frame)
+def decode_api_versions(
+    version: int, frame: memoryview
+) -> tuple[int, ApiVersionsResponse | None]:
+    """Correlation id and answer, None where the broker does not know `version`.
+
+    Such an answer has a body of version 0 with the range of ApiVersions alone, which is not needed:
+    version 0 is asked next. Raises ProtocolError.
+    """
+    if len(frame) >= 6:
+        correlation_id, code = _ID_AND_ERROR.unpack_from(frame)
+        if version and code == ErrorCode.UNSUPPORTED_VERSION:
+            return correlation_id, None
+    correlation_id, message = decode_response(API_VERSIONS, version, frame)
     if not isinstance(message, ApiVersionsResponse):
         raise ProtocolError("the answer to ApiVersions is another message")
     return correlation_id, message
@@ -47,8 +58,8 @@ class ServedVersions:
 
     @classmethod
     def from_response(cls, address: Address, response: ApiVersionsResponse) -> ServedVersions:
-        """Reads the answer; KafkaError for an error other than UNSUPPORTED_VERSION."""
-        if response.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
+        """Reads the answer; KafkaError when it is an error."""
+        if response.error_code != ErrorCode.NONE:
             raise KafkaError(
                 error_code(response.error_code), f"{address} refused to tell its API versions"
             )

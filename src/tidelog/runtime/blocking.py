@@ -26,7 +26,7 @@ from tidelog.client.producing import LogWriter
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, NotSent, Operation, Pause, T
 from tidelog.client.versions import (
-    ASKED_VERSION,
+    ASKED_VERSIONS,
     ServedVersions,
     api_versions_request,
     decode_api_versions,
@@ -44,6 +44,7 @@ from tidelog.core.ports import Buffer
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.runtime.sockets import FrameSocket
 from tidelog.wire.codec import decode_response, encode_request
+from tidelog.wire.messages.api_versions import ApiVersionsResponse
 from tidelog.wire.registry import API_VERSIONS
 
 #: A connection that is not there by then: the next address is tried.
@@ -66,20 +67,32 @@ class _Connection:
         self.correlation_id = 0
         self.socket = FrameSocket(address, min(timeout_ms, CONNECT_TIMEOUT_MS))
         try:
-            request = api_versions_request(tidelog.__version__)
-            self.socket.send(
-                encode_request(API_VERSIONS, ASKED_VERSION, 0, client_id, request), deadline
+            self.served = ServedVersions.from_response(
+                address, self._ask_versions(client_id, deadline)
             )
-            correlation_id, response = decode_api_versions(self.socket.receive(deadline))
-            if correlation_id != 0:
-                raise ProtocolError(f"{address} answered request {correlation_id}, not 0")
-            self.served = ServedVersions.from_response(address, response)
         except (ConnectionLost, RequestTimeout) as error:
             self.socket.close()
             raise NotSent(str(error)) from error
         except TidelogError:
             self.socket.close()
             raise
+
+    def _ask_versions(self, client_id: str, deadline: float) -> ApiVersionsResponse:
+        for version in ASKED_VERSIONS:
+            request = api_versions_request(version, tidelog.__version__)
+            self.correlation_id += 1
+            expected = self.correlation_id
+            self.socket.send(
+                encode_request(API_VERSIONS, version, expected, client_id, request), deadline
+            )
+            correlation_id, response = decode_api_versions(version, self.socket.receive(deadline))
+            if correlation_id != expected:
+                raise ProtocolError(
+                    f"{self.socket.address} answered {correlation_id}, not {expected}"
+                )
+            if response is not None:
+                return response
+        raise ProtocolError(f"{self.socket.address} serves no version of ApiVersions known here")
 
     def exchange(self, call: Call, client_id: str) -> Answer:
         """Send one request and wait for its answer."""

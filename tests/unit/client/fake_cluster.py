@@ -116,8 +116,7 @@ class FakeBroker:
             header, message = error.header, None
         low, high = self.served.get(header.api_key, (0, 0))
         if header.api_key == API_VERSIONS and not low <= header.api_version <= high:
-            answer = self._api_versions()
-            answer.error_code = 35
+            answer = ApiVersionsResponse(35, [ApiVersion(API_VERSIONS, low, high)])
             parts = encode_response(API_VERSIONS, 0, header.correlation_id, answer)
             connection.sendall(b"".join(parts))
             return True
