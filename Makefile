@@ -20,7 +20,7 @@ help:  ## show this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /\1\t/' | expand -t 8
 
 demo: $(RUN_READY)  ## three brokers, real flights through two kills, PySpark, a proof and a plot
-	$(BIN)/python bench/demo.py
+	$(BIN)/python -m tidelog.cli.demo
 
 check: $(TEST_READY)  ## lint, types, contracts, tidy and unit tests: three minutes
 	$(BIN)/python tests/run.py check $(PARTS)
