@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.replica_builders import a_follower
+
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import EpochEnd

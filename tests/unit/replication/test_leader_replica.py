@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.replica_builders import LAG_MS, a_leader, accept, fetch, proposed, send
+
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.replication.effects import (
     MOVED,
