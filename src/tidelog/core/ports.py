@@ -73,7 +73,7 @@ class Files(Protocol):
     def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
         """Up to `size_bytes`; fewer only at the end of the file."""
 
-    def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> bytes | None:
+    def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> Buffer | None:
         """Like `pread`, but None where it would wait for the disk (RWF_NOWAIT)."""
 
     def size(self, handle: Handle) -> int: ...

@@ -1,0 +1,56 @@
+"""The end of a log directory's life in this process: what a clean start later relies on.
+
+Each log is brought to rest, what a failed write left is cut off, everything is flushed, and where
+anything changed, the indexes of the last segment and a snapshot of the producers are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.core.completion import Completion
+from tidelog.core.ports import Files, Work
+from tidelog.log import names
+from tidelog.log.flushing import index_files
+from tidelog.log.writing import cut
+
+if TYPE_CHECKING:
+    from tidelog.log.partition_log import PartitionLog
+
+
+async def close_logs(logs: Sequence[PartitionLog]) -> None:
+    """Bring all logs of a directory to rest and down to the disk. Raises StorageError."""
+    for resting in [log.close("closed") for log in logs]:
+        await resting
+    for cutting in [_cut_off(log) for log in logs]:
+        await cutting
+    for flushing in [log.flush() for log in logs]:
+        await flushing
+    for sealing in [_seal(log) for log in logs]:
+        await sealing
+
+
+def _cut_off(log: PartitionLog) -> Completion[None]:
+    segment = log.active_segment
+    file, size = segment.file, segment.size_bytes
+    if not file.write_failed:
+        return Completion.of(None)
+    log.cut_unsynced = True
+    return log.directory.lane.submit(lambda files: cut(file, size, files), Work.SLOW, "cut back")
+
+
+def _seal(log: PartitionLog) -> Completion[None]:
+    end = log.log_end_offset
+    if log.closed_state == (log.truncations, end):
+        return Completion.of(None)
+    replacements = index_files(log.active_segment)
+    snapshot = f"{log.path}/{names.offset_name(end, names.SNAPSHOT)}"
+    replacements.append((snapshot, log.producers.to_snapshot()))
+
+    def write(files: Files) -> None:
+        for path, data in replacements:
+            files.replace_file(path, data, sync=True)
+
+    log.closed_state = (log.truncations, end)
+    return log.directory.lane.submit(write, Work.SLOW, "seal")

@@ -1,0 +1,43 @@
+"""What a log is told: the part of a topic's configuration that concerns its files.
+
+Defaults are Kafka's. Times in ms, sizes in bytes, -1 means no limit where Kafka says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.core.limits import MAX_DECOMPRESSED_BYTES, MESSAGE_MAX_BYTES, MIB
+
+CREATE_TIME = "CreateTime"
+LOG_APPEND_TIME = "LogAppendTime"
+
+_WEEK_MS = 7 * 24 * 3_600_000
+_DAY_MS = 24 * 3_600_000
+_NEVER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Settings of one partition's log; replaced as a whole when the topic's change."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = _WEEK_MS
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 * MIB
+    retention_bytes: int = -1
+    retention_ms: int = _WEEK_MS
+    max_message_bytes: int = MESSAGE_MAX_BYTES
+    message_timestamp_type: str = CREATE_TIME
+    #: Records after which an append waits for a flush.
+    flush_messages: int = _NEVER
+    file_delete_delay_ms: int = 60_000
+    #: Whether retention applies (cleanup.policy has `delete`).
+    delete_enabled: bool = True
+    #: Whether every record needs a key (cleanup.policy has `compact`).
+    compact_enabled: bool = False
+    #: Age of unflushed records after which the directory's sweep flushes.
+    flush_ms: int = _NEVER
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    #: A producer that was silent for this long is forgotten.
+    producer_id_expiration_ms: int = _DAY_MS

@@ -1,0 +1,187 @@
+"""How a log is truncated: steps on the loop around `truncation.TruncateOperation` (V38).
+
+First the directory lowers what its checkpoints claim beyond the cut (`LogDirectory.lower`), then
+the files are cut, then offsets, indexes, leader epochs and producer state follow. Where the
+remembered batches of a producer do not reach back to the cut, its state is read anew from a
+snapshot and the batches behind it (`recovery.producers_at`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.core.completion import Completion
+from tidelog.core.ports import Work
+from tidelog.log.producers import ProducerState
+from tidelog.log.recovery import SegmentFile, producers_at
+from tidelog.log.segment import Segment
+from tidelog.log.truncation import TruncateOperation
+
+if TYPE_CHECKING:
+    from tidelog.log.partition_log import PartitionLog
+
+
+def truncate_to(log: PartitionLog, offset: int, done: Completion[None]) -> None:
+    """Cut `log` at or before `offset`; resolves `done` when files and state are cut."""
+    if offset >= log.log_end_offset:
+        # An epoch that was led without a record of it may contradict the leader's history.
+        log.epochs.truncate_from_end(offset)
+        done.resolve(None)
+        return
+    if offset < log.segments[0].base_offset:
+        truncate_fully(log, offset, done)
+        return
+    log.recovery_point = min(log.recovery_point, offset)
+    kept = next(s for s in reversed(log.segments) if s.base_offset <= offset)
+
+    def lowered(completion: Completion[None]) -> None:
+        if completion.error is not None:
+            done.fail(completion.error)
+            return
+        log.directory.with_index(kept).then(indexed)
+
+    def indexed(completion: Completion[None]) -> None:
+        if completion.error is not None:
+            done.fail(completion.error)
+        else:
+            _cut(log, kept, offset, done)
+
+    log.directory.lower(log.topic_partition, offset).then(lowered)
+
+
+def _cut(log: PartitionLog, kept: Segment, offset: int, done: Completion[None]) -> None:
+    removed = [segment for segment in log.segments if segment.base_offset > offset]
+    index = kept.index
+    if index is None:
+        raise AssertionError(f"the index of {kept.file.path} is not in memory")
+    operation = TruncateOperation(
+        directory=log.path,
+        remove=[segment.base_offset for segment in reversed(removed)],
+        snapshots=[snapshot for snapshot in log.snapshots if snapshot > offset],
+        kept=kept.file,
+        # The batch that this entry points at ends below `offset`: it stays.
+        scan_from=index.floor(offset - 1),
+        kept_bytes=kept.size_bytes,
+        offset=offset,
+    )
+    log.directory.open_files.pin(kept.file)
+    log.directory.indexes.forget(kept)
+    work = Work.SLOW if removed else Work.FAST
+
+    def cut(completion: Completion[TruncateOperation]) -> None:
+        log.directory.open_files.unpin(kept.file)
+        _drop(log, [s for s in removed if s.base_offset in operation.removed])
+        if completion.error is not None:
+            log.reset_ends(_end_of_last(log))
+            done.fail(completion.error)
+            return
+        _apply_cut(log, kept, operation)
+        log.reset_ends(
+            operation.cut_offset if operation.cut_offset is not None else kept.base_offset
+        )
+        log.directory.tracer.event(
+            "log_truncated", partition=str(log.topic_partition), end_offset=log.log_end_offset
+        )
+        _restore_producers(log, done)
+
+    log.directory.lane.submit(operation, work, "truncate").then(cut)
+
+
+def _end_of_last(log: PartitionLog) -> int:
+    """End of a log that lost its last segments and no more."""
+    following = [base for base in log.base_offsets if base > log.segments[-1].base_offset]
+    return min([*following, log.log_end_offset])
+
+
+def _apply_cut(log: PartitionLog, kept: Segment, operation: TruncateOperation) -> None:
+    """Make the kept segment's state that of its file."""
+    kept.size_bytes = operation.cut_position
+    kept.sealed = False
+    index, time_index = kept.index, kept.time_index
+    if index is None or time_index is None:
+        raise AssertionError(f"the index of {kept.file.path} is not in memory")
+    end = operation.cut_offset if operation.cut_offset is not None else kept.base_offset
+    index.truncate_to(end)
+    time_index.truncate_to(end)
+    kept.max_timestamp_ms, kept.offset_of_max_timestamp = time_index.last()
+    if operation.max_timestamp_ms > kept.max_timestamp_ms:
+        kept.max_timestamp_ms = operation.max_timestamp_ms
+        kept.offset_of_max_timestamp = operation.offset_of_max_timestamp
+    kept.bytes_since_index = kept.size_bytes - index.last_position()
+    if kept.size_bytes == 0:
+        kept.first_timestamp_ms = -1
+        kept.created_ms = log.directory.clock.wall_ms()
+
+
+def _drop(log: PartitionLog, segments: list[Segment]) -> None:
+    for segment in segments:
+        log.segments.remove(segment)
+        log.directory.open_files.forget(segment.file)
+        log.directory.indexes.forget(segment)
+
+
+def _restore_producers(log: PartitionLog, done: Completion[None]) -> None:
+    if log.producers.truncate_to(log.log_end_offset):
+        done.resolve(None)
+        return
+    log.directory.tracer.mark("producers_rebuilt")
+    path, end, now_ms = log.path, log.log_end_offset, log.directory.clock.monotonic_ms()
+    snapshots = list(log.snapshots)
+    segments = [SegmentFile(s.base_offset, s.size_bytes) for s in log.segments]
+
+    def read(completion: Completion[ProducerState]) -> None:
+        if completion.error is not None:
+            # Nothing true is known: what a producer sends next would be believed.
+            log.break_off("its producer state could not be read")
+            done.fail(completion.error)
+            return
+        log.producers = completion.result()
+        done.resolve(None)
+
+    log.directory.lane.submit(
+        lambda files: producers_at(files, path, segments, snapshots, end, now_ms),
+        Work.SLOW,
+        "rebuild producer state",
+    ).then(read)
+
+
+def truncate_fully(log: PartitionLog, offset: int, done: Completion[None]) -> None:
+    """Remove every segment and begin a new one at `offset`."""
+    log.recovery_point = min(log.recovery_point, offset)
+    operation = TruncateOperation(
+        directory=log.path,
+        remove=[segment.base_offset for segment in reversed(log.segments)],
+        snapshots=list(log.snapshots),
+        kept=None,
+        start_at=offset,
+    )
+
+    def lowered(completion: Completion[None]) -> None:
+        if completion.error is not None:
+            done.fail(completion.error)
+        else:
+            log.directory.lane.submit(operation, Work.SLOW, "truncate fully").then(removed)
+
+    def removed(completion: Completion[TruncateOperation]) -> None:
+        if completion.error is not None:
+            _drop(log, [s for s in log.segments if s.base_offset in operation.removed])
+            if log.segments:
+                log.reset_ends(_end_of_last(log))
+            else:
+                log.break_off("its files are gone")
+            done.fail(completion.error)
+            return
+        _drop(log, list(log.segments))
+        log.segments.append(Segment(log.path, offset, log.directory.clock.wall_ms()))
+        log.producers.clear()
+        log.snapshots.clear()
+        log.new_snapshots.clear()
+        log.epochs.clear()
+        log.reset_ends(offset)
+        log.log_start_offset = offset
+        log.directory.tracer.event(
+            "log_restarted", partition=str(log.topic_partition), start_offset=offset
+        )
+        done.resolve(None)
+
+    log.directory.lower(log.topic_partition, offset).then(lowered)

@@ -1,0 +1,545 @@
+"""One log directory on its lane: its partitions' logs, checkpoints, deletions, strays, failure.
+
+Opens whatever a clean or unclean end left behind, makes and removes replicas, writes the
+checkpoints of all of them, and closes with the marker that lets the next start skip recovery.
+The first device error, or any failed fsync, fails the directory for good and is told once through
+`on_failure` (D1, D17); a full disk fails only the operation that met it.
+Rules V34, V35 and V45 (setting aside), V38, V39, D1, D17, E3 (the marker).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from tidelog.core.completion import Completion
+from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.log import names
+from tidelog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from tidelog.log.closing import close_logs
+from tidelog.log.config import LogConfig
+from tidelog.log.handles import DEFAULT_MAX_OPEN_FILES, OpenFiles
+from tidelog.log.index import DamagedIndex
+from tidelog.log.metadata_files import (
+    CLEAN_SHUTDOWN,
+    PARTITION_METADATA,
+    format_clean_shutdown,
+    format_partition_metadata,
+)
+from tidelog.log.offset_checkpoints import OffsetCheckpoint
+from tidelog.log.opening import LoadedPartition, Opened, open_directory
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.producers import ProducerState
+from tidelog.log.recovery import read_indexes, rebuild_indexes
+from tidelog.log.segment import IndexCache, Segment
+from tidelog.records.batch import CorruptBatch
+
+_LOGGER = "tidelog.log"
+
+
+class Stray(NamedTuple):
+    """A partition that was set aside: the directory's name, and since when (wall clock, ms)."""
+
+    name: str
+    partition_name: str
+    since_ms: int
+
+
+class LogDirectory:
+    """Everything in one log directory. Loop only."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        clock: Clock,
+        tracer: Tracer,
+        default_config: LogConfig,
+        max_open_files: int = DEFAULT_MAX_OPEN_FILES,
+    ) -> None:
+        self.lane = lane
+        self.path = lane.directory
+        self.clock = clock
+        self.tracer = tracer
+        self.default_config = default_config
+        self.open_files = OpenFiles(lane, max_open_files)
+        self.indexes = IndexCache()
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        #: Set-aside partitions by directory name.
+        self.strays: dict[str, Stray] = {}
+        #: High watermarks as they were loaded, none above its log's end.
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        #: Broker epoch of the clean shutdown before this start, None without one (E3).
+        self.clean_shutdown_epoch: int | None = None
+        #: What failed the directory; nothing is written after it.
+        self.failure: StorageError | None = None
+        #: Told once when the directory fails.
+        self.on_failure: Callable[[StorageError], None] | None = None
+        self._checkpoints = {
+            name: OffsetCheckpoint(lane, f"{self.path}/{name}", {}, self.failed)
+            for name in (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_START_OFFSETS)
+        }
+        #: Renames under way: a replica of the same partition is made after them.
+        self._leaving: dict[TopicPartition, Completion[None]] = {}
+        self._names_given = 0
+        self._loading_index: dict[Segment, Completion[None]] = {}
+        self._closed = False
+
+    # opening
+
+    @classmethod
+    async def open(
+        cls,
+        lane: Lane,
+        *,
+        cluster_id: str,
+        broker_id: int,
+        clock: Clock,
+        tracer: Tracer,
+        default_config: LogConfig,
+        config_of: Callable[[str], LogConfig],
+        max_open_files: int = DEFAULT_MAX_OPEN_FILES,
+    ) -> LogDirectory:
+        """Open the lane's directory, made if it is not there; recover after an unclean end.
+
+        Raises ConfigError when it belongs to another cluster or broker or cannot be used, and
+        StorageError when the disk fails.
+        """
+        directory = cls(lane, clock, tracer, default_config, max_open_files)
+        opened = await open_directory(
+            lane, clock, cluster_id, broker_id, config_of, directory.log_note
+        )
+        await directory._take(opened, config_of)
+        return directory
+
+    async def _take(self, opened: Opened, config_of: Callable[[str], LogConfig]) -> None:
+        self.clean_shutdown_epoch = opened.clean_shutdown_epoch
+        for name, offsets in opened.checkpoints.items():
+            self._checkpoints[name].offsets = offsets
+        for loaded in opened.partitions:
+            self._add_loaded(loaded, config_of(loaded.topic_partition.topic))
+        now_ms = self.clock.wall_ms()
+        for name in opened.aside:
+            self._take_aside(name, now_ms)
+        marks = self._checkpoints[HIGH_WATERMARKS].offsets
+        self.high_watermarks = {
+            key: max(min(marks[key], log.log_end_offset), log.log_start_offset)
+            for key, log in self.logs.items()
+            if key in marks
+        }
+        if not opened.was_clean:
+            # What the disk claims must not outlive the records that were lost (V38).
+            await self._checkpoints[HIGH_WATERMARKS].write(self.high_watermarks)
+            await self.checkpoint()
+        self.tracer.event(
+            "log_directory_opened", directory=self.path, partitions=len(self.logs),
+            clean=opened.was_clean,
+        )  # fmt: skip
+
+    def _add_loaded(self, partition: LoadedPartition, config: LogConfig) -> None:
+        loaded = partition.loaded
+        log = PartitionLog(
+            self,
+            partition.topic_partition,
+            loaded.topic_id,
+            config,
+            loaded.segments,
+            loaded.log_start_offset,
+            loaded.log_end_offset,
+            loaded.recovery_point,
+            loaded.epochs,
+            loaded.producers,
+        )
+        log.snapshots = loaded.snapshots
+        log.names_changed = loaded.names_changed
+        if loaded.is_sealed:
+            log.closed_state = (0, loaded.log_end_offset)
+        for segment in loaded.segments[:-1]:
+            self.indexes.used(segment)
+        self.logs[partition.topic_partition] = log
+        if loaded.cut_bytes:
+            self.tracer.event(
+                "log_recovered", partition=str(partition.topic_partition),
+                end_offset=loaded.log_end_offset, cut_bytes=loaded.cut_bytes,
+            )  # fmt: skip
+
+    def _take_aside(self, name: str, now_ms: int) -> None:
+        """List a stray; finish a deletion that was interrupted; leave anything else alone."""
+        aside = names.parse_aside_name(name)
+        if aside is None:
+            return
+        if aside.suffix == names.DELETE_SUFFIX:
+            self.remove_later([f"{self.path}/{name}"], 0)
+        elif aside.suffix == names.STRAY_SUFFIX:
+            # A name of ours tells the time; of another's we know only that it is here now.
+            since_ms = aside.since_ms if 0 < aside.since_ms <= now_ms else now_ms
+            self.strays[name] = Stray(name, aside.partition_name, since_ms)
+
+    # replicas
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
+    ) -> Completion[PartitionLog]:
+        """Make an empty replica; see `create_many`."""
+        completion: Completion[PartitionLog] = Completion()
+
+        def created(done: Completion[list[PartitionLog]]) -> None:
+            if done.error is not None:
+                completion.fail(done.error)
+            else:
+                completion.resolve(done.result()[0])
+
+        self.create_many([(topic_partition, topic_id, config)]).then(created)
+        return completion
+
+    def create_many(
+        self, replicas: Sequence[tuple[TopicPartition, TopicId, LogConfig]]
+    ) -> Completion[list[PartitionLog]]:
+        """Make empty replicas; their names are durable with one directory sync when it is done.
+
+        Raises KafkaError for a name that V24 forbids, ValueError for a replica that is here.
+        The completion's error is a StorageError.
+        """
+        for topic_partition, _, _ in replicas:
+            if topic_partition in self.logs:
+                raise ValueError(f"{topic_partition} is in {self.path} already")
+            try:
+                names.directory_name(topic_partition)
+            except ValueError as error:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
+        completion: Completion[list[PartitionLog]] = Completion()
+        if self.failure is not None:
+            completion.fail(self.failure)
+            return completion
+        waiting: list[Completion[None]] = []
+        for topic_partition, _, _ in replicas:
+            leaving = self._leaving.get(topic_partition)
+            if leaving is not None:
+                waiting.append(leaving)
+            # Nothing on disk may speak of an earlier replica of that name.
+            waiting += [
+                checkpoint.lower(topic_partition, -1) for checkpoint in self._checkpoints.values()
+            ]
+        after_all(waiting, lambda error: self._create_now(replicas, completion, error))
+        return completion
+
+    def _create_now(
+        self,
+        replicas: Sequence[tuple[TopicPartition, TopicId, LogConfig]],
+        completion: Completion[list[PartitionLog]],
+        error: BaseException | None,
+    ) -> None:
+        if error is not None:
+            completion.fail(error)
+            return
+        root = self.path
+        made = [
+            (f"{root}/{names.directory_name(key)}", format_partition_metadata(topic_id))
+            for key, topic_id, _ in replicas
+        ]
+
+        def make(files: Files) -> None:
+            for path, metadata in made:
+                files.mkdir(path)
+                files.replace_file(f"{path}/{PARTITION_METADATA}", metadata, sync=False)
+                log = files.open(f"{path}/{names.offset_name(0, names.LOG)}", create=True)
+                files.close(log)
+            files.fsync_directory(root)
+
+        def created(done: Completion[None]) -> None:
+            if done.error is not None:
+                self.failed(done.error)
+                completion.fail(done.error)
+                return
+            completion.resolve([self._add_new(*replica) for replica in replicas])
+
+        self.lane.submit(make, Work.SLOW, "create replicas").then(created)
+
+    def _add_new(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
+    ) -> PartitionLog:
+        path = f"{self.path}/{names.directory_name(topic_partition)}"
+        segment = Segment(path, 0, self.clock.wall_ms())
+        log = PartitionLog(
+            self, topic_partition, topic_id, config, [segment], 0, 0, 0,
+            LeaderEpochs(), ProducerState(),
+        )  # fmt: skip
+        log.names_changed = log.metadata_unsynced = True
+        self.logs[topic_partition] = log
+        return log
+
+    def delete(self, topic_partition: TopicPartition) -> Completion[None]:
+        """Rename the replica's directory now, remove it after `file.delete.delay.ms` (V34)."""
+        config = self.logs[topic_partition].config
+        return self._leave(topic_partition, names.DELETE_SUFFIX, config.file_delete_delay_ms)
+
+    def set_aside(self, topic_partition: TopicPartition) -> Completion[None]:
+        """Move the replica aside as stray: kept, listed, no longer served (V35, V45)."""
+        return self._leave(topic_partition, names.STRAY_SUFFIX, None)
+
+    def _leave(
+        self, topic_partition: TopicPartition, suffix: str, delay_ms: int | None
+    ) -> Completion[None]:
+        log = self.logs.pop(topic_partition)
+        self.high_watermarks.pop(topic_partition, None)
+        self._names_given += 1
+        now_ms = self.clock.wall_ms()
+        name = names.aside_name(topic_partition, now_ms, self._names_given, suffix)
+        new_path = f"{self.path}/{name}"
+        completion: Completion[None] = Completion()
+        self._leaving[topic_partition] = completion
+
+        def quiet(_: Completion[None]) -> None:
+            log.forget_files()
+
+            def rename(files: Files) -> None:
+                files.rename(log.path, new_path)
+                files.fsync_directory(self.path)
+
+            self.lane.submit(rename, Work.SLOW, "rename replica").then(renamed)
+
+        def renamed(done: Completion[None]) -> None:
+            if self._leaving.get(topic_partition) is completion:
+                del self._leaving[topic_partition]
+            if done.error is not None:
+                self.failed(done.error)
+                completion.fail(done.error)
+                return
+            if delay_ms is None:
+                self.strays[name] = Stray(name, names.directory_name(topic_partition), now_ms)
+            else:
+                self.remove_later([new_path], delay_ms)
+            self.tracer.event(
+                "replica_renamed", partition=str(topic_partition), directory=self.path, name=name
+            )
+            completion.resolve(None)
+
+        log.close("deleted" if delay_ms is not None else "set aside").then(quiet)
+        return completion
+
+    def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
+        """Remove strays that were set aside `delay_ms` ago or longer; returns how many."""
+        old = [stray.name for stray in self.strays.values() if now_ms - stray.since_ms >= delay_ms]
+        for name in old:
+            del self.strays[name]
+        completion: Completion[int] = Completion()
+        if not old or self.failure is not None:
+            completion.resolve(0)
+            return completion
+        paths = [f"{self.path}/{name}" for name in old]
+
+        def removed(done: Completion[None]) -> None:
+            if done.error is not None:
+                self.failed(done.error)
+                completion.fail(done.error)
+            else:
+                completion.resolve(len(old))
+
+        def remove(files: Files) -> None:
+            for path in paths:
+                files.remove_tree(path)
+
+        self.lane.submit(remove, Work.SLOW, "purge strays").then(removed)
+        return completion
+
+    def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Remove files and directories after a while; what is left at the end goes at the start."""
+        gone = list(paths)
+
+        def remove(files: Files) -> None:
+            for path in gone:
+                if path.endswith(names.DELETE_SUFFIX):
+                    files.remove_tree(path)
+                elif files.exists(path):
+                    files.unlink(path)
+
+        def removed(done: Completion[None]) -> None:
+            if done.error is not None:
+                self.failed(done.error)
+
+        def due() -> None:
+            if not self._closed and self.failure is None:
+                self.lane.submit(remove, Work.SLOW, "remove").then(removed)
+
+        if gone:
+            self.clock.call_later(delay_ms, due)
+
+    # checkpoints and indexes
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> Completion[None]:
+        """Write the high watermarks of all replicas here; one not named keeps its last (V34)."""
+        checkpoint = self._checkpoints[HIGH_WATERMARKS]
+        new: dict[TopicPartition, int] = {}
+        for key, log in self.logs.items():
+            offset = offsets.get(key, checkpoint.offsets.get(key))
+            if offset is not None:
+                new[key] = min(offset, log.log_end_offset)
+        return self._write(checkpoint, new)
+
+    def checkpoint(self) -> Completion[None]:
+        """Write recovery points and log start offsets down."""
+        points = {key: log.recovery_point for key, log in self.logs.items()}
+        starts = {
+            key: log.log_start_offset
+            for key, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        completion: Completion[None] = Completion()
+        writes = [
+            self._write(self._checkpoints[RECOVERY_POINTS], points),
+            self._write(self._checkpoints[LOG_START_OFFSETS], starts),
+        ]
+        after_all(writes, lambda error: _settle(completion, error))
+        return completion
+
+    def _write(
+        self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]
+    ) -> Completion[None]:
+        if self.failure is not None:
+            return Completion.failed(self.failure)
+        if offsets == checkpoint.offsets:
+            return Completion.of(None)
+        return checkpoint.write(offsets)
+
+    def lower(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
+        """Before a log is cut at `offset`: let no checkpoint on disk claim anything beyond it."""
+        completion: Completion[None] = Completion()
+        writes = [
+            checkpoint.lower(topic_partition, offset) for checkpoint in self._checkpoints.values()
+        ]
+        after_all(writes, lambda error: _settle(completion, error))
+        return completion
+
+    def flush_due(self, now_ms: int) -> Completion[None]:
+        """Flush logs whose unflushed records are older than their topic's flush.ms."""
+        due = [
+            log.flush()
+            for log in self.logs.values()
+            if log.log_end_offset > log.recovery_point
+            and now_ms - log.oldest_unflushed_ms >= log.config.flush_ms
+        ]
+        completion: Completion[None] = Completion()
+        after_all(due, lambda error: _settle(completion, error))
+        return completion
+
+    def with_index(self, segment: Segment) -> Completion[None]:
+        """Done when the indexes of a segment are in memory; read from its files if they are not."""
+        if segment.index is not None:
+            if segment.sealed:
+                self.indexes.used(segment)
+            return Completion.of(None)
+        loading = self._loading_index.get(segment)
+        if loading is not None:
+            return loading
+        completion: Completion[None] = Completion()
+        self._loading_index[segment] = completion
+        scratch = Segment(segment.directory, segment.base_offset, segment.created_ms)
+        scratch.size_bytes = segment.size_bytes
+        interval = self.default_config.index_interval_bytes
+
+        def read(files: Files) -> str:
+            try:
+                read_indexes(files, scratch)
+            except DamagedIndex as error:
+                rebuild_indexes(files, scratch, interval)
+                return f"the index of {scratch.file.path} was rebuilt in memory: {error}"
+            return ""
+
+        def done(finished: Completion[str]) -> None:
+            del self._loading_index[segment]
+            if finished.error is not None:
+                completion.fail(finished.error)
+                return
+            if finished.result():
+                self.log_note(logging.WARNING, finished.result())
+            segment.index, segment.time_index = scratch.index, scratch.time_index
+            if segment.sealed:
+                self.indexes.used(segment)
+            completion.resolve(None)
+
+        self.lane.submit(read, Work.SLOW, "read index").then(done)
+        return completion
+
+    # failure and notes
+
+    def failed(self, error: BaseException) -> None:
+        """Judge a failed operation: a device error fails the directory, once (D1, D17).
+
+        Anything but a StorageError is a defect of this program and raised.
+        """
+        if not isinstance(error, StorageError):
+            raise error
+        if not error.is_device_failure:
+            self.log_note(logging.WARNING, str(error))
+            return
+        if self.failure is None:
+            self.failure = error
+            self.log_note(logging.ERROR, str(error))
+            self.tracer.event(
+                "log_directory_failed", directory=self.path, operation=error.operation,
+                error=errno.errorcode.get(error.errno, str(error.errno)),
+            )  # fmt: skip
+            if self.on_failure is not None:
+                self.on_failure(error)
+
+    def damaged(self, topic_partition: TopicPartition, path: str, error: CorruptBatch) -> None:
+        """A file does not hold what was written to it: say so; the data stays as it is."""
+        self.tracer.event("log_corrupt", partition=str(topic_partition), path=path)
+        self.log_note(logging.ERROR, f"{path}: {error}")
+
+    def log_note(self, level: int, text: str) -> None:
+        """A line for people."""
+        self.tracer.log(_LOGGER, level, text)
+
+    # closing
+
+    async def close(self, *, broker_epoch: int) -> None:
+        """Write everything down, last of all the marker of a clean shutdown (E3); end the lane.
+
+        Raises StorageError, and leaves no marker, where anything could not be written.
+        """
+        self._closed = True
+        try:
+            if self.failure is not None:
+                raise self.failure
+            await close_logs(list(self.logs.values()))
+            await self.checkpoint()
+            marker, path = format_clean_shutdown(broker_epoch), f"{self.path}/{CLEAN_SHUTDOWN}"
+            await self.lane.submit(
+                lambda files: files.replace_file(path, marker, sync=True), Work.SLOW, "clean marker"
+            )
+        finally:
+            for log in self.logs.values():
+                log.forget_files()
+            await self.lane.close()
+
+
+def after_all(
+    completions: Sequence[Completion[None]], then: Callable[[BaseException | None], None]
+) -> None:
+    """Call `then` with the first error, or None, when all are done."""
+    left = len(completions)
+    first_error: BaseException | None = None
+
+    def one(done: Completion[None]) -> None:
+        nonlocal left, first_error
+        left -= 1
+        first_error = first_error or done.error
+        if left == 0:
+            then(first_error)
+
+    if not completions:
+        then(None)
+    for completion in completions:
+        completion.then(one)
+
+
+def _settle(completion: Completion[None], error: BaseException | None) -> None:
+    if error is not None:
+        completion.fail(error)
+    else:
+        completion.resolve(None)

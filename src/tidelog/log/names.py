@@ -1,0 +1,92 @@
+"""Names of files and directories of a log, as Kafka has them.
+
+No name from a peer reaches a path unchecked: a topic is checked against V24 here once more. A
+directory that goes away is `TOPIC-PARTITION.ID-delete` or `-stray` with an id of 32 hexadecimal
+digits; ours begin with the wall time in ms, so that a stray's age survives a restart.
+Source: LogFileUtils, UnifiedLog.parseTopicPartitionName.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tidelog.core.limits import MAX_TOPIC_NAME_CHARS
+from tidelog.core.types import TopicPartition
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+SNAPSHOT = ".snapshot"
+TRANSACTION_INDEX = ".txnindex"
+DELETED = ".deleted"
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
+TEMPORARY = ".tmp"
+
+_MAX_NAME_CHARS = 255
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_OFFSET = re.compile(r"([0-9]{20})(\.[a-z]+)")
+_SET_ASIDE = re.compile(r"(.+)\.([0-9a-f]{32})(-delete|-stray|-future)")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether `name` may be a topic's (V24)."""
+    return (
+        0 < len(name) <= MAX_TOPIC_NAME_CHARS
+        and name not in (".", "..")
+        and _TOPIC.fullmatch(name) is not None
+    )
+
+
+def offset_name(offset: int, suffix: str) -> str:
+    """Name of a file that starts at, or holds the state before, `offset`."""
+    return f"{offset:020d}{suffix}"
+
+
+def parse_offset_name(name: str) -> tuple[int, str] | None:
+    """(offset, suffix) of such a name, None for any other."""
+    match = _OFFSET.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
+
+
+def directory_name(topic_partition: TopicPartition) -> str:
+    """Name of a partition's directory. Raises ValueError for a name that V24 forbids."""
+    if not is_topic_name(topic_partition.topic) or topic_partition.partition < 0:
+        raise ValueError(f"not a partition that may have a directory: {topic_partition!s:.300}")
+    return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The partition that a directory is for, None where the name is not a partition's."""
+    topic, separator, partition = name.rpartition("-")
+    if (
+        not separator
+        or not is_topic_name(topic)
+        or not (partition.isascii() and partition.isdigit())
+        or len(partition) > 10
+        or str(int(partition)) != partition
+    ):
+        return None
+    return TopicPartition(topic, int(partition))
+
+
+class AsideName(NamedTuple):
+    """A directory that was renamed: what it was, when (ms, 0 unknown), and why (the suffix)."""
+
+    partition_name: str
+    since_ms: int
+    suffix: str
+
+
+def aside_name(topic_partition: TopicPartition, now_ms: int, number: int, suffix: str) -> str:
+    """The new name of a partition's directory; `number` keeps names of one process apart."""
+    tail = f".{now_ms & (1 << 64) - 1:016x}{number & (1 << 64) - 1:016x}{suffix}"
+    return directory_name(topic_partition)[: _MAX_NAME_CHARS - len(tail)] + tail
+
+
+def parse_aside_name(name: str) -> AsideName | None:
+    """What a renamed directory's name tells; None where it is not one."""
+    match = _SET_ASIDE.fullmatch(name)
+    return AsideName(match[1], int(match[2][:16], 16), match[3]) if match else None

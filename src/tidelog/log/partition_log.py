@@ -1,0 +1,577 @@
+"""The log of one partition: plans appends, has them written, reads, cuts, flushes.
+
+An append has three steps (DESIGN.md, rule 3): `plan_*` checks it and gives it offsets at once,
+`submit_planned` has all planned ones written in one operation of the directory's lane, and when
+that is done they are applied. `next_offset` is what the next plan gets, `log_end_offset` what is
+written: only below it anything is read or counts. A write that fails takes its append and
+everything planned behind it back: offsets, producer state, leader epochs.
+
+One operation that changes files is under way per log; truncations and rolls queue behind it.
+Loop only. Knows nothing of replication: who leads and what is committed is its owner's business.
+Rules V31 (no file operation in `assign_epoch`), V38, V39, D1, D17.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from tidelog.core.completion import Completion
+from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.ports import Buffer, Work
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.log import cutting, flushing, lookups, names, reading, retention
+from tidelog.log.appends import AppendInfo, BatchStarts, Plan
+from tidelog.log.config import LogConfig
+from tidelog.log.planning import plan_from_client, plan_from_leader
+from tidelog.log.producers import ProducerState
+from tidelog.log.reading import LogSlice
+from tidelog.log.segment import Segment
+from tidelog.log.writing import WriteOperation, WriteStep, cut
+
+if TYPE_CHECKING:
+    from tidelog.log.directory import LogDirectory
+
+__all__ = ["AppendInfo", "LogSlice", "PartitionLog"]
+
+T = TypeVar("T")
+
+#: What one step of a write means: the segment, and the plans that go to it.
+_Group = tuple[Segment, list[Plan]]
+
+
+class _Turn(NamedTuple):
+    """An operation of this log that waits for the one under way."""
+
+    start: Callable[[], None]
+    #: Whether everything planned before must be written first.
+    after_queue: bool
+
+
+class PartitionLog:
+    """One replica's log. Made by its LogDirectory only."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        segments: list[Segment],
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        #: All zeros where the directory does not tell.
+        self.topic_id = topic_id
+        #: May be replaced at any time; holds from the next append on.
+        self.config = config
+        self.path = f"{directory.path}/{names.directory_name(topic_partition)}"
+        #: Oldest first, never empty; only the last one is written.
+        self.segments = segments
+        self.base_offsets = [segment.base_offset for segment in segments]
+        #: First offset that may be read.
+        self.log_start_offset = log_start_offset
+        #: Offset that the next planned record gets.
+        self.next_offset = log_end_offset
+        #: Offset after the last written record.
+        self.log_end_offset = log_end_offset
+        #: Everything below is on the disk.
+        self.recovery_point = recovery_point
+        self.epochs = epochs
+        self.producers = producers
+        #: Bytes of all segments.
+        self.size_bytes = sum(segment.size_bytes for segment in segments)
+        #: Offsets of the producer snapshots on disk, rising, and those still to be written.
+        self.snapshots: list[int] = []
+        self.new_snapshots: dict[int, bytes] = {}
+        #: Files were made, renamed or removed since the directory was last made durable.
+        self.names_changed = False
+        #: The active segment was cut and not made durable since.
+        self.cut_unsynced = False
+        #: Wall clock of the first append after the last flush began.
+        self.oldest_unflushed_ms = 0
+        #: (truncations, log end) for which indexes and snapshot are on disk: nothing to close.
+        self.closed_state: tuple[int, int] | None = None
+        #: Whether `partition.metadata` may not have reached the disk.
+        self.metadata_unsynced = False
+        #: Grows with every truncation: what began before one must not end as if it had not been.
+        self.truncations = 0
+        self.batch_starts = BatchStarts()
+        #: Where reads ended: offset -> (base offset of the segment, position).
+        self.read_ends: dict[int, tuple[int, int]] = {}
+        self.flushes = flushing.Flushes(self)
+        self._queue: list[Plan] = []
+        self._writing: list[Plan] = []
+        #: Written, but to be answered only when flushed.
+        self._unflushed: list[Plan] = []
+        self._submit_wanted = False
+        self._busy = False
+        self._turns: deque[_Turn] = deque()
+        #: Truncations that wait or run: nothing can be planned meanwhile.
+        self._truncating = 0
+        #: Epochs assigned while appends were planned but not written.
+        self._assigned_epochs: list[tuple[int, int]] = []
+        #: Why nothing more may be done here: deleted, set aside, directory closed.
+        self._closed = ""
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
+        )
+
+    @property
+    def active_segment(self) -> Segment:
+        """The segment that is written."""
+        return self.segments[-1]
+
+    # appending
+
+    def plan_leader_append(
+        self, records: Buffer, leader_epoch: int, now_ms: int
+    ) -> Completion[AppendInfo]:
+        """Check what a client sent, give it offsets and the leader epoch, and queue it.
+
+        `records` is one batch; it is patched in place where it is writable, and must stay valid
+        until the completion is done. `now_ms` is the wall clock. Raises KafkaError, with nothing
+        changed, for what is refused: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
+        RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+        INVALID_TXN_STATE; NOT_LEADER_OR_FOLLOWER while the log is being cut or is gone;
+        StorageError when the directory has failed. The completion's error is a StorageError.
+
+        What an idempotent producer repeats is not written again: the completion tells the
+        original's offsets, as soon as the original is written (V38).
+        """
+        self._check_open()
+        plan_or_original = plan_from_client(self, records, leader_epoch, now_ms)
+        if isinstance(plan_or_original, Plan):
+            self._queue.append(plan_or_original)
+            return plan_or_original.completion
+        return self._repeated(plan_or_original)
+
+    def plan_follower_append(self, records: Buffer) -> Completion[AppendInfo]:
+        """Queue batches as the leader gave them; a partial one at the end is left off.
+
+        They must begin exactly at `next_offset` and leave no gap. Raises KafkaError, with nothing
+        changed: CORRUPT_MESSAGE for what is no batch or fails its CRC, OFFSET_OUT_OF_RANGE for
+        other offsets; otherwise as `plan_leader_append`. The memory must stay valid until the
+        completion is done.
+        """
+        self._check_open()
+        plan = plan_from_leader(self, records)
+        if plan is None:
+            return Completion.of(AppendInfo(self.next_offset, self.next_offset - 1, -1, 0, 0, -1))
+        self._queue.append(plan)
+        return plan.completion
+
+    def submit_planned(self) -> None:
+        """Have everything planned so far written; completions are resolved when it is.
+
+        On a quick disk that is before this call returns; while an earlier operation of this log is
+        under way, it is when that one is done.
+        """
+        if self._busy:
+            self._submit_wanted = True
+            return
+        plans = self._queue
+        if not plans:
+            return
+        self._queue = []
+        self._submit_wanted = False
+        self._busy = True
+        self._writing = plans
+        operation, groups = self._write_operation(plans)
+        pin = self.directory.open_files.pin
+        for step in operation.steps:
+            pin(step.file)
+        completion = self.directory.lane.submit(operation, Work.FAST, "append")
+        if completion.done:
+            self._written(operation, groups, completion)
+        else:
+            completion.then(lambda done: self._written(operation, groups, done))
+
+    def _write_operation(self, plans: list[Plan]) -> tuple[WriteOperation, list[_Group]]:
+        """Split the plans over segments; the first step writes to the active one."""
+        config = self.config
+        segment = self.segments[-1]
+        position = segment.size_bytes
+        step = WriteStep(segment.file, position)
+        steps = [step]
+        groups: list[_Group] = [(segment, [])]
+        for plan in plans:
+            info = plan.info
+            if segment.must_roll(
+                config, position, info.size_bytes, info.last_offset, plan.max_timestamp_ms,
+                plan.now_ms,
+            ):  # fmt: skip
+                segment = Segment(self.path, info.base_offset, plan.now_ms)
+                position = 0
+                step = WriteStep(segment.file, 0, create=True)
+                steps.append(step)
+                groups.append((segment, []))
+            step.buffers.append(plan.buffer)
+            groups[-1][1].append(plan)
+            position += info.size_bytes
+        return WriteOperation(steps), groups
+
+    def _written(
+        self, operation: WriteOperation, groups: list[_Group], completion: Completion[None]
+    ) -> None:
+        """The write is done, or has failed after `plans_written` appends: apply, then tell."""
+        unpin = self.directory.open_files.unpin
+        for step in operation.steps:
+            unpin(step.file)
+        error = completion.error
+        plans = self._writing
+        left = operation.plans_written
+        created = operation.files_created
+        for segment, group in groups:
+            if segment is not self.segments[-1]:
+                if not created:
+                    break
+                created -= 1
+                self.rolled(segment)
+            for plan in group[:left]:
+                self._apply(plan)
+            left -= min(left, len(group))
+        done = plans[: operation.plans_written]
+        self._writing = []
+        failed: list[Plan] = []
+        if error is not None:
+            failed = plans[operation.plans_written :] + self._queue
+            self._queue = []
+            self._take_back(failed)
+        elif not self._queue:
+            self._assigned_epochs.clear()
+        self._answer(done)
+        if error is not None:
+            self.directory.failed(error)
+            if self.active_segment.file.write_failed:
+                self._cut_back()
+            for plan in failed:
+                plan.completion.fail(error)
+        self.end_turn()
+
+    def _apply(self, plan: Plan) -> None:
+        segment = self.segments[-1]
+        interval = self.config.index_interval_bytes
+        for base_offset, last_offset, size_bytes, max_timestamp_ms in plan.batches:
+            self.batch_starts.add(base_offset, segment.size_bytes)
+            segment.note_batch(last_offset, size_bytes, max_timestamp_ms, interval)
+        self.size_bytes += plan.info.size_bytes
+        if self.log_end_offset == self.recovery_point:
+            self.oldest_unflushed_ms = plan.now_ms
+        self.log_end_offset = plan.info.last_offset + 1
+
+    def _answer(self, plans: list[Plan]) -> None:
+        """Resolve what was written, unless so much is unflushed that a flush comes first."""
+        if plans and self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self._unflushed += plans
+            self.flush().then(lambda done: self._flushed(plans, done))
+            return
+        for plan in plans:
+            plan.completion.resolve(plan.info)
+
+    def _flushed(self, plans: list[Plan], done: Completion[None]) -> None:
+        for plan in plans:
+            self._unflushed.remove(plan)
+            if done.error is not None:
+                plan.completion.fail(done.error)
+            else:
+                plan.completion.resolve(plan.info)
+
+    def _repeated(self, original: AppendInfo) -> Completion[AppendInfo]:
+        """Answer a duplicate when the original is written."""
+        completion: Completion[AppendInfo] = Completion()
+
+        def tell(done: Completion[AppendInfo]) -> None:
+            if done.error is not None:
+                completion.fail(done.error)
+            else:
+                completion.resolve(original)
+
+        for plan in (*self._unflushed, *self._writing, *self._queue):
+            if plan.info.last_offset == original.last_offset:
+                plan.completion.then(tell)
+                return completion
+        return Completion.of(original)
+
+    def _take_back(self, plans: list[Plan]) -> None:
+        """Undo what planning changed, last plan first: the plans are the last ones made."""
+        if not plans:
+            return
+        for plan in reversed(plans):
+            for undo in reversed(plan.undos):
+                self.producers.undo(undo)
+        self.next_offset = plans[0].info.base_offset
+        before = next((p.epochs_before for p in plans if p.epochs_before is not None), None)
+        if before is not None:
+            self.epochs.clear()
+            for epoch, start_offset in before:
+                self.epochs.assign(epoch, start_offset)
+        for epoch, start_offset in self._assigned_epochs:
+            self.epochs.assign(epoch, min(start_offset, self.next_offset))
+        self._assigned_epochs.clear()
+
+    def _cut_back(self) -> None:
+        """Remove what a failed write left behind the end; before anything else of this log."""
+
+        def start() -> None:
+            segment = self.active_segment
+            file = segment.file
+            size = segment.size_bytes
+            self.directory.open_files.pin(file)
+
+            def done(completion: Completion[None]) -> None:
+                self.directory.open_files.unpin(file)
+                if completion.error is not None:
+                    # The next write cuts first; a directory that has failed has no next write.
+                    self.directory.failed(completion.error)
+                self.end_turn()
+
+            lane = self.directory.lane
+            lane.submit(lambda files: cut(file, size, files), Work.FAST, "cut back").then(done)
+
+        self._turns.appendleft(_Turn(start, after_queue=False))
+
+    def rolled(self, segment: Segment) -> None:
+        """A new segment's file was made: write there from now on, make the old one durable."""
+        self.segments.append(segment)
+        self.base_offsets.append(segment.base_offset)
+        self.batch_starts.clear()
+        self.names_changed = True
+        self.new_snapshots[segment.base_offset] = self._producers_at(segment.base_offset)
+        self.directory.tracer.event(
+            "log_rolled", partition=str(self.topic_partition), base_offset=segment.base_offset
+        )
+        self.flushes.start_for_roll()
+
+    def _producers_at(self, offset: int) -> bytes:
+        """Snapshot of the producer state before the plans that begin at or beyond `offset`."""
+        producers = self.producers
+        later = [p for p in (*self._writing, *self._queue) if p.info.base_offset >= offset]
+        if any(plan.undos for plan in later):
+            producers = producers.copy()
+            for plan in reversed(later):
+                for undo in reversed(plan.undos):
+                    producers.undo(undo)
+        return producers.to_snapshot()
+
+    # turns: one operation at a time
+
+    def take_turn(self, start: Callable[[], None], *, after_queue: bool) -> None:
+        """Run `start` when no other operation of this log is under way; it ends with `end_turn`."""
+        self._turns.append(_Turn(start, after_queue))
+        if not self._busy:
+            self._next_turn()
+
+    def end_turn(self) -> None:
+        """The operation under way is done and applied."""
+        self._busy = False
+        self._next_turn()
+
+    def _next_turn(self) -> None:
+        while not self._busy:
+            turns = self._turns
+            if turns and not (turns[0].after_queue and self._queue):
+                self._busy = True
+                turns.popleft().start()
+            elif self._queue and (turns or self._submit_wanted):
+                self.submit_planned()
+            else:
+                return
+
+    def _check_open(self) -> None:
+        if self.directory.failure is not None:
+            raise self.directory.failure
+        if self._closed or self._truncating:
+            why = self._closed or "it is being truncated"
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"the log of {self.topic_partition} takes nothing: {why}",
+            )
+
+    # reading
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool
+    ) -> Completion[LogSlice]:
+        """Whole batches from the one that contains `offset` on, below `end_offset` (exclusive).
+
+        At most `max_bytes`, but with `min_one_batch` at least one batch if there is one. Done at
+        once where the page cache has it. Raises KafkaError: OFFSET_OUT_OF_RANGE outside of log
+        start and log end. The completion's error is a StorageError, or a KafkaError:
+        CORRUPT_MESSAGE where the file does not hold what was written.
+        """
+        return reading.read(self, offset, max_bytes, end_offset, min_one_batch)
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, end_offset: int
+    ) -> Completion[tuple[int, int, int] | None]:
+        """(timestamp, offset, leader epoch) of the first record at or after that time.
+
+        None where there is none below `end_offset`.
+        """
+        return lookups.offset_for_timestamp(self, timestamp_ms, end_offset)
+
+    def max_timestamp(self) -> Completion[tuple[int, int, int] | None]:
+        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
+        return lookups.max_timestamp(self)
+
+    # leadership, cutting, flushing, retention
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """This replica leads from `start_offset` on under `epoch`; no file operation (V31, V39)."""
+        self.epochs.assign(epoch, start_offset)
+        if self._queue or self._writing:
+            self._assigned_epochs.append((epoch, start_offset))
+
+    @property
+    def is_truncating(self) -> bool:
+        """Whether a truncation waits or runs; nothing can be planned meanwhile."""
+        return self._truncating > 0
+
+    def truncate_to(self, offset: int) -> Completion[None]:
+        """Cut off everything at or beyond `offset`, after what was planned before.
+
+        Nothing to do when `offset` is at or beyond the log's end. A batch that contains `offset`
+        goes whole, so the log may end below it. Producer state and leader epochs go back with the
+        records (V38); the high watermark is the owner's to lower.
+        """
+        return self._truncate(lambda done: cutting.truncate_to(self, offset, done))
+
+    def truncate_fully_and_start_at(self, offset: int) -> Completion[None]:
+        """Drop everything; the next record gets `offset` (V67)."""
+        return self._truncate(lambda done: cutting.truncate_fully(self, offset, done))
+
+    def _truncate(self, start: Callable[[Completion[None]], None]) -> Completion[None]:
+        if self._closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log is {self._closed}")
+        completion: Completion[None] = Completion()
+        done: Completion[None] = Completion()
+
+        def finish(_: Completion[None]) -> None:
+            self._truncating -= 1
+            self.end_turn()
+            self.flushes.resume()
+            if done.error is not None:
+                self.directory.failed(done.error)
+                completion.fail(done.error)
+            else:
+                completion.resolve(None)
+
+        done.then(finish)
+        self._truncating += 1
+        self.take_turn(lambda: self.flushes.idle().then(lambda _: start(done)), after_queue=True)
+        return completion
+
+    def reset_ends(self, log_end_offset: int) -> None:
+        """The log was cut: it ends here, and what was remembered of its end is void."""
+        self.truncations += 1
+        self.cut_unsynced = True
+        self.log_end_offset = self.next_offset = log_end_offset
+        self.log_start_offset = min(self.log_start_offset, log_end_offset)
+        self.recovery_point = min(self.recovery_point, log_end_offset)
+        self.epochs.truncate_from_end(log_end_offset)
+        self.base_offsets = [segment.base_offset for segment in self.segments]
+        self.size_bytes = sum(segment.size_bytes for segment in self.segments)
+        self.batch_starts.clear()
+        self.read_ends.clear()
+        self.snapshots = [offset for offset in self.snapshots if offset <= log_end_offset]
+        for offset in [offset for offset in self.new_snapshots if offset > log_end_offset]:
+            del self.new_snapshots[offset]
+        self.names_changed = True
+
+    def drop_oldest(self, count: int) -> None:
+        """The oldest segments are not part of the log any more; their files are the caller's."""
+        for segment in self.segments[:count]:
+            self.directory.open_files.forget(segment.file)
+            self.directory.indexes.forget(segment)
+            self.size_bytes -= segment.size_bytes
+        del self.segments[:count], self.base_offsets[:count]
+        start = self.base_offsets[0]
+        if start > self.log_start_offset:
+            self.log_start_offset = start
+            self.epochs.truncate_from_start(start)
+        self.directory.tracer.event(
+            "log_segments_deleted", partition=str(self.topic_partition), segments=count,
+            log_start_offset=self.log_start_offset,
+        )  # fmt: skip
+
+    def flush(self) -> Completion[None]:
+        """Make everything written so far durable, then move the recovery point (V39).
+
+        The completion's error is a StorageError; after a failed fsync the directory has failed
+        for good (D17).
+        """
+        return self.flushes.start()
+
+    def enforce_retention(self, now_ms: int, high_watermark: int) -> Completion[int]:
+        """Remove segments that are wholly below `high_watermark` and too old or too many.
+
+        Returns how many; moves `log_start_offset`. `now_ms` is the wall clock.
+        """
+        return retention.enforce(self, now_ms, high_watermark)
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Records below `offset` are not to be read any more; returns whether that is news.
+
+        Files go with the next retention. Raises KafkaError OFFSET_OUT_OF_RANGE above the log end.
+        """
+        if offset > self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"log start {offset} is beyond the log end {self.log_end_offset}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    # ending
+
+    def close(self, why: str) -> Completion[None]:
+        """Take nothing more; done when no operation of this log is under way.
+
+        What was planned and not submitted fails with KafkaError NOT_LEADER_OR_FOLLOWER.
+        """
+        self._closed = why
+        failed = self._queue
+        self._queue = []
+        self._take_back(failed)
+        error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log is {why}")
+        for plan in failed:
+            plan.completion.fail(error)
+        completion: Completion[None] = Completion()
+
+        def start() -> None:
+            def quiet(_: Completion[None]) -> None:
+                self.end_turn()
+                completion.resolve(None)
+
+            self.flushes.idle().then(quiet)
+
+        self.take_turn(start, after_queue=False)
+        return completion
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more may be done here."""
+        return bool(self._closed)
+
+    def break_off(self, why: str) -> None:
+        """The log can take nothing more: its state is not known."""
+        self._closed = f"broken: {why}"
+
+    def forget_files(self) -> None:
+        """Close the files as soon as nobody reads them any more."""
+        for segment in self.segments:
+            self.directory.open_files.forget(segment.file)
+            self.directory.indexes.forget(segment)

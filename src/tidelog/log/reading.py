@@ -1,0 +1,389 @@
+"""Reads whole batches from one segment: the operation behind a fetch.
+
+Where the start and the end are known positions, it is one read; otherwise it looks for the start
+from the nearest index entry on and cuts the end at the last whole batch, looking at headers only
+from the nearest known batch start on. First tried from the page cache on the loop, and where that
+would block, on the directory's thread.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from errno import ENOENT
+from typing import TYPE_CHECKING
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.limits import KIB
+from tidelog.core.ports import Buffer, Files, Work
+from tidelog.log.handles import OpenFile
+from tidelog.log.segment import Segment
+from tidelog.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, STEP, CorruptBatch
+
+if TYPE_CHECKING:
+    from tidelog.log.partition_log import PartitionLog
+
+#: Ends of reads remembered per log: one per reader that follows along.
+_MAX_READ_ENDS = 64
+_SEARCH_BYTES = 8 * KIB
+_MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
+_OFFSET = struct.Struct(">q")
+
+
+class NotCached(Exception):
+    """A read from the page cache would have to wait for the disk."""
+
+
+@dataclass(slots=True)
+class LogSlice:
+    """Whole batches as they are in the file.
+
+    `first_offset` is the base offset of the first batch (it may be below the offset asked for),
+    `next_offset` where to read on; both are -1 when the slice is empty.
+    """
+
+    data: Buffer
+    first_offset: int = -1
+    next_offset: int = -1
+    #: Where the slice ends in its segment's file, so that the next read finds its start.
+    end_position: int = -1
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return len(self.data)
+
+
+@dataclass(slots=True)
+class ReadOperation:
+    """Reads batches from the one that contains `offset` on, all below `end_offset`."""
+
+    file: OpenFile
+    offset: int
+    #: A batch start at or before the batch that contains `offset`.
+    position: int
+    #: Whether `position` is that batch itself.
+    exact: bool
+    #: End of what may be read; a batch end.
+    limit_position: int
+    #: Whether everything before `limit_position` is below `end_offset`.
+    limit_is_end: bool
+    end_offset: int
+    max_bytes: int
+    min_one_batch: bool
+    #: A known batch start to look for the end from; at most `position + max_bytes`.
+    walk_from: int
+    cached: bool
+
+    def __call__(self, files: Files) -> LogSlice | None:
+        """The slice; None when no batch of this segment reaches `offset`.
+
+        Raises NotCached, CorruptBatch, OSError.
+        """
+        handle = self.file.handle(files)
+        if self.cached:
+
+            def read(size: int, position: int) -> Buffer:
+                data = files.pread_cached(handle, size, position)
+                if data is None:
+                    raise NotCached
+                return data
+        else:
+
+            def read(size: int, position: int) -> Buffer:
+                return files.pread(handle, size, position)
+
+        return self._read(read)
+
+    def _read(self, read: Callable[[int, int], Buffer]) -> LogSlice | None:
+        position = self.position
+        if not self.exact:
+            found = self._find(read)
+            if found < 0:
+                return None
+            position = found
+        available = self.limit_position - position
+        if available < HEADER_BYTES:
+            return None
+        if available <= self.max_bytes and self.limit_is_end:
+            data = read(available, position)
+            if len(data) < available:
+                raise CorruptBatch(position, "the file is shorter than it was written")
+            first = _OFFSET.unpack_from(data)[0]
+            return LogSlice(data, first, self.end_offset, self.limit_position)
+        wanted = min(max(self.max_bytes, HEADER_BYTES), available)
+        data = read(wanted, position)
+        if len(data) < wanted:
+            raise CorruptBatch(position, "the file is shorter than it was written")
+        return self._cut(read, data, position)
+
+    def _find(self, read: Callable[[int, int], Buffer]) -> int:
+        """Position of the first batch that reaches `offset`, -1 when there is none."""
+        position, limit, offset = self.position, self.limit_position, self.offset
+        data: Buffer = b""
+        start = position
+        while limit - position >= HEADER_BYTES:
+            at = position - start
+            if at + HEADER_BYTES > len(data):
+                start, at = position, 0
+                data = read(min(_SEARCH_BYTES, limit - position), position)
+                if len(data) < HEADER_BYTES:
+                    raise CorruptBatch(position, "the file is shorter than it was written")
+            base, length, delta = STEP.unpack_from(data, at)
+            if base + delta >= offset:
+                return position
+            if length < _MIN_LENGTH:
+                raise CorruptBatch(position, f"length is {length}")
+            position += LOG_OVERHEAD_BYTES + length
+        return -1
+
+    def _cut(
+        self, read: Callable[[int, int], Buffer], data: Buffer, position: int
+    ) -> LogSlice | None:
+        """What of `data` is whole batches below the end and not too much."""
+        first, length, delta = STEP.unpack_from(data)
+        if first >= self.end_offset:
+            return LogSlice(b"")
+        size = LOG_OVERHEAD_BYTES + length
+        if size > self.max_bytes:
+            if not self.min_one_batch:
+                return LogSlice(b"")
+            if size > self.limit_position - position or length < _MIN_LENGTH:
+                raise CorruptBatch(position, f"length is {length}, beyond the end of the file")
+            if size > len(data):
+                data = read(size, position)
+            if len(data) < size:
+                raise CorruptBatch(position, "the file is shorter than it was written")
+            return LogSlice(memoryview(data)[:size], first, first + delta + 1, position + size)
+        end = max(self.walk_from - position, 0)
+        available = len(data)
+        end_offset = self.end_offset
+        next_offset = -1
+        unpack = STEP.unpack_from
+        while available - end >= HEADER_BYTES:
+            base, length, delta = unpack(data, end)
+            if length < _MIN_LENGTH:
+                raise CorruptBatch(position + end, f"length is {length}")
+            size = LOG_OVERHEAD_BYTES + length
+            if base >= end_offset or size > available - end:
+                break
+            end += size
+            next_offset = base + delta + 1
+        if next_offset < 0 and available - end >= _OFFSET.size:
+            next_offset = _OFFSET.unpack_from(data, end)[0]
+        if end < available:
+            data = memoryview(data)[:end]
+        return LogSlice(data, first, next_offset, position + end)
+
+
+def read(
+    log: PartitionLog, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool
+) -> Completion[LogSlice]:
+    """See PartitionLog.read."""
+    log_end = log.log_end_offset
+    if not log.log_start_offset <= offset <= log_end:
+        raise _out_of_range(log, offset)
+    end = min(end_offset, log_end)
+    if offset >= end:
+        return Completion.of(LogSlice(b""))
+    number = bisect_right(log.base_offsets, offset) - 1
+    segment = log.segments[max(number, 0)]
+    if segment.index is not None:
+        return _read_segment(log, segment, offset, max_bytes, end, min_one_batch)
+    completion: Completion[LogSlice] = Completion()
+
+    def indexed(done: Completion[None]) -> None:
+        if done.error is not None:
+            _fail(log, segment, completion, done.error)
+        elif segment.index is None or segment not in log.segments:
+            completion.fail(_out_of_range(log, offset))
+        else:
+            _pass_on(_read_segment(log, segment, offset, max_bytes, end, min_one_batch), completion)
+
+    log.directory.with_index(segment).then(indexed)
+    return completion
+
+
+def _read_segment(
+    log: PartitionLog,
+    segment: Segment,
+    offset: int,
+    max_bytes: int,
+    end: int,
+    min_one_batch: bool,
+) -> Completion[LogSlice]:
+    operation = _operation(log, segment, offset, max_bytes, end, min_one_batch)
+    file = segment.file
+    directory = log.directory
+    directory.open_files.pin(file)
+    lane = directory.lane
+    if lane.is_fast:
+        done = lane.submit(operation, Work.FAST, "read")
+        if done.done:
+            if done.error is None:
+                directory.open_files.unpin(file)
+                slice_ = done.result()
+                if slice_ is not None:
+                    _remember(log, segment, slice_)
+                    return done  # type: ignore[return-value]
+                return _read_next(log, segment, max_bytes, end, min_one_batch)
+            if not isinstance(done.error, NotCached):
+                completion: Completion[LogSlice] = Completion()
+                directory.open_files.unpin(file)
+                _fail(log, segment, completion, done.error)
+                return completion
+    operation.cached = False
+    return _read_from_disk(log, segment, operation)
+
+
+def _read_from_disk(
+    log: PartitionLog, segment: Segment, operation: ReadOperation
+) -> Completion[LogSlice]:
+    """The file is pinned by the caller."""
+    completion: Completion[LogSlice] = Completion()
+    truncations = log.truncations
+
+    def read_done(done: Completion[LogSlice | None]) -> None:
+        log.directory.open_files.unpin(segment.file)
+        if log.truncations != truncations:
+            completion.fail(
+                KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    f"{log.topic_partition} was truncated while it was read",
+                )
+            )
+        elif done.error is not None:
+            _fail(log, segment, completion, done.error)
+        else:
+            slice_ = done.result()
+            if slice_ is not None:
+                _remember(log, segment, slice_)
+                completion.resolve(slice_)
+            else:
+                following = _read_next(
+                    log,
+                    segment,
+                    operation.max_bytes,
+                    operation.end_offset,
+                    operation.min_one_batch,
+                )
+                _pass_on(following, completion)
+
+    log.directory.lane.submit(operation, Work.SLOW, "read from disk").then(read_done)
+    return completion
+
+
+def _read_next(
+    log: PartitionLog, segment: Segment, max_bytes: int, end: int, min_one_batch: bool
+) -> Completion[LogSlice]:
+    """No batch of this segment reaches the offset (compaction took them): go to the next one."""
+    following = [base for base in log.base_offsets if base > segment.base_offset]
+    if not following or following[0] >= end:
+        return Completion.of(LogSlice(b""))
+    try:
+        return read(log, max(following[0], log.log_start_offset), max_bytes, end, min_one_batch)
+    except KafkaError as error:
+        return Completion.failed(error)
+
+
+def _operation(
+    log: PartitionLog,
+    segment: Segment,
+    offset: int,
+    max_bytes: int,
+    end: int,
+    min_one_batch: bool,
+) -> ReadOperation:
+    index = segment.index
+    if index is None:
+        raise AssertionError(f"the index of {segment.file.path} is not in memory")
+    active = segment is log.segments[-1]
+    exact = True
+    remembered = log.read_ends.get(offset)
+    if offset == segment.base_offset:
+        position = 0
+    elif remembered is not None and remembered[0] == segment.base_offset:
+        position = remembered[1]
+    else:
+        position = log.batch_starts.position_of(offset) if active else -1
+        if position < 0:
+            position = index.floor(offset)
+            exact = False
+    segment_end = log.log_end_offset
+    if not active:
+        segment_end = log.base_offsets[bisect_right(log.base_offsets, segment.base_offset)]
+    limit = segment.size_bytes
+    limit_is_end = True
+    if end < segment_end:
+        known = log.batch_starts.position_of(end) if active else -1
+        limit_is_end = known >= 0
+        if limit_is_end:
+            limit = known
+    else:
+        end = segment_end
+    walk_from = position
+    if exact and limit - position > max_bytes:
+        walk_from = index.batch_start_before(position + max_bytes, position)
+        if not limit_is_end:
+            walk_from = max(position, min(walk_from, index.floor(end - 1)))
+    return ReadOperation(
+        segment.file,
+        offset,
+        position,
+        exact,
+        limit,
+        limit_is_end,
+        end,
+        max_bytes,
+        min_one_batch,
+        walk_from,
+        cached=True,
+    )
+
+
+def _remember(log: PartitionLog, segment: Segment, slice_: LogSlice) -> None:
+    """The next read of this reader begins where this one ended."""
+    if slice_.next_offset >= 0:
+        ends = log.read_ends
+        ends.pop(slice_.next_offset, None)
+        ends[slice_.next_offset] = (segment.base_offset, slice_.end_position)
+        if len(ends) > _MAX_READ_ENDS:
+            del ends[next(iter(ends))]
+
+
+def _out_of_range(log: PartitionLog, offset: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"offset {offset} of {log.topic_partition}, "
+        f"which has {log.log_start_offset} to {log.log_end_offset}",
+    )
+
+
+def _pass_on(done: Completion[LogSlice], completion: Completion[LogSlice]) -> None:
+    def tell(finished: Completion[LogSlice]) -> None:
+        if finished.error is not None:
+            completion.fail(finished.error)
+        else:
+            completion.resolve(finished.result())
+
+    done.then(tell)
+
+
+def _fail(
+    log: PartitionLog, segment: Segment, completion: Completion[LogSlice], error: BaseException
+) -> None:
+    """Say why a read failed; a file that went meanwhile is no failure of the disk."""
+    if isinstance(error, CorruptBatch):
+        log.directory.damaged(log.topic_partition, segment.file.path, error)
+        completion.fail(KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}"))
+        return
+    gone = log.is_closed or segment not in log.segments
+    if gone and isinstance(error, StorageError) and error.errno == ENOENT:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if log.is_closed else ErrorCode.OFFSET_OUT_OF_RANGE
+        completion.fail(KafkaError(code, f"{segment.file.path} is gone"))
+        return
+    log.directory.failed(error)
+    completion.fail(error)

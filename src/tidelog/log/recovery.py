@@ -1,0 +1,554 @@
+"""Loads one partition's directory, and makes a log of whatever a crash left there.
+
+After a clean shutdown files are believed; only the end of the last segment is looked at. Otherwise
+everything from the recovery point on is read and checked, batch by batch: the log is cut before the
+first bytes that are no whole, right batch, and before a gap between segments; indexes, leader
+epochs and producer state above the recovery point are made from the batches; and what was kept is
+made durable, so that a second crash finds no less. Checkpoints are caches: entries of the leader
+epochs at or beyond the recovery point, or the log's end, do not count (V39).
+
+Runs inside an operation, on the directory's thread; takes and gives plain values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.ports import Files, Handle
+from tidelog.core.types import ZERO_TOPIC_ID, TopicId
+from tidelog.log import names
+from tidelog.log.checkpoints import (
+    LEADER_EPOCHS,
+    DamagedCheckpoint,
+    format_leader_epochs,
+    parse_leader_epochs,
+)
+from tidelog.log.flushing import index_files
+from tidelog.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
+from tidelog.log.metadata_files import (
+    PARTITION_METADATA,
+    format_partition_metadata,
+    parse_partition_metadata,
+)
+from tidelog.log.producers import DamagedSnapshot, ProducerState
+from tidelog.log.scan import Scan
+from tidelog.log.segment import Segment
+from tidelog.log.truncation import remove_segment_files
+from tidelog.records.batch import HEADER_BYTES, NO_PRODUCER_ID, BatchView, CorruptBatch
+
+
+class SegmentFile(NamedTuple):
+    """A segment as the directory shows it."""
+
+    base_offset: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class LoadRequest:
+    """What is known of a partition before its directory is read."""
+
+    path: str
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    index_interval_bytes: int
+    #: Gaps between segments are compaction's, not a crash's.
+    compacted: bool
+    #: Wall clock: the age of segments whose records tell none.
+    now_ms: int
+    #: Monotonic clock: when the producers count as last heard of.
+    monotonic_ms: int
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """What a directory holds, with `notes` for the log: (is a warning, text)."""
+
+    topic_id: TopicId = ZERO_TOPIC_ID
+    segments: list[Segment] = field(default_factory=list)
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    recovery_point: int = 0
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    producers: ProducerState = field(default_factory=ProducerState)
+    snapshots: list[int] = field(default_factory=list)
+    #: Nothing was ever kept here: neither a topic id nor a record.
+    is_unfinished: bool = False
+    #: Index files and the producer snapshot are those of this log end.
+    is_sealed: bool = False
+    #: Names in the directory may not be durable.
+    names_changed: bool = False
+    #: Bytes that were no batch, or lay behind such.
+    cut_bytes: int = 0
+    notes: list[tuple[bool, str]] = field(default_factory=list)
+
+
+class UnsupportedFiles(Exception):
+    """The directory holds files that only another implementation can finish."""
+
+
+def load(files: Files, request: LoadRequest) -> LoadedLog:
+    """Load a partition's directory. Raises OSError, UnsupportedFiles."""
+    return _Loader(files, request).load()
+
+
+class _Loader:
+    def __init__(self, files: Files, request: LoadRequest) -> None:
+        self.files = files
+        self.request = request
+        self.path = request.path
+        self.loaded = LoadedLog()
+        self.epochs_known = True
+        #: The active segment's indexes were taken from their files.
+        self.resumed = False
+
+    def load(self) -> LoadedLog:
+        """See the module."""
+        loaded, request = self.loaded, self.request
+        found = self._list_files()
+        self._read_topic_id()
+        start = request.log_start_offset
+        if not found:
+            found = [self._create(start)]
+        loaded.is_unfinished = loaded.topic_id == ZERO_TOPIC_ID and not any(
+            segment.size_bytes for segment in found
+        )
+        scan_from = None if request.clean else request.recovery_point
+        self._read_epochs(scan_from)
+        self._load_segments(found, scan_from)
+        loaded.log_start_offset = max(start, loaded.segments[0].base_offset)
+        if loaded.log_end_offset < start:
+            self._start_anew(start)
+        loaded.epochs.truncate_from_end(loaded.log_end_offset)
+        loaded.epochs.truncate_from_start(loaded.log_start_offset)
+        self._load_producers()
+        if not request.clean:
+            self._make_durable()
+        loaded.recovery_point = end = loaded.log_end_offset
+        loaded.is_sealed = self.resumed and end in loaded.snapshots and not loaded.cut_bytes
+        return loaded
+
+    def _note(self, text: str, *, warning: bool = True) -> None:
+        self.loaded.notes.append((warning, f"{self.path}: {text}"))
+
+    # what is there
+
+    def _list_files(self) -> list[SegmentFile]:
+        found: list[SegmentFile] = []
+        present = self.files.listdir(self.path)
+        for name in present:
+            if name.endswith((names.DELETED, names.TEMPORARY, ".cleaned")):
+                self.files.unlink(f"{self.path}/{name}")
+                continue
+            if name.endswith(".swap"):
+                raise UnsupportedFiles(
+                    f"{self.path}/{name} is left from a compaction that Kafka did not finish; "
+                    "start Kafka on this directory once, or remove the partition's directory"
+                )
+            parsed = names.parse_offset_name(name)
+            if parsed is None:
+                continue
+            offset, suffix = parsed
+            if suffix == names.LOG:
+                found.append(SegmentFile(offset, self._size_of(f"{self.path}/{name}")))
+            elif suffix == names.SNAPSHOT:
+                self.loaded.snapshots.append(offset)
+            elif names.offset_name(offset, names.LOG) not in present:
+                self._note(f"{name} has no log file and is removed")
+                self.files.unlink(f"{self.path}/{name}")
+        return found
+
+    def _size_of(self, path: str) -> int:
+        handle = self.files.open(path)
+        try:
+            return self.files.size(handle)
+        finally:
+            self.files.close(handle)
+
+    def _create(self, base_offset: int) -> SegmentFile:
+        path = f"{self.path}/{names.offset_name(base_offset, names.LOG)}"
+        self.files.close(self.files.open(path, write=True, create=True))
+        self.loaded.names_changed = True
+        return SegmentFile(base_offset, 0)
+
+    def _read_topic_id(self) -> None:
+        path = f"{self.path}/{PARTITION_METADATA}"
+        if not self.files.exists(path):
+            return
+        try:
+            self.loaded.topic_id = parse_partition_metadata(self.files.read_file(path))
+        except ValueError as error:
+            self._note(f"{PARTITION_METADATA} cannot be read: {error}")
+
+    def _read_epochs(self, scan_from: int | None) -> None:
+        """The checkpoint's entries below the recovery point; the batches tell the rest."""
+        path = f"{self.path}/{LEADER_EPOCHS}"
+        entries: list[tuple[int, int]] | None = None
+        if self.files.exists(path):
+            try:
+                entries = parse_leader_epochs(self.files.read_file(path))
+            except DamagedCheckpoint as error:
+                self._note(f"{LEADER_EPOCHS} is rebuilt from the batches: {error}")
+        self.epochs_known = entries is not None
+        self.loaded.epochs = LeaderEpochs(entries or ())
+        if scan_from is not None:
+            self.loaded.epochs.truncate_from_end(scan_from)
+
+    # segments
+
+    def _load_segments(self, found: list[SegmentFile], scan_from: int | None) -> None:
+        """Load or scan each segment in order; stop and drop the rest where the log ends."""
+        loaded = self.loaded
+        end = found[0].base_offset
+        for number, segment_file in enumerate(found):
+            last = number + 1 == len(found)
+            segment_end = None if last else found[number + 1].base_offset
+            if not last and self._is_believed(segment_file, segment_end, scan_from):
+                loaded.segments.append(self._load_old(segment_file))
+                end = found[number + 1].base_offset
+                continue
+            if segment_file.base_offset != end and not self._may_follow(segment_file, end):
+                self._drop(found[number:], f"ends at offset {end}, the next segment is at")
+                break
+            segment, end, is_whole = self._scan(segment_file, scan_from)
+            loaded.segments.append(segment)
+            if not is_whole and not last:
+                self._drop(found[number + 1 :], f"was cut at offset {end}, before the segment at")
+                break
+        loaded.log_end_offset = end
+
+    def _is_believed(
+        self, segment_file: SegmentFile, segment_end: int | None, scan_from: int | None
+    ) -> bool:
+        if not self.epochs_known:
+            return False
+        return scan_from is None or (segment_end is not None and segment_end <= scan_from)
+
+    def _may_follow(self, segment_file: SegmentFile, end: int) -> bool:
+        """Whether offsets may be missing before a segment: compaction removes some, a crash that
+        lost the end of a segment would look alike."""
+        if segment_file.base_offset < end:
+            return False
+        if self.request.compacted or self.request.clean:
+            self._note(f"offsets {end}..{segment_file.base_offset - 1} are missing, as expected",
+                       warning=False)  # fmt: skip
+            return True
+        return False
+
+    def _drop(self, rest: list[SegmentFile], why: str) -> None:
+        """Remove segments behind the log's end, last one first."""
+        loaded = self.loaded
+        self._note(f"the log {why} {rest[0].base_offset}: {len(rest)} segments are removed")
+        for segment_file in reversed(rest):
+            remove_segment_files(self.files, self.path, segment_file.base_offset)
+            loaded.cut_bytes += segment_file.size_bytes
+        self.loaded.names_changed = True
+
+    def _new_segment(self, segment_file: SegmentFile) -> Segment:
+        return Segment(self.path, segment_file.base_offset, self.request.now_ms)
+
+    def _load_old(self, segment_file: SegmentFile) -> Segment:
+        """A segment that nobody writes: its indexes stay on disk if they are good."""
+        segment = self._new_segment(segment_file)
+        segment.size_bytes = segment_file.size_bytes
+        segment.sealed = True
+        if segment.size_bytes and not self._read_last_timestamp(segment):
+            self._rebuild_indexes(segment)
+        segment.index = segment.time_index = None
+        return segment
+
+    def _read_last_timestamp(self, segment: Segment) -> bool:
+        """Take the largest timestamp from the time index; whether the index files look good."""
+        path = segment.path(names.TIME_INDEX)
+        if not self.files.exists(path) or not self.files.exists(segment.path(names.INDEX)):
+            self._note(f"the index at {segment.base_offset} is rebuilt: a file is missing")
+            return False
+        handle = self.files.open(path)
+        try:
+            size = self.files.size(handle)
+            data = self.files.pread(handle, TIME_ENTRY_BYTES, max(0, size - TIME_ENTRY_BYTES))
+        finally:
+            self.files.close(handle)
+        if size == 0:
+            return segment.size_bytes < self.request.index_interval_bytes * 2
+        try:
+            last = TimeIndex.from_bytes(segment.base_offset, data).last()
+        except DamagedIndex:
+            last = (-1, 0)
+        if size % TIME_ENTRY_BYTES or last[0] < 0:
+            self._note(f"the index at {segment.base_offset} is rebuilt: its end is damaged")
+            return False
+        segment.max_timestamp_ms, segment.offset_of_max_timestamp = last
+        return True
+
+    def _rebuild_indexes(self, segment: Segment) -> None:
+        rebuild_indexes(self.files, segment, self.request.index_interval_bytes)
+        for path, data in index_files(segment):
+            self.files.replace_file(path, data, sync=True)
+
+    def _scan(self, segment_file: SegmentFile, scan_from: int | None) -> tuple[Segment, int, bool]:
+        """Go through a segment: (it, the offset after it, whether all of it is good).
+
+        After a clean shutdown from its last index entry on, otherwise from its start; batches at
+        or beyond `scan_from` are checked whole.
+        """
+        segment = self._new_segment(segment_file)
+        position = 0
+        if scan_from is None and self.epochs_known:
+            position = self._resume_from_index(segment, segment_file.size_bytes)
+        handle = self.files.open(segment.file.path, write=True)
+        try:
+            end, good = self._walk(segment, handle, position, segment_file.size_bytes, scan_from)
+            size = segment.size_bytes
+            if size < segment_file.size_bytes:
+                self.loaded.cut_bytes += segment_file.size_bytes - size
+                self.files.truncate(handle, size)
+            if not self.request.clean or size < segment_file.size_bytes:
+                self.files.fsync(handle)
+        finally:
+            self.files.close(handle)
+        return segment, end, good
+
+    def _resume_from_index(self, segment: Segment, size_bytes: int) -> int:
+        """Take the indexes as they were written at the shutdown; returns where to go on."""
+        segment.size_bytes = size_bytes
+        try:
+            read_indexes(self.files, segment)
+        except DamagedIndex as error:
+            if size_bytes > HEADER_BYTES:
+                self._note(f"the index at {segment.base_offset} is rebuilt: {error}",
+                           warning=False)  # fmt: skip
+            self._reset(segment)
+            return 0
+        self.resumed = True
+        index = segment.index
+        position = index.last_position() if index is not None else 0
+        segment.size_bytes = position
+        segment.bytes_since_index = 0
+        handle = self.files.open(segment.file.path)
+        try:
+            first = self.files.pread(handle, HEADER_BYTES, 0)
+        finally:
+            self.files.close(handle)
+        try:
+            segment.first_timestamp_ms = BatchView(first).max_timestamp
+        except CorruptBatch:
+            self._reset(segment)
+            return 0
+        return position
+
+    @staticmethod
+    def _reset(segment: Segment) -> None:
+        segment.index = OffsetIndex(segment.base_offset)
+        segment.time_index = TimeIndex(segment.base_offset)
+        segment.size_bytes = segment.bytes_since_index = 0
+        segment.max_timestamp_ms = segment.first_timestamp_ms = -1
+        segment.offset_of_max_timestamp = segment.base_offset
+
+    def _walk(
+        self,
+        segment: Segment,
+        handle: Handle,
+        position: int,
+        size_bytes: int,
+        scan_from: int | None,
+    ) -> tuple[int, bool]:
+        """Note each batch in the segment; returns (offset after the last one, nothing is bad)."""
+        interval = self.request.index_interval_bytes
+        # The batch of the last index entry is in the index already.
+        resumed = position > 0
+        epochs = self.loaded.epochs
+        end = segment.base_offset
+        latest_epoch = -1
+        scan = Scan(
+            lambda size, at: self.files.pread(handle, size, at), position, size_bytes, scan_from
+        )
+        for _, batch in scan:
+            epoch = batch.partition_leader_epoch
+            problem = self._out_of_order(
+                batch, end, epoch, latest_epoch, end == segment.base_offset
+            )
+            if problem and scan_from is not None and batch.last_offset >= scan_from:
+                scan.problem = problem
+                break
+            latest_epoch = max(latest_epoch, epoch)
+            if resumed:
+                resumed = False
+                segment.size_bytes += batch.size_bytes
+                segment.bytes_since_index = batch.size_bytes
+                if batch.max_timestamp > segment.max_timestamp_ms:
+                    segment.max_timestamp_ms = batch.max_timestamp
+                    segment.offset_of_max_timestamp = batch.last_offset
+            else:
+                segment.note_batch(
+                    batch.last_offset, batch.size_bytes, batch.max_timestamp, interval
+                )
+            if epoch > epochs.latest_epoch:
+                epochs.assign(epoch, batch.base_offset)
+            end = batch.next_offset
+        if scan.problem is not None:
+            self._note(
+                f"{names.offset_name(segment.base_offset, names.LOG)} is cut at byte "
+                f"{segment.size_bytes} of {size_bytes}, offset {end}: {scan.problem}"
+            )
+        return end, scan.problem is None
+
+    @staticmethod
+    def _out_of_order(
+        batch: BatchView, end: int, epoch: int, latest_epoch: int, first: bool
+    ) -> str | None:
+        """Why a batch cannot follow; an empty log may begin inside its first batch."""
+        if batch.base_offset < end and not (first and batch.last_offset >= end):
+            return f"offsets go back to {batch.base_offset} after {end - 1}"
+        if 0 <= epoch < latest_epoch:
+            return f"leader epochs go back to {epoch} after {latest_epoch}"
+        return None
+
+    def _start_anew(self, start: int) -> None:
+        """All records are below the log's start offset: begin there."""
+        loaded = self.loaded
+        self._note(f"the log ends at {loaded.log_end_offset}, before its start {start}: it is "
+                   "begun anew there")  # fmt: skip
+        for segment in reversed(loaded.segments):
+            remove_segment_files(self.files, self.path, segment.base_offset)
+        loaded.segments = [self._new_segment(self._create(start))]
+        loaded.log_start_offset = loaded.log_end_offset = start
+        loaded.epochs.clear()
+
+    # producers, durability
+
+    def _load_producers(self) -> None:
+        loaded, request = self.loaded, self.request
+        end = loaded.log_end_offset
+        # Snapshots beyond the recovery point may be of a history that was cut since.
+        limit = end if request.clean else min(request.recovery_point, end)
+        for offset in [offset for offset in loaded.snapshots if offset > limit]:
+            self.files.unlink(f"{self.path}/{names.offset_name(offset, names.SNAPSHOT)}")
+            self.loaded.names_changed = True
+        loaded.snapshots = [offset for offset in loaded.snapshots if offset <= limit]
+        self._drop_useless_snapshots()
+        segments = [SegmentFile(s.base_offset, s.size_bytes) for s in loaded.segments]
+        loaded.producers = producers_at(
+            self.files, self.path, segments, loaded.snapshots, end, request.monotonic_ms
+        )
+
+    def _drop_useless_snapshots(self) -> None:
+        """Keep the newest snapshot, and those where a segment begins."""
+        loaded = self.loaded
+        bases = [segment.base_offset for segment in loaded.segments]
+        kept = [s for s in loaded.snapshots if s in bases or s == loaded.snapshots[-1]]
+        for offset in loaded.snapshots:
+            if offset not in kept:
+                self.files.unlink(f"{self.path}/{names.offset_name(offset, names.SNAPSHOT)}")
+        loaded.snapshots = kept
+
+    def _make_durable(self) -> None:
+        """What recovery decided must not be undone by the next crash."""
+        loaded = self.loaded
+        for segment in loaded.segments[:-1]:
+            if not segment.sealed:
+                for path, data in index_files(segment):
+                    self.files.replace_file(path, data, sync=True)
+                segment.sealed = True
+        if loaded.epochs.changed or not self.epochs_known:
+            data = format_leader_epochs(loaded.epochs.entries())
+            self.files.replace_file(f"{self.path}/{LEADER_EPOCHS}", data, sync=True)
+            loaded.epochs.changed = False
+        if not self.request.recovery_point and loaded.topic_id != ZERO_TOPIC_ID:
+            # Written when the replica was made, and perhaps never flushed.
+            data = format_partition_metadata(loaded.topic_id)
+            self.files.replace_file(f"{self.path}/{PARTITION_METADATA}", data, sync=True)
+        self.files.fsync_directory(self.path)
+        loaded.names_changed = False
+
+
+def read_indexes(files: Files, segment: Segment) -> None:
+    """Read the index files of a segment whose size is known. Raises DamagedIndex, OSError."""
+    index_path, time_path = segment.path(names.INDEX), segment.path(names.TIME_INDEX)
+    if not files.exists(index_path) or not files.exists(time_path):
+        raise DamagedIndex("a file is missing")
+    index = OffsetIndex.from_bytes(
+        segment.base_offset, files.read_file(index_path), segment.size_bytes
+    )
+    time_index = TimeIndex.from_bytes(segment.base_offset, files.read_file(time_path))
+    if segment.size_bytes and not len(time_index) and len(index):
+        raise DamagedIndex("the time index is empty")
+    segment.index, segment.time_index = index, time_index
+    segment.max_timestamp_ms, segment.offset_of_max_timestamp = time_index.last()
+
+
+def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None:
+    """Make both indexes of a whole segment from its batches' headers. Raises OSError."""
+    size_bytes = segment.size_bytes
+    segment.index = OffsetIndex(segment.base_offset)
+    segment.time_index = TimeIndex(segment.base_offset)
+    segment.size_bytes = segment.bytes_since_index = 0
+    handle = files.open(segment.file.path)
+    try:
+        for _, batch in Scan(lambda size, at: files.pread(handle, size, at), 0, size_bytes):
+            segment.note_batch(
+                batch.last_offset, batch.size_bytes, batch.max_timestamp, interval_bytes
+            )
+    finally:
+        files.close(handle)
+    # What is no batch is found by whoever reads it; the file stays as it is.
+    segment.size_bytes = size_bytes
+
+
+def producers_at(
+    files: Files,
+    path: str,
+    segments: list[SegmentFile],
+    snapshots: list[int],
+    end_offset: int,
+    now_ms: int,
+) -> ProducerState:
+    """Producer state at `end_offset`: the newest good snapshot and the batches after it.
+
+    Raises OSError.
+    """
+    state = ProducerState()
+    start = 0
+    for offset in sorted((s for s in snapshots if s <= end_offset), reverse=True):
+        name = names.offset_name(offset, names.SNAPSHOT)
+        try:
+            state = ProducerState.from_snapshot(files.read_file(f"{path}/{name}"), now_ms)
+        except DamagedSnapshot:
+            continue
+        start = offset
+        break
+    for number, (base_offset, size_bytes) in enumerate(segments):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
+        if following > start and size_bytes:
+            log_path = f"{path}/{names.offset_name(base_offset, names.LOG)}"
+            _replay(files, log_path, size_bytes, state, range(start, end_offset), now_ms)
+    return state
+
+
+def _replay(
+    files: Files, path: str, size_bytes: int, state: ProducerState, offsets: range, now_ms: int
+) -> None:
+    """Note the batches of a segment that begin within `offsets`."""
+    handle = files.open(path)
+    try:
+
+        def read(size: int, position: int) -> bytes:
+            return files.pread(handle, size, position)
+
+        for position, batch in Scan(read, 0, size_bytes):
+            if batch.base_offset >= offsets.stop:
+                return
+            if batch.producer_id == NO_PRODUCER_ID or batch.base_offset < offsets.start:
+                continue
+            if batch.is_control:
+                batch = BatchView(read(batch.size_bytes, position))
+            try:
+                state.append(batch, now_ms)
+            except CorruptBatch:
+                # A marker that is not legible ends nobody's transaction.
+                continue
+    finally:
+        files.close(handle)

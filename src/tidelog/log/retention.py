@@ -1,0 +1,158 @@
+"""Which old segments go, and how: renamed at once, removed later.
+
+A segment goes when all of it is below the high watermark and it is too old, the log is too large
+without it, or the log starts after it. Oldest first, and none is left out, so that whatever a crash
+undoes is a longer log without a hole. The last segment goes too when everything in it is too old:
+a new, empty one is begun first. Source: UnifiedLog.deleteOldSegments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidelog.core.completion import Completion
+from tidelog.core.ports import Files, Work
+from tidelog.log import names
+from tidelog.log.config import LogConfig
+from tidelog.log.segment import Segment
+
+if TYPE_CHECKING:
+    from tidelog.log.partition_log import PartitionLog
+
+
+def segments_to_delete(
+    segments: list[Segment],
+    config: LogConfig,
+    log_start_offset: int,
+    log_end_offset: int,
+    high_watermark: int,
+    size_bytes: int,
+    now_ms: int,
+) -> int:
+    """How many of the oldest segments go."""
+    excess = size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
+    count = 0
+    for segment in segments:
+        last = count + 1 == len(segments)
+        end = log_end_offset if last else segments[count + 1].base_offset
+        if end > high_watermark or (last and segment.size_bytes == 0):
+            break
+        goes = not last and end <= log_start_offset
+        if config.delete_enabled and not goes:
+            if config.retention_ms >= 0:
+                goes = now_ms - _newest_ms(segment) > config.retention_ms
+            if config.retention_bytes >= 0 and excess >= segment.size_bytes:
+                goes = True
+        if not goes:
+            break
+        excess -= segment.size_bytes
+        count += 1
+    return count
+
+
+def _newest_ms(segment: Segment) -> int:
+    """Time of the newest record, or of the segment where its records carry no time."""
+    if segment.max_timestamp_ms >= 0:
+        return segment.max_timestamp_ms
+    return segment.created_ms
+
+
+def enforce(log: PartitionLog, now_ms: int, high_watermark: int) -> Completion[int]:
+    """See PartitionLog.enforce_retention."""
+    completion: Completion[int] = Completion()
+    if log.is_closed or log.directory.failure is not None:
+        return Completion.of(0)
+    log.producers.expire(log.directory.clock.monotonic_ms(), log.config.producer_id_expiration_ms)
+    if _count(log, now_ms, high_watermark) == 0:
+        return Completion.of(0)
+
+    def start() -> None:
+        count = _count(log, now_ms, high_watermark)
+        if log.is_closed or count == 0:
+            log.end_turn()
+            completion.resolve(0)
+        elif count == len(log.segments):
+            _roll_empty(log, now_ms, lambda error: rolled(count, error))
+        else:
+            _remove(log, count, completion)
+
+    def rolled(count: int, error: BaseException | None) -> None:
+        if error is not None:
+            log.end_turn()
+            log.directory.failed(error)
+            completion.fail(error)
+        else:
+            _remove(log, count, completion)
+
+    log.take_turn(start, after_queue=False)
+    return completion
+
+
+def _count(log: PartitionLog, now_ms: int, high_watermark: int) -> int:
+    return segments_to_delete(
+        log.segments,
+        log.config,
+        log.log_start_offset,
+        log.log_end_offset,
+        high_watermark,
+        log.size_bytes,
+        now_ms,
+    )
+
+
+def _roll_empty(
+    log: PartitionLog, now_ms: int, then: Callable[[BaseException | None], None]
+) -> None:
+    """Begin a new segment at the log's end; `then(error or None)`."""
+    segment = Segment(log.path, log.log_end_offset, now_ms)
+    file = segment.file
+    log.directory.open_files.pin(file)
+
+    def create(files: Files) -> None:
+        files.truncate(file.handle(files, create=True), 0)
+
+    def created(done: Completion[None]) -> None:
+        log.directory.open_files.unpin(file)
+        if done.error is None:
+            log.rolled(segment)
+        then(done.error)
+
+    log.directory.lane.submit(create, Work.FAST, "roll").then(created)
+
+
+def _remove(log: PartitionLog, count: int, completion: Completion[int]) -> None:
+    """Take the oldest segments out of the log, then out of the directory.
+
+    In this order: a read that begins now must not look for a file that is being renamed.
+    """
+    gone = log.segments[:count]
+    log.drop_oldest(count)
+    first = log.segments[0].base_offset
+    paths = [
+        segment.path(suffix)
+        for segment in gone
+        for suffix in (names.LOG, names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
+    ]
+    if any(offset >= first for offset in log.snapshots):
+        old = [offset for offset in log.snapshots if offset < first]
+        paths += [f"{log.path}/{names.offset_name(offset, names.SNAPSHOT)}" for offset in old]
+        log.snapshots = log.snapshots[len(old) :]
+    log.names_changed = True
+
+    def rename(files: Files) -> list[str]:
+        there = [path for path in paths if files.exists(path)]
+        for path in there:
+            files.rename(path, path + names.DELETED)
+        return [path + names.DELETED for path in there]
+
+    def renamed(done: Completion[list[str]]) -> None:
+        log.end_turn()
+        if done.error is not None:
+            log.directory.failed(done.error)
+            completion.fail(done.error)
+            return
+        log.directory.remove_later(done.result(), log.config.file_delete_delay_ms)
+        completion.resolve(count)
+
+    log.directory.lane.submit(rename, Work.SLOW, "delete segments").then(renamed)

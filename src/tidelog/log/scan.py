@@ -1,0 +1,118 @@
+"""Goes through the batches of a log file, reading no more of it than it must.
+
+Headers only, jumping over large batches, or whole batches with their CRC. Runs inside operations,
+on a lane. Ends at the first bytes that are no batch and says where and why; it never raises for
+what the file holds, only OSError for what the disk does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tidelog.core.limits import KIB, MIB
+from tidelog.records.batch import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    BatchView,
+    CorruptBatch,
+    check,
+    size_of_batch,
+)
+
+#: Reads `size` bytes at `position`; fewer only at the end of the file.
+Read = Callable[[int, int], bytes]
+
+_HEADERS_CHUNK_BYTES = 16 * KIB
+_WHOLE_CHUNK_BYTES = MIB
+
+
+class Scan:
+    """Iterates (position, batch) of a file from `position` up to `end_position`.
+
+    With `check_from_offset` given, batches that end beyond it are read whole and checked; of others
+    only the header is looked at, and of `batch.buffer` no more than the header is there.
+    After the iteration `position` is the end of the last good batch, `problem` what stopped it
+    before the end, or None.
+    """
+
+    __slots__ = (
+        "_check_from_offset",
+        "_chunk",
+        "_chunk_position",
+        "_end",
+        "_read",
+        "position",
+        "problem",
+    )
+
+    def __init__(
+        self,
+        read: Read,
+        position: int,
+        end_position: int,
+        check_from_offset: int | None = None,
+    ) -> None:
+        self._read = read
+        self._end = end_position
+        self._check_from_offset = check_from_offset
+        self._chunk = b""
+        self._chunk_position = position
+        self.position = position
+        self.problem: str | None = None
+
+    def __iter__(self) -> Iterator[tuple[int, BatchView]]:
+        while self.position < self._end:
+            try:
+                batch = self._next()
+            except CorruptBatch as error:
+                self.problem = error.reason
+                return
+            position = self.position
+            self.position += batch.size_bytes
+            yield position, batch
+
+    def _next(self) -> BatchView:
+        position = self.position
+        left = self._end - position
+        if left < HEADER_BYTES:
+            raise CorruptBatch(position, f"{left} bytes are left, a header has {HEADER_BYTES}")
+        at = self._have(position, HEADER_BYTES, _HEADERS_CHUNK_BYTES)
+        size = size_of_batch(self._chunk, at)
+        batch = BatchView(self._chunk, at)
+        if batch.magic != MAGIC:
+            raise CorruptBatch(position, f"magic is {batch.magic}, only 2 is supported")
+        if size > left:
+            raise CorruptBatch(position, f"{size} bytes long, but only {left} are left")
+        if batch.last_offset_delta < 0:
+            raise CorruptBatch(position, f"last offset delta is {batch.last_offset_delta}")
+        wanted = self._check_from_offset
+        if wanted is not None and batch.last_offset >= wanted:
+            batch = BatchView(self._chunk, self._have(position, size, _WHOLE_CHUNK_BYTES))
+            check(batch)
+        return batch
+
+    def _have(self, position: int, size: int, chunk_bytes: int) -> int:
+        """Make the bytes part of the chunk; returns where in it they are."""
+        at = position - self._chunk_position
+        if at < 0 or at + size > len(self._chunk):
+            wanted = min(max(size, chunk_bytes), self._end - position)
+            self._chunk = self._read(wanted, position)
+            self._chunk_position = position
+            at = 0
+            if len(self._chunk) < size:
+                raise CorruptBatch(position, "the file is shorter than it was")
+        return at
+
+
+def whole_batch(read: Read, position: int, end_position: int) -> BatchView:
+    """The batch at `position` with all its bytes. Raises CorruptBatch."""
+    header = read(LOG_OVERHEAD_BYTES, position)
+    if len(header) < LOG_OVERHEAD_BYTES:
+        raise CorruptBatch(position, "the file ends in the batch's header")
+    size = size_of_batch(header, 0)
+    if position + size > end_position:
+        raise CorruptBatch(position, f"{size} bytes long, beyond the end at {end_position}")
+    batch = BatchView(read(size, position), 0)
+    check(batch)
+    return batch

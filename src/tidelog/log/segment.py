@@ -1,0 +1,144 @@
+"""One segment: a log file, its indexes in memory, and what decides when the next one begins.
+
+Only the last segment of a log is written. Its indexes are kept up to date in memory; those of older
+segments are read from their files when somebody needs them and dropped again when memory is short
+(`IndexCache`). Source: LogSegment, RollParams.
+"""
+
+from __future__ import annotations
+
+from tidelog.log import names
+from tidelog.log.config import LogConfig
+from tidelog.log.handles import OpenFile
+from tidelog.log.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from tidelog.records.batch import NO_TIMESTAMP
+
+#: Entries of closed segments' indexes kept per log directory: 8 and 12 bytes each.
+MAX_CACHED_INDEX_ENTRIES = 2_000_000
+
+
+class Segment:
+    """State of one segment; changed by its log only."""
+
+    __slots__ = (
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "directory",
+        "file",
+        "first_timestamp_ms",
+        "index",
+        "max_timestamp_ms",
+        "offset_of_max_timestamp",
+        "sealed",
+        "size_bytes",
+        "time_index",
+    )
+
+    def __init__(self, directory: str, base_offset: int, created_ms: int) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.file = OpenFile(self.path(names.LOG))
+        #: Bytes of whole batches written.
+        self.size_bytes = 0
+        #: None while the index is on disk only.
+        self.index: OffsetIndex | None = OffsetIndex(base_offset)
+        self.time_index: TimeIndex | None = TimeIndex(base_offset)
+        self.max_timestamp_ms = NO_TIMESTAMP
+        self.offset_of_max_timestamp = base_offset
+        #: Largest timestamp of the first append; -1 before it, or when it carried none.
+        self.first_timestamp_ms = NO_TIMESTAMP
+        #: Wall clock when this segment was made, or loaded: its age where records tell none.
+        self.created_ms = created_ms
+        self.bytes_since_index = 0
+        #: Rolled, and its log and index files are durable.
+        self.sealed = False
+
+    def path(self, suffix: str) -> str:
+        """Path of the file of this segment with that suffix."""
+        return f"{self.directory}/{names.offset_name(self.base_offset, suffix)}"
+
+    def note_batch(
+        self, last_offset: int, size_bytes: int, max_timestamp_ms: int, interval_bytes: int
+    ) -> None:
+        """A batch was written behind the others."""
+        position = self.size_bytes
+        if position == 0:
+            self.first_timestamp_ms = max_timestamp_ms
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+            self.offset_of_max_timestamp = last_offset
+        if self.bytes_since_index > interval_bytes:
+            index, time_index = self.index, self.time_index
+            if index is None or time_index is None:
+                raise AssertionError(f"the index of {self.file.path} is not in memory")
+            index.append(last_offset, position)
+            time_index.append(self.max_timestamp_ms, self.offset_of_max_timestamp)
+            self.bytes_since_index = 0
+        self.bytes_since_index += size_bytes
+        self.size_bytes = position + size_bytes
+
+    def must_roll(
+        self,
+        config: LogConfig,
+        planned_bytes: int,
+        size_bytes: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        now_ms: int,
+    ) -> bool:
+        """Whether an append of `size_bytes` must go to a new segment.
+
+        `planned_bytes` is this segment's size with what will be written before it.
+        """
+        if planned_bytes == 0:
+            return False
+        if planned_bytes + size_bytes > config.segment_bytes:
+            return True
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        index, time_index = self.index, self.time_index
+        if index is not None and len(index) >= config.segment_index_bytes // 8:
+            return True
+        if time_index is not None and len(time_index) >= config.segment_index_bytes // 12 - 1:
+            return True
+        return self.waited_ms(max_timestamp_ms, now_ms) > config.segment_ms
+
+    def waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
+        """Age of the segment as rolling by time takes it: between its first append and this one."""
+        if self.first_timestamp_ms >= 0 and max_timestamp_ms >= 0:
+            return max_timestamp_ms - self.first_timestamp_ms
+        return now_ms - self.created_ms
+
+    def finish_time_index(self) -> None:
+        """Before the index files are written: the last entry tells the segment's largest time."""
+        if self.time_index is not None and self.max_timestamp_ms >= 0:
+            self.time_index.append(self.max_timestamp_ms, self.offset_of_max_timestamp)
+
+
+class IndexCache:
+    """Drops indexes of sealed segments from memory, longest unused first."""
+
+    __slots__ = ("_entries", "_limit", "_segments")
+
+    def __init__(self, limit: int = MAX_CACHED_INDEX_ENTRIES) -> None:
+        self._limit = limit
+        self._entries = 0
+        self._segments: dict[Segment, int] = {}
+
+    def used(self, segment: Segment) -> None:
+        """A sealed segment's index is in memory and of use."""
+        if segment.index is None or segment.time_index is None:
+            return
+        self._entries -= self._segments.pop(segment, 0)
+        size = len(segment.index) + len(segment.time_index)
+        self._segments[segment] = size
+        self._entries += size
+        while self._entries > self._limit and len(self._segments) > 1:
+            oldest = next(iter(self._segments))
+            self._entries -= self._segments.pop(oldest)
+            oldest.index = oldest.time_index = None
+
+    def forget(self, segment: Segment) -> None:
+        """The segment is written again, or gone."""
+        self._entries -= self._segments.pop(segment, 0)
