@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from tests.cluster.records import read_values, write_values
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
+from tidelog.local.processes import ProcessIdentity
 
 
 @pytest.fixture
@@ -45,7 +45,9 @@ def test_up_writes_the_bootstrap_address_last_and_leaves_a_cluster(directory: st
     assert all(broker["alive"] for broker in status["brokers"])
     assert [broker["controller"] for broker in status["brokers"]].count(True) == 1
     for broker in status["brokers"]:
-        os.kill(broker["pid"], 0)
+        process = ProcessIdentity.of(broker["pid"])
+        assert process is not None
+        assert process.is_alive
 
 
 def test_topics_are_created_described_and_deleted(directory: str) -> None:
@@ -80,12 +82,10 @@ def test_a_cluster_that_was_taken_down_keeps_its_records_and_ports(directory: st
     bootstrap = cluster.bootstrap
     done("topics", "create", "kept", "--replication-factor", "3", "--dir", directory)
     write_values(bootstrap, TopicPartition("kept", 0), [b"one", b"two", b"three"])
-    pids = [broker["pid"] for broker in shown(directory)["brokers"]]
+    processes = [cluster.process(number) for number in cluster.broker_ids]
 
     done("down", "--dir", directory)
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    assert [process is not None and process.is_alive for process in processes] == [False] * 3
     down = tidelog("status", "--dir", directory, "-o", "json")
     assert down.returncode == 3
     assert [each["state"] for each in json.loads(down.stdout)["brokers"]] == ["stopped"] * 3
