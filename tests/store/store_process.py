@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sqlite3
 import sys
@@ -200,6 +201,17 @@ class Process:
             done += part
             version += part
         return version
+
+    async def do_fork(self) -> object:
+        """A child that goes on without exec and outlives this process, until its input closes."""
+        child = os.fork()
+        if child == 0:
+            os.close(1)
+            os.set_blocking(0, True)
+            while os.read(0, 1):  # until the driver closes it
+                pass
+            os._exit(0)
+        return child
 
     async def do_checkpoint(self) -> object:
         return await self.store.checkpoint_if_large(0)

@@ -223,3 +223,22 @@ def test_a_process_that_starts_after_all_have_died_ends_their_sessions(processes
     assert heir.ask(do="children", path="/") == ["p0", "p1", "p2"]
     left = sorted(path.name for path in (processes.directory / "sessions").iterdir())
     assert left == ["4.lease", "4.wake"]
+
+
+def test_a_forked_child_does_not_keep_a_dead_process_alive(processes: Drivers) -> None:
+    witness, victim = processes.start_many(2, 60_000)
+    victim.ask(do="make", path="/e", ephemeral=True)
+    assert witness.ask(do="watch", path="/e")
+    child = victim.ask(do="fork")
+    victim.signal(signal.SIGKILL)
+    witness.hears(watch=["DELETED", "/e"])
+    assert Path(f"/proc/{child}").exists(), "the child was to outlive it"
+
+
+def test_commits_are_heard_of_without_wake_ups(processes: Drivers) -> None:
+    writer, watcher = processes.start_many(2, TIMEOUT_MS)
+    for socket in (processes.directory / "sessions").glob("*.wake"):
+        socket.unlink()
+    assert not watcher.ask(do="watch", path="/a")
+    writer.ask(do="make", path="/a")
+    watcher.hears(watch=["CREATED", "/a"])

@@ -81,8 +81,10 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
             prepare(connection, self.path)
             connection.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if isinstance(error, sqlite3.DatabaseError) and _is_no_database(error):
+                raise StoreError("", f"{self.path} is not a metadata store: {error}") from error
             raise
         self._connection = connection
 
@@ -237,3 +239,7 @@ class Database:
         removed = connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount
         if removed != 1 and changes:
             raise InvariantError(f"session {session_id} was over but had ephemeral nodes")
+
+
+def _is_no_database(error: sqlite3.DatabaseError) -> bool:
+    return error.sqlite_errorcode in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
