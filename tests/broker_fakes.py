@@ -254,35 +254,57 @@ class FakeDirectory:
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, Any] = {}
+        self.strays: dict[str, Any] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.deleted: list[TopicPartition] = []
-        self.set_aside_logs: list[tuple[TopicPartition, bool]] = []
-        self.create_error: BaseException | None = None
-        self.creates_slowly = False
+        self.set_aside_logs: list[TopicPartition] = []
+        self.calls: list[tuple[str, Any]] = []
+        self.error: BaseException | None = None
+        self.wall_ms: Callable[[], int] = lambda: 0
 
-    def create(self, topic_partition: TopicPartition, topic_id: bytes, config: Any) -> Any:
-        if self.create_error is not None:
-            return Completion.failed(self.create_error)
-        log = self.logs[topic_partition] = FakeLog(topic_partition, topic_id)
-        log.config = config
-        return Completion.of(log)
+    def _done(self, value: Any = None) -> Completion[Any]:
+        return Completion.failed(self.error) if self.error else Completion.of(value)
+
+    def create_many(self, replicas: list[tuple[TopicPartition, bytes, Any]]) -> Completion[Any]:
+        if self.error is not None:
+            return Completion.failed(self.error)
+        self.calls.append(("create_many", len(replicas)))
+        logs = []
+        for topic_partition, topic_id, config in replicas:
+            log = self.logs[topic_partition] = FakeLog(topic_partition, topic_id)
+            log.config = config
+            logs.append(log)
+        return Completion.of(logs)
 
     def delete(self, topic_partition: TopicPartition) -> Completion[None]:
         self.deleted.append(topic_partition)
         del self.logs[topic_partition]
-        return Completion.of(None)
+        return self._done()
 
-    def set_aside(self, topic_partition: TopicPartition, *, deletion_waits: bool) -> Any:
-        self.set_aside_logs.append((topic_partition, deletion_waits))
+    def set_aside(self, topic_partition: TopicPartition) -> Completion[None]:
+        self.set_aside_logs.append(topic_partition)
         del self.logs[topic_partition]
-        return Completion.of(None)
+        self.strays[str(topic_partition)] = SimpleNamespace(since_ms=self.wall_ms())
+        return self._done()
+
+    def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
+        old = [name for name, stray in self.strays.items() if now_ms - stray.since_ms >= delay_ms]
+        for name in old:
+            del self.strays[name]
+        return self._done(len(old))
 
     def write_high_watermarks(self, offsets: dict[TopicPartition, int]) -> Completion[None]:
-        self.high_watermarks = dict(offsets)
-        return Completion.of(None)
+        if self.error is None:
+            self.high_watermarks = dict(offsets)
+        return self._done()
 
-    def delete_strays(self, delay_ms: int) -> Completion[None]:
-        return Completion.of(None)
+    def checkpoint(self) -> Completion[None]:
+        self.calls.append(("checkpoint", None))
+        return self._done()
+
+    def flush_due(self, now_ms: int) -> Completion[None]:
+        self.calls.append(("flush_due", now_ms))
+        return self._done()
 
 
 class FakeStore:
@@ -400,6 +422,7 @@ class FakeBroker:
         self.peers = FakePeers(broker_id, cluster)
         self.fetch_sessions = FetchSessions()
         self.directory = FakeDirectory()
+        self.directory.wall_ms = clock.wall_ms
         self.replicas = Replicas(self)  # type: ignore[arg-type]
         self.isr_changes = IsrChanges(self)  # type: ignore[arg-type]
         self.fetchers = Fetchers(self)  # type: ignore[arg-type]

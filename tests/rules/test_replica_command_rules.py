@@ -306,7 +306,7 @@ def test_a_starting_broker_holds_what_it_finds_without_a_role_until_the_full_com
         response = await broker.command(state(leader_epoch=3), full=True)
         assert errors(response) == [0]
         assert broker.partition().is_leader
-        assert broker.directory.set_aside_logs == [(gone, False)]
+        assert broker.directory.set_aside_logs == [gone]
         assert broker.replicas.get(gone) is None
         await broker.tasks.close()
 
@@ -323,22 +323,29 @@ def test_only_a_full_command_makes_strays_and_topics_to_keep_are_none() -> None:
         await broker.command(state())
         assert broker.directory.set_aside_logs == []
         await broker.command(state(), full=True, keep=("u",))
-        assert broker.directory.set_aside_logs == [(TopicPartition("v", 0), False)]
+        assert broker.directory.set_aside_logs == [TopicPartition("v", 0)]
         assert broker.partition(TopicPartition("u", 0)).is_leader
 
     run(story())
 
 
 @pytest.mark.rule("V35")
-@pytest.mark.parametrize(("hosted", "waits"), [(100, True), (99, False)])
-def test_many_strays_at_once_are_not_deleted_without_a_word(hosted: int, waits: bool) -> None:
+@pytest.mark.parametrize(("hosted", "is_kept"), [(100, True), (99, False)])
+def test_strays_go_after_their_time_and_many_at_once_only_on_a_word(
+    hosted: int, is_kept: bool
+) -> None:
     async def story() -> None:
-        broker = a_cluster()[1]
+        broker = a_cluster(log_stray_delete_delay_ms="3600000")[1]
+        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
         states = [state(partition=number, is_new=True) for number in range(hosted)]
         await broker.command(*states)
         await broker.command(full=True)
-        assert len(broker.directory.set_aside_logs) == hosted
-        assert all(told is waits for _, told in broker.directory.set_aside_logs)
+        assert len(broker.directory.strays) == hosted
+        await broker.clock.advance(3_500_000)
+        assert len(broker.directory.strays) == hosted
+        await broker.clock.advance(200_000)
+        assert len(broker.directory.strays) == (hosted if is_kept else 0)
+        await broker.tasks.close()
 
     run(story())
 
@@ -376,7 +383,7 @@ def test_a_full_command_sets_the_replica_of_the_old_topic_aside_and_the_new_one_
         await broker.replicas.open([broker.directory])  # type: ignore[list-item]
         response = await broker.command(state(1, isr=(1, 3)), full=True)
         assert errors(response) == [0]
-        assert broker.directory.set_aside_logs == [(T0, False)]
+        assert broker.directory.set_aside_logs == [T0]
         assert broker.log() is not old
         assert broker.log().log_end_offset == 0
         await broker.tasks.close()

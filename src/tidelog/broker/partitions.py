@@ -200,6 +200,13 @@ class Partition:
                     follower.bytes_behind = bytes_from(self.log, follower.log_end_offset)
             self.run(role.examine(self._broker.clock.monotonic_ms()))
 
+    def log_start_moved(self) -> None:
+        """Retention has removed records."""
+        role = self.role
+        if type(role) is FollowerReplica:
+            role.log_start_moved(self.log.log_start_offset)
+        self.watchers.isr_or_log_start_changed(self)
+
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Other brokers came or went."""
         role = self.role

@@ -34,6 +34,8 @@ from tidelog.wire.messages.stop_replica import (
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
+    from tidelog.log.config import LogConfig
+    from tidelog.log.directory import LogDirectory
 
 _FULL = 2
 _TOPIC_ID_VERSION = 5
@@ -141,22 +143,31 @@ class _LeaderAndIsr:
         if not self.missing:
             return
         await self.replicas.load_configs(command.topic_partition.topic for command in self.missing)
-        begun = []
+        shares: dict[LogDirectory, list[_Command]] = {
+            directory: [] for directory in self.replicas.directories
+        }
         for command in self.missing:
-            directory = min(self.replicas.directories, key=lambda one: len(one.logs))
-            name = command.topic_partition.topic
-            completion = directory.create(
-                command.topic_partition, command.topic_id, self.replicas.log_config(name)
-            )
-            begun.append((command, directory, completion))
-        for command, directory, completion in begun:
+            fewest = min(shares, key=lambda one: len(one.logs) + len(shares[one]))
+            shares[fewest].append(command)
+        begun = [
+            (directory, share, directory.create_many([self._replica(one) for one in share]))
+            for directory, share in shares.items()
+            if share
+        ]
+        for directory, share, completion in begun:
             try:
-                log = await completion
+                logs = await completion
             except StorageError as error:
-                self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
-                self.broker.tracer.log("server", logging.ERROR, f"cannot create a replica: {error}")
+                for command in share:
+                    self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                self.broker.tracer.log("server", logging.ERROR, f"cannot create replicas: {error}")
                 continue
-            self.obeyed.append((self.replicas.add(directory, log, 0), command))
+            for command, log in zip(share, logs, strict=True):
+                self.obeyed.append((self.replicas.add(directory, log, 0), command))
+
+    def _replica(self, command: _Command) -> tuple[TopicPartition, TopicId, LogConfig]:
+        config = self.replicas.log_config(command.topic_partition.topic)
+        return command.topic_partition, command.topic_id, config
 
     def _take_roles(self) -> None:
         broker_id = self.broker.broker_id
@@ -183,8 +194,7 @@ class _LeaderAndIsr:
         strays = commands.strays(hosted, listed, kept)
         if not strays:
             return
-        waits = commands.deletion_waits(len(strays), len(hosted))
-        self.broker.tracer.event("strays", count=len(strays), of=len(hosted), deletion_waits=waits)
+        self.broker.tracer.event("strays", count=len(strays), of=len(hosted))
         self.broker.tracer.log(
             "server",
             logging.WARNING,
@@ -195,7 +205,10 @@ class _LeaderAndIsr:
             partition = self.replicas.get(topic_partition)
             assert partition is not None
             await release(self.broker, partition)
-            await partition.directory.set_aside(topic_partition, deletion_waits=waits)
+            try:
+                await partition.directory.set_aside(topic_partition)
+            except StorageError as error:
+                self.broker.tracer.log("server", logging.ERROR, f"cannot set aside: {error}")
 
 
 async def release(broker: Broker, partition: Partition) -> None:

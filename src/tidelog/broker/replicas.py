@@ -1,9 +1,9 @@
-"""All replicas that this broker hosts: found at start, commanded by the controller, looked after.
+"""All replicas that this broker hosts: found at start, commanded by the controller.
 
-Knows which partition is where, fences controllers (V30), runs commands one after another (V31 to
-V35, V45; what they mean is in `replica_commands`), and looks after the replicas: high watermark
-checkpoints (V34), followers that fall behind (V62), retention, strays that are to go (V35). At
-start every log found is a replica without a role: what it is comes from the controller (V44).
+Knows which partition is where and how its topic is configured, fences controllers (V30), and runs
+commands one after another (V31 to V35, V45; what they mean is in `replica_commands`, what is done
+from time to time in `replica_upkeep`). At start every log found is a replica without a role: what
+it is comes from the controller (V44).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker import replica_commands
 from tidelog.broker.partitions import Partition
+from tidelog.broker.replica_upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.topic_config import TopicConfig
@@ -24,7 +25,6 @@ from tidelog.metadata import layout
 from tidelog.metadata.json_fields import LayoutError
 from tidelog.metadata.store import OutcomeUnknown, SessionExpired, StoreUnavailable
 from tidelog.replication import commands
-from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
 
 _STORE_RETRY_MS = 50
-_STRAY_CHECK_MS = 60_000
 
 
 class Replicas:
@@ -55,7 +54,7 @@ class Replicas:
         self.generation = 0
         #: One command is run at a time, in the order in which they came.
         self.command_order = asyncio.Lock()
-        self._closing = False
+        self.upkeep = ReplicaUpkeep(broker)
         #: Live brokers when the partitions were last told.
         self._alive: list[int] = []
 
@@ -118,6 +117,12 @@ class Replicas:
         """What holds for the logs of a topic."""
         return _log_config(self._broker.config, self.topic_config(topic))
 
+    def least_flush_ms(self) -> int:
+        """The smallest flush.ms of any topic known here."""
+        return min(
+            [self._default_config.flush_ms, *(one.flush_ms for one in self._configs.values())]
+        )
+
     async def load_configs(self, topics: Iterable[str]) -> None:
         """Read the configuration of topics from the store; waits until it can be read (S3)."""
         wanted = list(dict.fromkeys(topics))
@@ -158,15 +163,7 @@ class Replicas:
             await self.load_configs(topics)
         for partition in self.all():
             partition.log.config = self.log_config(partition.topic_partition.topic)
-        config, tasks = self._broker.config, self._broker.tasks
-        checks = (
-            (config.replica_high_watermark_checkpoint_interval_ms, self.write_high_watermarks),
-            (max(1, config.replica_lag_time_max_ms // 2), self._examine_followers),
-            (config.log_retention_check_interval_ms, self._enforce_retention),
-            (_STRAY_CHECK_MS, self._delete_old_strays),
-        )
-        for interval_ms, check in checks:
-            tasks.spawn(f"replicas: {check.__name__}", self._repeat(interval_ms, check))
+        self.upkeep.start()
 
     def stop_leading(self, reason: str) -> None:
         """Lead nothing any more; everything that waits gets NOT_LEADER_OR_FOLLOWER (V38, V65)."""
@@ -178,13 +175,17 @@ class Replicas:
 
     async def close(self) -> None:
         """End every role and write the high watermarks down (V34)."""
-        self._closing = True
+        self.upkeep.close()
         self.generation += 1
         for partition in self.all():
             partition.rest()
         for partition in self.all():
             await partition.quiet()
-        await self.write_high_watermarks()
+        try:
+            await self.upkeep.write_high_watermarks()
+        except StorageError as error:
+            # The directory knows: it will not be marked as closed cleanly.
+            self._broker.tracer.log("server", logging.ERROR, f"high watermarks: {error}")
 
     # commands
 
@@ -235,58 +236,6 @@ class Replicas:
             self._alive = alive
             for partition in self.all():
                 partition.brokers_changed(view.is_alive)
-
-    # looking after
-
-    async def _repeat(self, interval_ms: int, check) -> None:  # type: ignore[no-untyped-def]
-        while not self._closing:
-            await self._broker.tasks.sleep(interval_ms)
-            if not self._closing:
-                await check()
-
-    async def write_high_watermarks(self) -> None:
-        """Write the high watermarks of each directory down (V34)."""
-        for directory in self.directories:
-            offsets = {
-                partition.topic_partition: partition.high_watermark
-                for partition in self.all()
-                if partition.directory is directory
-            }
-            if offsets == directory.high_watermarks:
-                continue
-            try:
-                await directory.write_high_watermarks(offsets)
-            except StorageError as error:
-                self._report("high watermarks", error)
-
-    async def _examine_followers(self) -> None:
-        for partition in self.all():
-            partition.examine()
-
-    async def _enforce_retention(self) -> None:
-        for partition in self.all():
-            if type(partition.role) is not LeaderReplica or not partition.log.log_end_offset:
-                continue
-            start = partition.log.log_start_offset
-            try:
-                await partition.log.enforce_retention(
-                    self._broker.clock.wall_ms(), partition.high_watermark
-                )
-            except StorageError as error:
-                self._report(f"retention of {partition.topic_partition}", error)
-            if partition.log.log_start_offset != start:
-                partition.watchers.isr_or_log_start_changed(partition)
-
-    async def _delete_old_strays(self) -> None:
-        for directory in self.directories:
-            try:
-                await directory.delete_strays(self._broker.config.log_stray_delete_delay_ms)
-            except StorageError as error:
-                self._report("strays", error)
-
-    def _report(self, what: str, error: StorageError) -> None:
-        self._broker.tracer.event("storage_error", what=what, error=str(error))
-        self._broker.tracer.log("server", logging.ERROR, f"{what}: {error}")
 
 
 def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:

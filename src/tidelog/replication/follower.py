@@ -134,6 +134,11 @@ class FollowerReplica:
         )
         self.position = FetchPosition(self.leader_epoch, log_end_offset, latest_epoch)
 
+    def log_start_moved(self, log_start_offset: int) -> None:
+        """Retention has removed records of our own log."""
+        self.log_start_offset = log_start_offset
+        self.high_watermark = max(self.high_watermark, log_start_offset)
+
     def leader_log_starts_at(self, offset: int) -> Effects:
         """The leader refused our offset, or knows nothing of our last epoch: what we have lies
         below its log or cannot be compared with it, so it goes (V67)."""

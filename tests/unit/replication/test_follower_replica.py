@@ -134,6 +134,12 @@ def test_errors_and_failures_back_off() -> None:
     assert not follower.is_busy
 
 
+def test_retention_moves_the_log_start_and_what_lies_before_it_is_committed() -> None:
+    follower = a_follower(log_end_offset=10, high_watermark=3)
+    follower.log_start_moved(5)
+    assert (follower.log_start_offset, follower.high_watermark) == (5, 5)
+
+
 def test_key_holds_the_whole_state_and_copies_are_independent() -> None:
     follower = a_follower(log_end_offset=10)
     copy = follower.copy()

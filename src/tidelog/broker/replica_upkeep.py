@@ -1,0 +1,141 @@
+"""Looking after the hosted replicas, from time to time and at the end.
+
+High watermark checkpoints (V34), recovery points, followers that fall behind (V62: every half of
+`replica.lag.time.max.ms`, also when nobody fetches), retention, flushes that a topic asks for by
+age, strays that are to go (V35). Each is an own loop, so that a slow disk delays its own kind only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from tidelog.core.config_keys import INT64_MAX
+from tidelog.core.errors import StorageError
+from tidelog.replication import commands
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+_FLUSH_CHECK_MS = 1_000
+_STRAY_CHECK_MS = 60_000
+#: Strays that follow each other closer than this went in one event.
+_ONE_EVENT_MS = 60_000
+
+
+class ReplicaUpkeep:
+    """The loops of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._closing = False
+        self._strays_waiting = 0
+
+    def start(self) -> None:
+        """Begin; each loop waits first."""
+        config, tasks = self._broker.config, self._broker.tasks
+        loops: tuple[tuple[str, int, Callable[[], Awaitable[None]]], ...] = (
+            (
+                "high watermarks",
+                config.replica_high_watermark_checkpoint_interval_ms,
+                self.write_high_watermarks,
+            ),
+            ("recovery points", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint),
+            ("followers", config.replica_lag_time_max_ms // 2, self._examine_followers),
+            ("retention", config.log_retention_check_interval_ms, self._enforce_retention),
+            ("flushes", _FLUSH_CHECK_MS, self._flush),
+            ("strays", _STRAY_CHECK_MS, self._purge_strays),
+        )
+        for name, interval_ms, work in loops:
+            tasks.spawn(f"replicas: {name}", self._repeat(name, max(1, interval_ms), work))
+
+    def close(self) -> None:
+        """Begin nothing any more."""
+        self._closing = True
+
+    async def _repeat(
+        self, name: str, interval_ms: int, work: Callable[[], Awaitable[None]]
+    ) -> None:
+        while not self._closing:
+            await self._broker.tasks.sleep(interval_ms)
+            if self._closing:
+                return
+            try:
+                await work()
+            except StorageError as error:
+                # The directory has judged it: a device error ends the broker, a full disk passes.
+                self._broker.tracer.event("storage_error", what=name, error=str(error))
+                self._broker.tracer.log("server", logging.ERROR, f"{name}: {error}")
+
+    async def write_high_watermarks(self) -> None:
+        """Write the high watermarks of each directory down (V34)."""
+        replicas = self._broker.replicas
+        for directory in replicas.directories:
+            await directory.write_high_watermarks(
+                {
+                    partition.topic_partition: partition.high_watermark
+                    for partition in replicas.all()
+                    if partition.directory is directory
+                }
+            )
+
+    async def _checkpoint(self) -> None:
+        for directory in self._broker.replicas.directories:
+            await directory.checkpoint()
+
+    async def _examine_followers(self) -> None:
+        for partition in self._broker.replicas.all():
+            partition.examine()
+
+    async def _enforce_retention(self) -> None:
+        for partition in self._broker.replicas.all():
+            if partition.role is None:
+                continue
+            log = partition.log
+            log_start_offset = log.log_start_offset
+            try:
+                await log.enforce_retention(self._broker.clock.wall_ms(), partition.high_watermark)
+            finally:
+                if log.log_start_offset != log_start_offset:
+                    partition.log_start_moved()
+
+    async def _flush(self) -> None:
+        if self._broker.replicas.least_flush_ms() == INT64_MAX:
+            return
+        for directory in self._broker.replicas.directories:
+            await directory.flush_due(self._broker.clock.wall_ms())
+
+    async def _purge_strays(self) -> None:
+        """Delete strays that are old enough, unless too many went at once (V35)."""
+        replicas = self._broker.replicas
+        since = sorted(
+            stray.since_ms
+            for directory in replicas.directories
+            for stray in directory.strays.values()
+        )
+        waiting = _most_in_one_event(since)
+        if commands.deletion_waits(waiting, len(replicas) + len(since)):
+            if waiting != self._strays_waiting:
+                self._strays_waiting = waiting
+                self._broker.tracer.event("strays_wait", count=waiting)
+                self._broker.tracer.log(
+                    "server",
+                    logging.WARNING,
+                    f"{waiting} strays went at once: they are kept until an operator removes or "
+                    "restores them",
+                )
+            return
+        for directory in replicas.directories:
+            await directory.purge_strays(
+                self._broker.clock.wall_ms(), self._broker.config.log_stray_delete_delay_ms
+            )
+
+
+def _most_in_one_event(since_ms: list[int]) -> int:
+    """The largest number of times that follow each other closely; `since_ms` rises."""
+    most = run = 0
+    for index, time_ms in enumerate(since_ms):
+        run = run + 1 if index and time_ms - since_ms[index - 1] <= _ONE_EVENT_MS else 1
+        most = max(most, run)
+    return most
