@@ -209,7 +209,8 @@ class FetchWait:
         self, item: SessionPartition, max_bytes: int, min_one: bool
     ) -> tuple[PartitionData, Completion[LogSlice] | None]:
         """The answer of one partition, and the read that fills it where there is data."""
-        answer = PartitionData(partition_index=item.key[1], high_watermark=-1)
+        # Empty, not null, where there is nothing: as Kafka does, and librdkafka takes null as damage.
+        answer = PartitionData(partition_index=item.key[1], high_watermark=-1, records=b"")
         partition, error = find_partition(self._broker, item)
         if partition is None:
             answer.error_code = error
