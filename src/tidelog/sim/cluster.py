@@ -19,11 +19,12 @@ from tidelog.client.steps import Address
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import NodeDead, TidelogError
 from tidelog.core.ports import Ports
+from tidelog.core.types import ZERO_TOPIC_ID
 from tidelog.metadata.store import Op, OpResult
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.checkers.clients import ClientChecker
 from tidelog.sim.checkers.logs import LogKey, NodeLogs
-from tidelog.sim.checkers.published import Published
+from tidelog.sim.checkers.published import Published, PublishedPartition
 from tidelog.sim.checkers.replication import Claim, ReplicationChecker
 from tidelog.sim.disk import Loss
 from tidelog.sim.history import History
@@ -125,6 +126,8 @@ class SimBroker:
         if self.broker is None or self.life is None:
             return
         for partition in self.broker.replicas.all():
+            if partition.topic_id == ZERO_TOPIC_ID:
+                continue  # a power loss took its partition.metadata: nobody can say what it is
             role = partition.role
             in_flight: tuple[tuple[int, int], ...] = ()
             leads = isinstance(role, LeaderReplica)
@@ -179,7 +182,7 @@ class SimBroker:
             await broker.start()
         except (TidelogError, OSError) as error:
             self._cluster.start_failed(self, error)
-            incarnation.die(Loss.NONE, f"start failed: {error!r}")
+            incarnation.die(Loss.NONE, f"start failed: {error!r}", judged=False)
             raise NodeDead(f"start failed: {error!r}") from error
         self._cluster.world.note(self.node_id, "started", "")
 
@@ -210,6 +213,7 @@ class Cluster:
         self.keeps_budget = True
         self.lossy_crashes = 0
         self.refused_losses = 0
+        self.refused_crashes = 0
         self.brokers: dict[int, SimBroker] = {}
         #: Called when a broker's process has ended.
         self.on_broker_death: Callable[[SimBroker], None] | None = None
@@ -221,7 +225,8 @@ class Cluster:
             self.brokers[broker_id] = broker
             self.replication.add(broker)
         world.scheduler.after_event = self._after_event
-        world.judge_loss = self._judge_loss
+        world.judge_crash = self._judge_crash
+        self.store.may_expire = self._may_expire
         world.on_death.append(self._died)
         world.on_halt = self._halted
         world.on_traced.append(self._traced)
@@ -259,25 +264,63 @@ class Cluster:
             if broker is not None:
                 self.replication.after_event(broker)
 
-    def _judge_loss(self, incarnation: Incarnation, wanted: Loss) -> Loss:
-        """The fault budget: losing data must leave, of each published ISR that the node is in,
-        another member that has everything committed."""
+    def _judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
+        """The fault budget (V10 as published state can keep it, without eligible leader replicas).
+
+        Data may be lost only where each published ISR with the node in it has another member that
+        is up, unchanged since its recorded broker epoch, and has everything committed. From then
+        until the node has left those ISRs, the last such member is spared.
+        """
         broker = self.brokers.get(incarnation.node_id)
-        if broker is None or wanted is Loss.NONE or not self.keeps_budget:
+        if broker is None or not self.keeps_budget:
             return wanted
-        for key, state in self.published.partitions.items():
-            if key.topic_id not in self._living_topics() or broker.node_id not in state.isr:
-                continue
-            if not any(
-                member != broker.node_id and self.replication.has_all_committed(key, member)
-                for member in state.isr
-            ):
-                self.refused_losses += 1
-                return Loss.NONE
+        if self.is_spared(broker.node_id):
+            self.refused_crashes += 1
+            return None
+        if wanted is not Loss.NONE and not self._may_lose_data(broker.node_id):
+            self.refused_losses += 1
+            return Loss.NONE
         return wanted
 
-    def _living_topics(self) -> dict[bytes, None]:
-        return dict.fromkeys(topic.topic_id for topic in self.published.topics.values())
+    def _may_lose_data(self, node_id: int) -> bool:
+        return all(
+            any(member != node_id for member in self._steady_members(state))
+            for state in self._living_states()
+            if node_id in state.isr
+        )
+
+    def is_spared(self, node_id: int) -> bool:
+        """Whether a broker is the last that stands between a power loss and lost records."""
+        return any(
+            self._steady_members(state) == [node_id]
+            for state in self._living_states()
+            if node_id in state.isr and self.replication.has_lost_member(state)
+        )
+
+    def _steady_members(self, state: PublishedPartition) -> list[int]:
+        """Members that are up, as they were when they were recorded, with all that is committed."""
+        return [
+            member
+            for member in state.isr
+            if self.brokers[member].life is not None
+            and self.replication.is_intact(state, member)
+            and self.replication.has_all_committed(state.key, member)
+        ]
+
+    def _living_states(self) -> list[PublishedPartition]:
+        return [
+            state
+            for key, state in self.published.partitions.items()
+            if not self.published.promises_nothing(key.topic_id)
+        ]
+
+    def _may_expire(self, session_id: int) -> bool:
+        """A spared broker keeps its session too: a registration anew is a restart to V10."""
+        for broker in self.brokers.values():
+            if broker.store is not None and broker.store.session_id == session_id:
+                spared = self.keeps_budget and self.is_spared(broker.node_id)
+                return broker.life is None or not spared
+        return True
 
     def _died(self, incarnation: Incarnation, loss: Loss) -> None:
         broker = self.brokers.get(incarnation.node_id)

@@ -80,20 +80,27 @@ class Incarnation:
         if strike.countdown > 1:
             self._strike = Strike(strike.countdown - 1, strike.loss, strike.prefix)
             return
-        self.die(strike.loss, f"crash at port call {self.port_calls} ({name})")
-        raise NodeDead(f"node {self.node_id}.{self.number}: {self.end_reason}")
+        self._strike = None
+        if self.die(strike.loss, f"crash at port call {self.port_calls} ({name})"):
+            raise NodeDead(f"node {self.node_id}.{self.number}: {self.end_reason}")
 
     def plan_strike(self, strike: Strike | None) -> None:
         """Replace the planned crash."""
         self._strike = strike
 
-    def die(self, loss: Loss, reason: str) -> None:
-        """End at once: nothing of it acts any more. What unsynced data is lost, `loss` says, if
-        the world's judge agrees."""
+    def die(self, loss: Loss, reason: str, *, judged: bool = True) -> bool:
+        """End at once: nothing of it acts any more; False where it lives on.
+
+        What unsynced data is lost, `loss` says, if the world's judge agrees; with `judged` False
+        (the process ends itself) nobody is asked.
+        """
         if not self.alive:
-            return
-        if self.world.judge_loss is not None:
-            loss = self.world.judge_loss(self, loss)
+            return True
+        if judged and self.world.judge_crash is not None:
+            verdict = self.world.judge_crash(self, loss)
+            if verdict is None:
+                return False
+            loss = verdict
         self.alive = False
         self.runs = False
         self.end_reason = reason
@@ -106,6 +113,7 @@ class Incarnation:
         for callback in self.on_death:
             callback(loss)
         self.world.node_died(self, loss)
+        return True
 
     def pause(self) -> None:
         """Stop executing its events, as SIGSTOP does."""

@@ -241,6 +241,8 @@ class SimStoreServer:
         self.tree = Tree()
         #: Extra delay in ms of each watch that fires; draws may be replaced at any time.
         self.watch_delay_ms: Callable[[], float] = lambda: 0.0
+        #: Whether a session may expire now (a fault budget); one that may not gets more time.
+        self.may_expire: Callable[[int], bool] = lambda _: True
         #: Sessions that ended by expiry, not by their own close.
         self.expiries = 0
         self._sessions: dict[int, ServerSession] = {}
@@ -273,9 +275,9 @@ class SimStoreServer:
         return self._sessions.get(session_id)
 
     def expire(self, session_id: int) -> bool:
-        """End a session now; False if it was over already."""
+        """End a session now; False if it was over already, or may not end."""
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or not self.may_expire(session_id):
             return False
         self.expiries += 1
         self._end(session)
@@ -348,7 +350,9 @@ class SimStoreServer:
         renewals = session.renewals
 
         def check() -> None:
-            if session.renewals == renewals:
-                self.expire(session.session_id)
+            if session.renewals != renewals or session.session_id not in self._sessions:
+                return
+            if not self.expire(session.session_id):
+                self.schedule(session.timeout_ms, check)
 
         self.schedule(session.timeout_ms, check)

@@ -42,8 +42,8 @@ class World:
         self.violations: list[str] = []
         #: Called with (incarnation, event name, fields) for each traced state change.
         self.on_traced: list[Callable[[Incarnation, str, dict[str, Any]], None]] = []
-        #: Says what a crash may really lose (a fault budget); without it what it was told.
-        self.judge_loss: Callable[[Incarnation, Loss], Loss] | None = None
+        #: Says what a crash may really lose, None for no crash at all (a fault budget).
+        self.judge_crash: Callable[[Incarnation, Loss], Loss | None] | None = None
         #: Called when an incarnation has died, after its disks and connections were dealt with.
         self.on_death: list[Callable[[Incarnation, Loss], None]] = []
         #: Called with the reason when a node halts itself; without it every halt is a violation.
@@ -105,7 +105,7 @@ class World:
             self.on_halt(incarnation, reason)
         else:
             self.violate(f"node {incarnation.node_id} halted: {reason}")
-        incarnation.die(Loss.NONE, f"halt: {reason}")
+        incarnation.die(Loss.NONE, f"halt: {reason}", judged=False)
 
     # What happens
 

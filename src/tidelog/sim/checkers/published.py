@@ -18,6 +18,7 @@ from tidelog.sim.checkers.logs import LogKey
 
 _TOPICS: Final = "/brokers/topics/"
 _BROKERS: Final = "/brokers/ids/"
+_DELETIONS: Final = "/admin/delete_topics/"
 _CONTROLLER_EPOCH: Final = "/controller_epoch"
 
 
@@ -65,6 +66,8 @@ class Published:
         self.all_topics: dict[TopicId, PublishedTopic] = {}
         self.partitions: dict[LogKey, PublishedPartition] = {}
         self.controller_epoch = 0
+        #: Topics whose deletion is on its way: replicas go before the nodes do.
+        self.dying: dict[str, None] = {}
         self.elections = 0
         self.shrinks = 0
         self.expansions = 0
@@ -84,11 +87,24 @@ class Published:
                 self._topic_changed(path[len(_TOPICS) :].split("/"), op, result)
             elif path.startswith(_BROKERS):
                 self._broker_changed(int(path[len(_BROKERS) :]), op, result)
+            elif path.startswith(_DELETIONS):
+                self._deletion_changed(path[len(_DELETIONS) :], op)
             elif path == _CONTROLLER_EPOCH and isinstance(op, SetData | Create):
                 epoch = int(op.data or b"0")
                 if epoch < self.controller_epoch:
                     self._violate(f"controller epoch {self.controller_epoch} went back to {epoch}")
                 self.controller_epoch = epoch
+
+    def _deletion_changed(self, name: str, op: Op) -> None:
+        if isinstance(op, Create):
+            self.dying[name] = None
+        elif isinstance(op, Delete):
+            self.dying.pop(name, None)
+
+    def promises_nothing(self, topic_id: TopicId) -> bool:
+        """Whether a topic is gone or about to go."""
+        topic = self.all_topics.get(topic_id)
+        return topic is None or topic.deleted_ns >= 0 or topic.name in self.dying
 
     def _broker_changed(self, broker_id: int, op: Op, result: OpResult) -> None:
         if isinstance(op, Create) and result.stat is not None:

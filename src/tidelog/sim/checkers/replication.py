@@ -87,6 +87,8 @@ class ReplicationChecker:
         self._nodes: dict[int, Observed] = {}
         #: The broker epoch under which a node's data is what it was; gone after a lossy crash.
         self._intact: dict[int, int] = {}
+        #: (node, broker epoch) of lives that lost data in their end.
+        self._lost: dict[tuple[int, int], None] = {}
         self._seen: dict[tuple[int, LogKey], _Seen] = {}
         published.on_state.append(self._state_changed)
         published.on_broker.append(self._broker_registered)
@@ -120,7 +122,9 @@ class ReplicationChecker:
     def crashed(self, node: Observed, *, lossy: bool) -> None:
         """A node died; its disk shows what is left."""
         if lossy:
-            self._intact.pop(node.node_id, None)
+            epoch = self._intact.pop(node.node_id, None)
+            if epoch is not None:
+                self._lost[(node.node_id, epoch)] = None
         node.logs.follow()
 
     def _broker_registered(self, broker_id: int, broker_epoch: int) -> None:
@@ -183,7 +187,7 @@ class ReplicationChecker:
                 f" {seen.leader_epoch} to {claim.leader_epoch}"
             )
         same_term = same_life and seen.is_leader and claim.leader_epoch == seen.leader_epoch
-        if claim.is_leader and not same_term:
+        if claim.is_leader and not same_term and not self._promises_nothing(claim.key):
             self._new_leader(node, claim, log, truth)
         if same_term and claim.is_leader and claim.high_watermark < seen.high_watermark:
             self._violate(
@@ -255,11 +259,18 @@ class ReplicationChecker:
         for member in state.isr:
             self._check_member(state, member, f"ISR {state.isr} was published")
 
+    def _promises_nothing(self, key: LogKey) -> bool:
+        return self.published.promises_nothing(key.topic_id)
+
     def is_intact(self, state: PublishedPartition, member: int) -> bool:
         """Whether a member still lives under the broker epoch recorded for it, or died under it
         without losing data."""
         recorded = state.epoch_of(member)
         return recorded is not None and self._intact.get(member) == recorded
+
+    def has_lost_member(self, state: PublishedPartition) -> bool:
+        """Whether a member is recorded under a broker epoch in which it lost data."""
+        return any((member, state.epoch_of(member)) in self._lost for member in state.isr)
 
     def has_all_committed(self, key: LogKey, node_id: int) -> bool:
         """Whether a node's files hold every committed record of a partition."""
@@ -276,7 +287,7 @@ class ReplicationChecker:
     def _check_log(self, state: PublishedPartition, member: int, when: str) -> None:
         node = self._nodes.get(member)
         truth = self.truths.get(state.key)
-        if node is None or truth is None:
+        if node is None or truth is None or self._promises_nothing(state.key):
             return
         problem = _lacks(node.logs.logs.get(state.key), truth.committed)
         if problem:
