@@ -112,9 +112,10 @@ def run_demo(
     signal.signal(signal.SIGTERM, _terminate)
     try:
         _clear(places)
-        good = _tell(story, places, seconds)
+        verdict, good = _tell(story, places, seconds)
         if good and not keep:
             shutil.rmtree(places.cluster)
+        story.verdict(verdict, good)
     except TidelogError as error:
         story.verdict(f"failed: {error}", good=False)
         good = False
@@ -135,7 +136,8 @@ def _clear(places: Places) -> None:
     os.makedirs(places.directory, exist_ok=True)
 
 
-def _tell(story: Story, places: Places, seconds: float) -> bool:
+def _tell(story: Story, places: Places, seconds: float) -> tuple[str, bool]:
+    """The whole story; the verdict, and whether it is good."""
     story.chapter("Three brokers on an embedded metadata store")
     cluster = LocalCluster(places.cluster, brokers=REPLICAS)
     try:
@@ -143,11 +145,11 @@ def _tell(story: Story, places: Places, seconds: float) -> bool:
         story.line(f"ready; bootstrap: {cluster.bootstrap}")
         measured = _produce(story, places, cluster, seconds)
         story.chapter("Into Parquet with PySpark")
-        proved = _ingest_and_prove(story, places, cluster, measured)
+        verdict, good = _ingest_and_prove(story, places, cluster, measured)
     finally:
         cluster.down()
     story.line("the brokers are stopped")
-    return proved
+    return verdict, good
 
 
 def _produce(
@@ -198,7 +200,7 @@ def _measure(producer: FlightProducer, observer: Observer, moments: list[Moment]
 
 def _ingest_and_prove(
     story: Story, places: Places, cluster: LocalCluster, measured: Measured
-) -> bool:
+) -> tuple[str, bool]:
     from tidelog.cli.demo import proving
     from tidelog.spark.session import start_session, stop_session
 
@@ -226,9 +228,7 @@ def _ingest_and_prove(
     missed = [name for name, _, _, holds in rows if not holds]
     if missed:
         story.line(f"not as expected: {', '.join(missed)}", style="red")
-    good = proof.holds and report.proof.holds and not missed
-    story.verdict(proof.verdict(), good)
-    return good
+    return proof.verdict(), proof.holds and report.proof.holds and not missed
 
 
 def main() -> None:
