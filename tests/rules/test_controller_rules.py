@@ -30,6 +30,7 @@ from tidelog.controller.decision import Conflict
 from tidelog.controller.events import BrokersRead
 from tidelog.controller.image import TopicFound, TopicUnreadable
 from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import MAX_TRANSACTION_OPS
 from tidelog.core.types import TopicPartition, topic_id_from_text, topic_id_to_text
 from tidelog.metadata import layout
 from tidelog.metadata.store import (
@@ -344,6 +345,36 @@ def test_a_conflict_in_the_store_holds_nobody_else_back(three: Office) -> None:
         )
     assert three.state(foreign).partition_epoch == before.partition_epoch + 2
     assert three.state(TP).partition_epoch == before.partition_epoch + 1
+
+
+@pytest.mark.rule("V16")
+def test_many_states_are_written_in_few_bounded_transactions_without_reading_them_again(
+    three: Office,
+) -> None:
+    controller = three.controller()
+    count = MAX_TRANSACTION_OPS + 100
+    three.create(controller, "t", *[(1, 2, 3)] * count)
+    three.pass_time(300)
+    transactions: list[Any] = []
+    reads: list[str] = []
+    transact, get_many = controller.store.transact, controller.store.get_many
+
+    async def recorded(ops: Any) -> Any:
+        transactions.append(list(ops))
+        return await transact(ops)
+
+    async def read(paths: Any) -> Any:
+        reads.extend(paths)
+        return await get_many(paths)
+
+    controller.store.transact = recorded  # type: ignore[method-assign]
+    controller.store.get_many = read  # type: ignore[method-assign]
+    victim = others(three, controller)[0]
+    victim.crash()
+    three.until(lambda: victim.broker_id not in three.state(TopicPartition("t", count - 1)).isr)
+    assert [len(ops) for ops in transactions] == [MAX_TRANSACTION_OPS, 102]
+    assert all(isinstance(ops[0], Check) for ops in transactions)
+    assert not [path for path in reads if path.startswith(layout.TOPICS)]
 
 
 # V17, V81

@@ -1,0 +1,336 @@
+"""Rules of AlterPartition and AllocateProducerIds on the controller.
+
+A1 to A4, A9 (what a newer partition epoch means), A10 (one request, one batch), V63 (broker epochs
+of all members), G3 (producer ids).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.controller_builders import (
+    TP,
+    alter,
+    answer_of,
+    broker,
+    brokers,
+    epoch,
+    isr_answer,
+    loaded,
+    state,
+    state_writes,
+    step,
+    topic,
+    topic_id,
+)
+from tests.controller_office import Office, not_controller, office
+
+from tidelog.controller.decision import Conflict, TakeProducerIds
+from tidelog.controller.events import ProducerIdsAsked, ProducerIdsRead
+from tidelog.controller.image import BrokersChanged, ProducerIdsFound, TopicFound
+from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import PRODUCER_ID_BLOCK_SIZE
+from tidelog.core.types import RECOVERED, RECOVERING, TopicPartition
+from tidelog.metadata import layout
+from tidelog.metadata.store import ANY_VERSION, SetData
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+
+
+@pytest.fixture
+def three() -> Iterator[Office]:
+    with office(3) as made:
+        yield made
+
+
+# A1
+
+
+@pytest.mark.rule("A1")
+def test_the_leader_learns_the_outcome_from_the_answer() -> None:
+    writes, effects = step(loaded(), alter(1, 2))
+    answer = isr_answer(effects)
+    assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (0, 1, 5)
+    assert (answer.isr, answer.partition_epoch) == ((1, 2), 11)
+    assert state_writes(writes)[TP].isr == (1, 2)
+
+
+@pytest.mark.rule("A1")
+def test_an_answer_is_not_given_before_its_write_is_done() -> None:
+    controller = loaded()
+    controller.offer(alter(1, 2))
+    decision = controller.decide()
+    assert decision.writes
+    assert controller.image.states[TP] == state()
+    effects = controller.applied(decision, [Conflict(state=state((1, 3), partition_epoch=12))])
+    assert isr_answer(effects).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert controller.image.states[TP].isr == (1, 3)
+
+
+# A2
+
+
+@pytest.mark.rule("A2")
+@pytest.mark.parametrize("how", [{"sender": 9}, {"sender_epoch": epoch(1, life=2)}])
+def test_an_unknown_sender_or_life_is_refused_at_the_top(how: dict[str, int]) -> None:
+    writes, effects = step(loaded(), alter(1, 2, **how))  # type: ignore[arg-type]
+    answer = answer_of(effects)
+    assert (answer.error_code, answer.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])
+    assert writes == []
+
+
+@pytest.mark.rule("A2")
+def test_a_broker_that_is_not_the_controller_says_so_at_the_top(three: Office) -> None:
+    controller = three.controller()
+    other = next(one for one in three.brokers.values() if one is not controller)
+    [answer] = three.alter(other, AlterPartitionRequest())
+    assert answer == not_controller()
+
+
+@pytest.mark.rule("A2")
+def test_whoever_waits_when_the_term_ends_hears_that_it_has(three: Office) -> None:
+    controller = three.controller()
+    three.cut_off.append(f"b{controller.broker_id}")
+    answers = three.alter(controller, AlterPartitionRequest(broker_id=controller.broker_id))
+    three.pass_time(20)
+    session_id = controller.store.session_id
+    assert session_id is not None
+    three.server.expire(session_id)
+    three.cut_off.clear()
+    three.until(lambda: bool(answers))
+    assert answers[0].error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH)
+
+
+# A3
+
+
+@pytest.mark.rule("A3")
+@pytest.mark.parametrize(
+    ("members", "how", "code"),
+    [
+        ((1, 2), {"leader_epoch": 4}, ErrorCode.FENCED_LEADER_EPOCH),
+        ((1, 4), {}, ErrorCode.INVALID_REQUEST),
+        ((2, 3), {}, ErrorCode.INVALID_REQUEST),
+        ((), {}, ErrorCode.INVALID_REQUEST),
+        ((1, 2, 2), {}, ErrorCode.INVALID_REQUEST),
+        ((1, 2), {"recovery": RECOVERING}, ErrorCode.INVALID_REQUEST),
+        ((1,), {"recovery": RECOVERING}, ErrorCode.INVALID_REQUEST),
+        ((1, 2), {"partition_epoch": 9}, ErrorCode.INVALID_UPDATE_VERSION),
+        ((1, 2), {"partition": 5}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ((1, 2), {"of_topic": topic_id("t", 2)}, ErrorCode.UNKNOWN_TOPIC_ID),
+        ((1, (2, epoch(2, life=2))), {}, ErrorCode.INELIGIBLE_REPLICA),
+        ((1, 2), {"leader_epoch": 6}, ErrorCode.NOT_CONTROLLER),
+        ((1, 2), {"partition_epoch": 11}, ErrorCode.NOT_CONTROLLER),
+    ],
+)
+def test_each_refusal_has_its_own_error(
+    members: tuple[int, ...], how: dict[str, object], code: ErrorCode
+) -> None:
+    controller = loaded(live=brokers(1, 2, 3, 4))
+    writes, effects = step(controller, alter(*members, **how))  # type: ignore[arg-type]
+    assert writes == []
+    assert isr_answer(effects).error_code == code
+
+
+@pytest.mark.rule("A3")
+def test_a_dead_member_is_ineligible() -> None:
+    controller = loaded(TopicFound(topic(), {0: state((1, 2))}), live=brokers(1, 2))
+    _, effects = step(controller, alter(1, 2, 3))
+    assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
+@pytest.mark.rule("A3")
+def test_a_stale_partition_epoch_is_also_answered_by_the_role_that_holds() -> None:
+    _, effects = step(loaded(), alter(1, 2, partition_epoch=9))
+    role = effects.commands[1].roles[TP].state
+    assert (role.leader_epoch, role.partition_epoch, role.isr) == (5, 10, (1, 2, 3))
+
+
+@pytest.mark.rule("A3")
+def test_a_recovering_leader_persists_that_it_has_recovered() -> None:
+    recovering = state((1,), leader_recovery_state=RECOVERING)
+    controller = loaded(TopicFound(topic(), {0: recovering}))
+    writes, _ = step(controller, alter(1, recovery=RECOVERED))
+    assert state_writes(writes)[TP].leader_recovery_state == RECOVERED
+
+
+# A4
+
+
+@pytest.mark.rule("A4")
+@pytest.mark.parametrize("partition_epoch", [10, 9, 0])
+def test_a_request_for_the_state_that_holds_succeeds_and_writes_nothing(
+    partition_epoch: int,
+) -> None:
+    writes, effects = step(loaded(), alter(3, 1, 2, partition_epoch=partition_epoch))
+    answer = isr_answer(effects)
+    assert (answer.error_code, answer.partition_epoch) == (0, 10)
+    assert answer.isr == (1, 2, 3)
+    assert writes == []
+
+
+@pytest.mark.rule("A4")
+def test_a_repeated_request_whose_answer_was_lost_succeeds() -> None:
+    controller = loaded()
+    step(controller, alter(1, 2))
+    writes, effects = step(controller, alter(1, 2))
+    assert writes == []
+    assert isr_answer(effects).partition_epoch == 11
+
+
+# A9, A10
+
+
+@pytest.mark.rule("A9")
+def test_after_a_newer_partition_epoch_the_older_request_is_void() -> None:
+    controller = loaded()
+    step(controller, alter(1, 2))
+    writes, effects = step(controller, alter(1, 3, partition_epoch=10))
+    assert writes == []
+    assert isr_answer(effects).error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+@pytest.mark.rule("A10")
+def test_changes_of_one_request_are_one_decision_and_one_transaction(three: Office) -> None:
+    controller = three.controller()
+    three.create(controller, "t", *[(1, 2, 3)] * 5)
+    node = three.read(layout.topic_path("t"))
+    assert node is not None
+    asked = alter(
+        *((one.broker_id, one.broker_epoch) for one in three.brokers.values() if one.broker_id < 3),
+        sender_epoch=three.brokers[1].broker_epoch,
+        leader_epoch=0,
+        partition_epoch=0,
+        of_topic=layout.decode_topic("", node.data).topic_id,
+    )
+    [data] = asked.request.topics[0].partitions
+    asked.request.topics[0].partitions = [
+        type(data)(
+            partition_index=number,
+            leader_epoch=data.leader_epoch,
+            new_isr_with_epochs=data.new_isr_with_epochs,
+            partition_epoch=data.partition_epoch,
+        )
+        for number in range(5)
+    ]
+    commits: list[int] = []
+    three.server.on_commit(lambda *commit: commits.append(1))
+    answers = three.alter(controller, asked.request)
+    three.until(lambda: bool(answers))
+    assert [one.error_code for one in answers[0].topics[0].partitions] == [0] * 5
+    assert len(commits) == 1
+    assert three.state(TopicPartition("t", 4)).isr == (1, 2)
+
+
+# V63
+
+
+@pytest.mark.rule("V63")
+@pytest.mark.parametrize("member", [1, 2, 3])
+def test_the_epochs_of_all_members_are_compared_not_only_the_newcomers(member: int) -> None:
+    controller = loaded(TopicFound(topic(), {0: state((1, 2))}))
+    members = [(one, epoch(one, life=2 if one == member else 1)) for one in (1, 2, 3)]
+    writes, effects = step(controller, alter(*members))
+    assert writes == []
+    assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
+@pytest.mark.rule("V63")
+def test_a_follower_that_bounced_after_it_caught_up_does_not_join() -> None:
+    controller = loaded(TopicFound(topic(), {0: state((1, 2))}))
+    controller.image.apply(BrokersChanged(brokers(1, 2, broker(3, life=2))))
+    _, effects = step(controller, alter(1, 2, 3))
+    assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
+    _, effects = step(controller, alter(1, 2, (3, epoch(3, life=2))))
+    assert isr_answer(effects).error_code == ErrorCode.NONE
+
+
+@pytest.mark.rule("V63")
+def test_without_epochs_only_unchanged_members_pass() -> None:
+    controller = loaded(TopicFound(topic(), {0: state((1, 2))}))
+    writes, _ = step(controller, alter(1, 2, 3, version=2))
+    assert state_writes(writes)[TP].isr_epochs == (epoch(1), epoch(2), epoch(3))
+    controller = loaded(TopicFound(topic(), {0: state((1, 2))}))
+    controller.image.apply(BrokersChanged(brokers(1, broker(2, life=2), 3)))
+    _, effects = step(controller, alter(1, 2, 3, version=2))
+    assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
+# G3
+
+
+def block_for(broker_id: int, ticket: int = 1) -> ProducerIdsAsked:
+    return ProducerIdsAsked(ticket, AllocateProducerIdsRequest(broker_id, epoch(broker_id)))
+
+
+@pytest.mark.rule("G3")
+def test_blocks_never_overlap() -> None:
+    controller = loaded()
+    starts = []
+    for _ in range(3):
+        _, effects = step(controller, block_for(1, 1), block_for(2, 2))
+        starts += [answer_of(effects, ticket).producer_id_start for ticket in (1, 2)]
+    assert starts == [number * PRODUCER_ID_BLOCK_SIZE for number in range(6)]
+
+
+@pytest.mark.rule("G3")
+def test_a_block_begins_behind_the_last_one_on_record() -> None:
+    controller = loaded()
+    writes, _ = step(controller, ProducerIdsRead(ProducerIdsFound(4999, 7)), block_for(1))
+    assert writes == [TakeProducerIds(1, 5000, 5999, 7)]
+
+
+@pytest.mark.rule("G3")
+def test_a_block_that_somebody_else_took_meanwhile_is_not_given() -> None:
+    controller = loaded()
+    taken = Conflict(producer_ids=ProducerIdsFound(999, 1))
+    _, effects = step(controller, block_for(1), outcomes={0: taken})
+    assert effects.answers == []
+    _, effects = step(controller)
+    assert answer_of(effects).producer_id_start == 1000
+
+
+@pytest.mark.rule("G3")
+def test_ids_of_all_brokers_differ_over_failovers_and_lost_answers(three: Office) -> None:
+    given: list[int] = []
+    for _ in range(3):
+        controller = three.controller()
+        controller.store.lose_next_answer()
+        for one in three.brokers.values():
+            one.view.controller_id = controller.broker_id
+            for _ in range(PRODUCER_ID_BLOCK_SIZE // 2):
+                taken = one.producer_ids.take()
+                if taken is None:
+                    waited: list[int | None] = []
+
+                    async def wait(ids: object = one.producer_ids, to: object = waited) -> None:
+                        to.append(await ids.wait())  # type: ignore[attr-defined]
+
+                    one.tasks.spawn("wait", wait())
+                    three.until(lambda got=waited: bool(got))
+                    taken = waited[0]
+                assert taken is not None
+                given.append(taken)
+        controller.crash()
+        three.until(lambda gone=controller: three.controllers not in ([], [gone.broker_id]))
+        controller.start()
+        three.until(lambda back=controller: "F" in back.script.kinds())
+    assert len(given) == len(set(given)) == 9 * (PRODUCER_ID_BLOCK_SIZE // 2)
+
+
+@pytest.mark.rule("G3")
+def test_the_block_is_recorded_as_kafka_records_it(three: Office) -> None:
+    controller = three.controller()
+    data = layout.encode_producer_id_block(9, 0, 999)
+    three.write(SetData(layout.PRODUCER_ID_BLOCK, data, ANY_VERSION))
+    request = AllocateProducerIdsRequest(controller.broker_id, controller.broker_epoch)
+    answer = three.answer(
+        controller,
+        lambda shell: shell.allocate_producer_ids(request, not_controller),
+    )
+    assert (answer.producer_id_start, answer.producer_id_len) == (1000, PRODUCER_ID_BLOCK_SIZE)
+    node = three.read(layout.PRODUCER_ID_BLOCK)
+    assert node is not None
+    recorded = layout.decode_producer_id_block("", node.data)
+    assert recorded == (controller.broker_id, 1000, 1999)
