@@ -19,6 +19,7 @@ from tidelog.core.errors import ErrorCode, InvariantError, ProtocolError
 from tidelog.core.ports import Transport
 from tidelog.wire.codec import (
     RequestHeader,
+    SchemaError,
     UnsupportedVersion,
     decode_body,
     decode_header,
@@ -58,6 +59,9 @@ class Connection:
         self._paused = False
         self._reading = False
         self.peer = transport.peer
+        if not broker.is_serving:
+            self._paused = True
+            transport.pause_reading()
 
     # FrameHandler
 
@@ -89,6 +93,10 @@ class Connection:
 
     def send_queue_drained(self) -> None:
         """The peer reads again: so do we."""
+        self._limit()
+
+    def begin(self) -> None:
+        """The broker serves from now on: read what has waited."""
         self._limit()
 
     # what handlers may do
@@ -163,12 +171,18 @@ class Connection:
             if message is _WAITING:
                 return
             header = slots.popleft().header
-            if message is not _NO_ANSWER:
-                self._transport.send(
-                    encode_response(
-                        header.api_key, header.api_version, header.correlation_id, message
-                    )
+            if message is _NO_ANSWER:
+                continue
+            try:
+                parts = encode_response(
+                    header.api_key, header.api_version, header.correlation_id, message
                 )
+            except SchemaError as error:  # a defect of ours, as in `_begin`
+                name = f"{API[header.api_key].name} version {header.api_version}"
+                self._broker.unexpected(f"the answer to {name} of {self.peer}", error)
+                self.close(f"internal error in {name}")
+                return
+            self._transport.send(parts)
 
     def _limit(self) -> None:
         """Stop reading from a peer that asks more than it takes; go on when it has caught up."""

@@ -209,12 +209,16 @@ class FetchWait:
         self, item: SessionPartition, max_bytes: int, min_one: bool
     ) -> tuple[PartitionData, Completion[LogSlice] | None]:
         """The answer of one partition, and the read that fills it where there is data."""
-        # Empty, not null, where there is nothing: as Kafka does, and librdkafka takes null as damage.
+        # Empty, not null, where there is nothing, as Kafka does: librdkafka takes null as damage.
         answer = PartitionData(partition_index=item.key[1], high_watermark=-1, records=b"")
         partition, error = find_partition(self._broker, item)
         if partition is None:
             answer.error_code = error
-            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER and item.topic is not None:
+            if (
+                error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                and item.topic is not None
+                and self._version >= _LEADER_HINT_VERSION
+            ):
                 _hint(self._broker, item.topic, answer)
             return answer, None
         item.watch(partition)

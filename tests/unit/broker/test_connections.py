@@ -126,6 +126,18 @@ def test_answers_leave_in_the_order_of_their_requests_whenever_they_are_complete
     assert answers(transport) == [1, 2, 3]
 
 
+def test_an_answer_that_cannot_be_encoded_costs_its_connection_alone() -> None:
+    pending = Pending()
+    good, bad = DescribeClusterResponse(cluster_id="c"), DescribeClusterResponse(endpoint_type=2)
+    handed = iter([good, pending, good])
+    connection, transport, broker = connect(lambda broker, request: next(handed))
+    connection.frames_received([frame(1), frame(2), frame(3)])
+    pending.complete(bad)
+    assert answers(transport) == [1]
+    assert transport.closed == "internal error in DescribeCluster version 0"
+    assert broker.defects == ["the answer to DescribeCluster version 0 of client:1"]
+
+
 def test_an_answer_given_while_its_request_is_handled_is_not_lost() -> None:
     def handle(broker: Any, request: Request) -> Pending:
         pending = Pending()

@@ -33,6 +33,7 @@ CARD = Card(api_key=2, min_version=1, max_version=9, note="no transactions yet")
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 #: The first version that has each of them.
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_LEADER_EPOCH_VERSION = 4
 _OFFSET_NOT_AVAILABLE_VERSION = 5
 _CONSUMER_REPLICA_ID = -1
 
@@ -107,11 +108,10 @@ def _known(
         partition, role = _leader(broker, request, topic, asked)
         log = partition.log
         if asked.timestamp == LATEST:
-            answer.offset = _end(partition, role, request)
-            answer.leader_epoch = role.leader_epoch
+            _fill(answer, request, _end(partition, role, request), role.leader_epoch)
         elif asked.timestamp != LATEST_TIERED:
-            answer.offset = log.log_start_offset
-            answer.leader_epoch = log.epochs.epoch_at(log.log_start_offset)
+            start = log.log_start_offset
+            _fill(answer, request, start, log.epochs.epoch_at(start))
     except KafkaError as error:
         answer.error_code = error.code
     return answer
@@ -134,7 +134,8 @@ async def _looked_up(
         else:
             found = await partition.log.offset_for_timestamp(asked.timestamp, end)
         if found is not None:
-            answer.timestamp, answer.offset, answer.leader_epoch = found
+            answer.timestamp, offset, leader_epoch = found
+            _fill(answer, request, offset, leader_epoch)
         else:
             _end(partition, role, request)
     except KafkaError as error:
@@ -142,6 +143,14 @@ async def _looked_up(
     except StorageError:
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return answer
+
+
+def _fill(
+    answer: ListOffsetsPartitionResponse, request: Request, offset: int, leader_epoch: int
+) -> None:
+    answer.offset = offset
+    if request.header.api_version >= _LEADER_EPOCH_VERSION:
+        answer.leader_epoch = leader_epoch
 
 
 def _is_replica(request: Request) -> bool:

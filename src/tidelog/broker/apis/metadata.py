@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 CARD = Card(api_key=3, min_version=0, max_version=12)
 
+#: Earlier versions that carry ids must not ask by them: their answers need a name.
+_ASKING_BY_ID_VERSION = 12
 _CREATE_TOPICS_VERSION = 7
 _CREATE_TIMEOUT_MS = 15_000
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
@@ -60,7 +62,7 @@ def handle(broker: Broker, request: Request) -> MetadataResponse:
     may_create = message.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     missing: dict[str, None] = {}
     for wanted in asked:
-        answer = _asked(broker, wanted)
+        answer = _asked(broker, wanted, version)
         if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and may_create:
             assert wanted.name is not None
             missing[wanted.name] = None
@@ -71,8 +73,10 @@ def handle(broker: Broker, request: Request) -> MetadataResponse:
     return response
 
 
-def _asked(broker: Broker, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+def _asked(broker: Broker, wanted: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
     if wanted.topic_id != ZERO_TOPIC_ID:
+        if version < _ASKING_BY_ID_VERSION:
+            return MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "")
         by_id = broker.view.topic_name(wanted.topic_id)
         if by_id is None:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
