@@ -360,8 +360,6 @@ REPLICAS = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4, unique=Tr
     st.booleans(),
 )
 def test_states_survive_the_round_trip(state: PartitionState, with_epochs: bool) -> None:
-    import dataclasses
-
     if with_epochs:
         state = dataclasses.replace(state, isr_epochs=tuple(2**40 + one for one in state.isr))
     read = layout.decode_partition_state(PATH, layout.encode_partition_state(state), STAT)
