@@ -74,6 +74,9 @@ class Broker:
         self._appending: dict[Partition, None] = {}
         #: Broker epoch of the clean shutdown that every log directory proves, until registered.
         self.clean_shutdown_epoch = NO_BROKER_EPOCH
+        #: Requests are read only once this broker is registered: a command that is meant for an
+        #: earlier process under its id must find nobody who obeys it (V30).
+        self.is_serving = False
         self._stopping = False
 
     # start and stop
@@ -90,6 +93,9 @@ class Broker:
             self._listeners.append(listener)
             self._ports_listened[endpoint.listener] = listener.port
         await self.session.register()
+        self.is_serving = True
+        for connection in list(self._connections):
+            connection.begin()
         await self.controller.start()
 
     async def stop(self) -> None:
@@ -168,7 +174,7 @@ class Broker:
     def advertised_versions(self) -> list[ApiVersion]:
         """What ApiVersions answers, derived from the cards."""
         return [
-            ApiVersion(key, entry.card.min_version, entry.card.max_version)
+            ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)
             for key, entry in self._handlers.items()
         ]
 

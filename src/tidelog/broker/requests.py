@@ -24,6 +24,14 @@ class Card:
     #: Accepted from other brokers only, and not advertised to clients' feature checks.
     inter_broker: bool = False
     note: str = ""
+    #: Told to clients instead of `min_version`, where some of them ask for a version that is gone.
+    advertised_min_version: int | None = None
+
+    @property
+    def first_advertised_version(self) -> int:
+        """Where the range that ApiVersions answers begins."""
+        advertised = self.advertised_min_version
+        return self.min_version if advertised is None else advertised
 
 
 class RequestConnection(Protocol):

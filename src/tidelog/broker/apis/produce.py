@@ -4,7 +4,9 @@ Appends each partition's batch to the log this broker leads; acks=0 gets no answ
 the leader has written, acks=-1 when the high watermark passes the batch (V64).
 Partitions are answered together, each with its own error. Not supported yet: transactions
 (a transactional id gets INVALID_TXN_STATE). A refused acks=0 request closes the connection, as in
-Kafka, since there is no answer to say so.
+Kafka, since there is no answer to say so. ApiVersions tells of versions from 0 on, as Kafka 4 does:
+librdkafka compresses with gzip, snappy or lz4 only where it finds version 0 (KAFKA-18659), which it
+never sends. Versions 0 to 2 are refused like any other that is not served.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ if TYPE_CHECKING:
     from tidelog.broker.partitions import Partition
     from tidelog.log.partition_log import AppendInfo
 
-CARD = Card(api_key=0, min_version=3, max_version=11, note="no transactions yet")
+CARD = Card(
+    api_key=0,
+    min_version=3,
+    max_version=11,
+    note="no transactions yet",
+    advertised_min_version=0,
+)
 
 _LEADER_HINT_VERSION = 10
 
