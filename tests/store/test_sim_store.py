@@ -400,6 +400,20 @@ def test_a_paused_node_hears_nothing_and_finds_its_session_over() -> None:
     cell.world.close()
 
 
+async def attempt(client: SimStoreClient, ops: list[Op], marker: str) -> bool:
+    """Whether a transaction that makes `marker` was applied."""
+    try:
+        await client.transact(ops)
+    except OutcomeUnknown:
+        while True:
+            try:
+                await client.open()
+                return await client.get(marker) is not None
+            except (SessionExpired, StoreUnavailable):
+                continue
+    return True
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_conditional_writes_with_read_back_count_right_under_every_fault(seed: int) -> None:
     """S2: an unknown outcome is read back; nothing is counted twice, nothing is lost."""
@@ -431,18 +445,6 @@ def test_conditional_writes_with_read_back_count_right_under_every_fault(seed: i
             except OutcomeUnknown:
                 continue  # of the creation: the next read tells
         counted[str(number)] = done
-
-    async def attempt(client: SimStoreClient, ops: list[Op], marker: str) -> bool:
-        try:
-            await client.transact(ops)
-        except OutcomeUnknown:
-            while True:
-                try:
-                    await client.open()
-                    return await client.get(marker) is not None
-                except (SessionExpired, StoreUnavailable):
-                    continue
-        return True
 
     tasks = []
     clients = []
