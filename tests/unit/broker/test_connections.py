@@ -72,6 +72,7 @@ class FakeBroker:
         self.clock = FakeClock()
         self.tracer = FakeTracer()
         self.handle = handle
+        self.is_serving = True
         self.written = True
         self.submitted = 0
         self.defects: list[str] = []
@@ -124,6 +125,16 @@ def test_answers_leave_in_the_order_of_their_requests_whenever_they_are_complete
     assert transport.sent == []
     pendings[0].complete(DescribeClusterResponse(cluster_id="a"))
     assert answers(transport) == [1, 2, 3]
+
+
+def test_nothing_is_read_before_the_broker_serves() -> None:
+    broker, transport = FakeBroker(lambda broker, request: None), FakeTransport()
+    broker.is_serving = False
+    connection = Connection(broker, transport)  # type: ignore[arg-type]
+    assert not transport.reading
+    broker.is_serving = True
+    connection.begin()
+    assert transport.reading
 
 
 def test_an_answer_that_cannot_be_encoded_costs_its_connection_alone() -> None:
