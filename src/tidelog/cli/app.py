@@ -7,6 +7,7 @@ standard error, without a traceback: what failed, where, and where possible what
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import typer
@@ -50,6 +51,7 @@ def _root(
 
 def run() -> None:
     """Run the command line of this process and exit with its code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         app(prog_name="tidelog")
     except (ConnectionLost, RequestTimeout) as error:

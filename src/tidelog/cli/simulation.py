@@ -6,12 +6,11 @@ step. Equal seeds give equal runs, in whatever process: seeds are spread over pr
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import multiprocessing
 import os
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, say
+from tidelog.cli.seed_workers import run_in_processes
 
 if TYPE_CHECKING:
     from tidelog.sim.run import RunResult, Totals
@@ -39,7 +39,7 @@ def run(
     seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..99",
     mutant: _MutantOption = "",
     profile: _ProfileOption = "",
-    jobs: Annotated[int, typer.Option(min=1, help="Processes; one per core.")] = 0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes [one per core].")] = None,
     minutes: Annotated[
         float, typer.Option(min=0.0, help="Go on with the seeds after A for so long.")
     ] = 0.0,
@@ -55,14 +55,15 @@ def run(
     totals = Totals()
     handed_out = _until(started + minutes * 60, wanted[0]) if minutes else iter(wanted)
     processes = jobs or len(os.sched_getaffinity(0))
-    for result in _with_progress(
-        _results(handed_out, chosen, mutant, processes), None if minutes else len(wanted)
-    ):
-        totals.add(result)
-        if result.violation:
-            _say_violation(result, mutant)
-            if first:
-                break
+    if not minutes:
+        processes = min(processes, len(wanted))
+    with contextlib.closing(_results(handed_out, chosen, mutant, processes)) as results:
+        for result in _with_progress(results, None if minutes else len(wanted)):
+            totals.add(result)
+            if result.violation:
+                _say_violation(result, mutant)
+                if first:
+                    break
     _print_totals(totals, time.monotonic() - started, output)
     if totals.violations:
         raise typer.Exit(1)
@@ -118,31 +119,17 @@ def _until(deadline: float, first: int) -> Iterator[int]:
     return itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count(first))
 
 
-def _results(seeds: Iterator[int], profile: str, mutant: str, jobs: int) -> Iterator[RunResult]:
-    """The runs as they end; a few are handed out ahead, so that none waits for all."""
+def _results(
+    seeds: Iterator[int], profile: str, mutant: str, processes: int
+) -> Generator[RunResult, None, None]:
+    """The runs as they end."""
+    if processes > 1:
+        yield from run_in_processes(seeds, profile, mutant, processes)
+        return
     from tidelog.sim.run import run_seed
 
-    if jobs == 1:
-        for seed in seeds:
-            yield run_seed(seed, profile, mutant)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        open_runs: list[Future[RunResult]] = []
-        try:
-            while True:
-                for seed in seeds:
-                    open_runs.append(pool.submit(run_seed, seed, profile, mutant))
-                    if len(open_runs) > 2 * jobs:
-                        break
-                if not open_runs:
-                    return
-                ended = next(as_completed(open_runs))
-                open_runs.remove(ended)
-                yield ended.result()
-        finally:
-            for each in open_runs:
-                each.cancel()
+    for seed in seeds:
+        yield run_seed(seed, profile, mutant)
 
 
 def _with_progress(results: Iterable[RunResult], number: int | None) -> Iterator[RunResult]:

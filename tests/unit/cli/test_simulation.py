@@ -1,0 +1,151 @@
+"""`tidelog sim`: which seeds, which profile, what is printed, which exit code; runs are made up."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.cli.test_command_line import run
+from tidelog.cli import simulation
+from tidelog.sim import mutants
+from tidelog.sim import run as simulator
+from tidelog.sim.run import COUNTERS, RunResult
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
+    """Replaces the simulator: seed 3 shows a violation. What was asked for."""
+    calls: list[tuple[int, str, str]] = []
+
+    def run_seed(seed: int, profile: str, mutant: str, listener: object = None) -> RunResult:
+        calls.append((seed, profile, mutant))
+        if callable(listener):
+            listener("1500000000 1 event broker=1")
+        return RunResult(
+            seed=seed,
+            profile=profile,
+            trace_hash="ab12",
+            events=10,
+            simulated_ns=2_000_000_000,
+            counters=dict.fromkeys(COUNTERS, 1),
+            violation="two leaders" if seed == 3 else "",
+            recent=["1 2 last line"] if seed == 3 else [],
+        )
+
+    monkeypatch.setattr(simulator, "run_seed", run_seed)
+    return calls
+
+
+class TestRun:
+    def test_quiet_seeds_are_summed_up(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        asked: list[tuple[int, str, str]],
+    ) -> None:
+        assert run(monkeypatch, "sim", "run", "--seeds", "0..2", "--jobs", "1") == 0
+        assert asked == [(0, "default", ""), (1, "default", ""), (2, "default", "")]
+        printed = capsys.readouterr().out.splitlines()
+        assert printed[0].startswith("3 seeds, 30 events, 6 simulated seconds")
+        assert "leader elections: 3" in printed
+        assert printed[-1] == "violations: 0"
+
+    def test_a_violation_is_one_with_its_seed_and_how_to_replay_it(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        asked: list[tuple[int, str, str]],
+    ) -> None:
+        assert run(monkeypatch, "sim", "run", "--seeds", "2..5", "--jobs", "1") == 1
+        assert [seed for seed, _, _ in asked] == [2, 3, 4, 5]
+        output = capsys.readouterr()
+        assert "seed 3: VIOLATION two leaders" in output.err
+        assert "1 2 last line" in output.err
+        assert "tidelog sim replay 3 tells it" in output.err
+        assert output.out.splitlines()[-1] == "violations: 1 (seeds 3)"
+
+    def test_first_ends_at_the_first_violation(
+        self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
+    ) -> None:
+        words = ("sim", "run", "--seeds", "2..5", "--jobs", "1", "--first")
+        assert run(monkeypatch, *words) == 1
+        assert [seed for seed, _, _ in asked] == [2, 3]
+
+    def test_json_is_one_document(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        asked: list[tuple[int, str, str]],
+    ) -> None:
+        assert run(monkeypatch, "sim", "run", "--seeds", "3", "--jobs", "1", "-o", "json") == 1
+        document = json.loads(capsys.readouterr().out)
+        assert document["runs"] == 1
+        assert document["violations"][0]["seed"] == 3
+        assert document["counters"]["lossy crashes"] == 1
+
+    def test_minutes_go_on_from_the_first_seed(
+        self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
+    ) -> None:
+        words = ("sim", "run", "--seeds", "10", "--jobs", "1", "--minutes", "0.0005")
+        assert run(monkeypatch, *words) == 0
+        seeds = [seed for seed, _, _ in asked]
+        assert seeds == list(range(10, 10 + len(seeds)))
+
+    def test_a_mutant_brings_its_profile(
+        self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
+    ) -> None:
+        broken = mutants.Mutant("m", "tidelog.x", "y", lambda original: original, "quiet")
+        monkeypatch.setattr(mutants, "MUTANTS", {"m": broken})
+        words = ("sim", "run", "--seeds", "1", "--jobs", "1", "--mutant", "m")
+        assert run(monkeypatch, *words) == 0
+        assert run(monkeypatch, *words, "--profile", "default") == 0
+        assert asked == [(1, "quiet", "m"), (1, "default", "m")]
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["--seeds", "5..2"],
+            ["--seeds", "x"],
+            ["--seeds", "-3..2"],
+            ["--mutant", "nobody"],
+            ["--profile", "nothing"],
+            ["--jobs", "0"],
+        ],
+    )
+    def test_wrong_usage_is_two(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        asked: list[tuple[int, str, str]],
+        words: list[str],
+    ) -> None:
+        assert run(monkeypatch, "sim", "run", *words) == 2
+        assert asked == []
+
+
+class TestReplay:
+    def test_a_seed_is_told_step_by_step(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        asked: list[tuple[int, str, str]],
+    ) -> None:
+        assert run(monkeypatch, "sim", "replay", "7") == 0
+        printed = capsys.readouterr().out
+        assert "1.500000 1 event broker=1" in printed
+        assert "seed 7: 10 events in 2.0 simulated seconds, trace ab12" in printed
+        assert printed.endswith("no violation\n")
+
+    def test_a_violation_is_one(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        asked: list[tuple[int, str, str]],
+    ) -> None:
+        assert run(monkeypatch, "sim", "replay", "3") == 1
+        assert "VIOLATION two leaders" in capsys.readouterr().err
+
+
+def test_seeds_are_given_as_a_range_with_both_ends() -> None:
+    assert simulation._seeds("0..499") == range(500)
+    assert simulation._seeds("7") == range(7, 8)
