@@ -1,0 +1,262 @@
+"""Fetch sessions answer with news only, wait for what changes, and are bounded (KIP-227)."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from tests.broker_fakes import TOPIC, TOPIC_ID, FakeBroker, a_cluster, state
+
+from tidelog.broker.apis import fetch
+from tidelog.broker.fetch_sessions import EVICTION_MS, FetchSession, FetchSessions
+from tidelog.broker.requests import Pending, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.codec import RequestHeader
+from tidelog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from tidelog.wire.registry import FETCH
+
+VERSION = 17
+
+
+def ask(
+    broker: FakeBroker,
+    *partitions: FetchPartition,
+    session: tuple[int, int] = (0, -1),
+    topic_id: bytes = TOPIC_ID,
+    version: int = VERSION,
+    forgotten: tuple[int, ...] = (),
+    **fields: Any,
+) -> Any:
+    """A consumer's fetch; returns the answer or Pending."""
+    topics = [FetchTopic(TOPIC, topic_id, list(partitions))] if partitions else []
+    message = FetchRequest(
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=topics,
+        **{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **fields},
+    )
+    if forgotten:
+        message.forgotten_topics_data = [ForgottenTopic(TOPIC, topic_id, list(forgotten))]
+    connection: Any = SimpleNamespace(peer="", close=lambda reason: None)
+    header = RequestHeader(FETCH, version, 0, "consumer")
+    return fetch.handle(
+        broker,  # type: ignore[arg-type]
+        Request(header, message, connection, broker.clock.monotonic_ms()),
+    )
+
+
+def wanted(offset: int, partition: int = 0, **fields: Any) -> FetchPartition:
+    return FetchPartition(
+        partition=partition, fetch_offset=offset, **{"partition_max_bytes": 1 << 20, **fields}
+    )
+
+
+def parts(answer: Any) -> list[PartitionData]:
+    return [partition for topic in answer.responses for partition in topic.partitions]
+
+
+def completed(pending: Pending) -> list[Any]:
+    answers: list[Any] = []
+    pending.deliver_to(answers.append)
+    return answers
+
+
+async def leading(records: bytes = b"rr") -> FakeBroker:
+    """A broker that alone leads one partition with these records."""
+    broker = a_cluster()[1]
+    await broker.command(state(isr=(1,), replicas=(1,), is_new=True, leader_epoch=1))
+    append(broker, records)
+    return broker
+
+
+def append(broker: FakeBroker, records: bytes) -> None:
+    if records:
+        broker.partition().append(records, -1, 0)
+        broker.partition().flush_appends()
+
+
+def test_a_fetch_without_a_session_leaves_nothing_behind() -> None:
+    async def story() -> None:
+        broker = await leading()
+        answer = ask(broker, wanted(0))
+        assert bytes(parts(answer)[0].records) == b"\1\1"  # type: ignore[arg-type]
+        assert parts(answer)[0].high_watermark == 2
+        assert answer.session_id == 0
+        assert len(broker.fetch_sessions) == 0
+        assert not broker.partition().watchers._consumers
+
+    asyncio.run(story())
+
+
+def test_an_incremental_fetch_is_answered_with_news_only() -> None:
+    async def story() -> None:
+        broker = await leading()
+        first = ask(broker, wanted(2), session=(0, 0))
+        assert first.session_id > 0
+        assert len(parts(first)) == 1  # a full fetch is answered with every partition
+        nothing = ask(broker, session=(first.session_id, 1))
+        assert parts(nothing) == []
+        append(broker, b"r")
+        news = ask(broker, session=(first.session_id, 2))
+        assert [bytes(part.records) for part in parts(news)] == [b"\1"]  # type: ignore[arg-type]
+        # What was not asked for again from further on is sent again.
+        again = ask(broker, session=(first.session_id, 3))
+        assert [bytes(part.records) for part in parts(again)] == [b"\1"]  # type: ignore[arg-type]
+        advanced = ask(broker, wanted(3), session=(first.session_id, 4))
+        assert parts(advanced) == []
+
+    asyncio.run(story())
+
+
+def test_wrong_ids_epochs_and_kinds_of_a_session_are_refused() -> None:
+    async def story() -> None:
+        broker = await leading()
+        session_id = ask(broker, wanted(0), session=(0, 0)).session_id
+        unknown = ask(broker, session=(session_id + 1, 1))
+        assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        skipped = ask(broker, session=(session_id, 2))
+        assert skipped.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        by_name = ask(broker, session=(session_id, 1), version=12)
+        assert by_name.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        ask(broker, wanted(0), session=(session_id, -1))
+        ended = ask(broker, session=(session_id, 1))
+        assert ended.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    asyncio.run(story())
+
+
+def test_a_forgotten_partition_is_read_no_more() -> None:
+    async def story() -> None:
+        broker = await leading()
+        session_id = ask(broker, wanted(2), session=(0, 0)).session_id
+        ask(broker, session=(session_id, 1), forgotten=(0,))
+        append(broker, b"r")
+        assert parts(ask(broker, session=(session_id, 2))) == []
+        assert not broker.partition().watchers._consumers
+
+    asyncio.run(story())
+
+
+def test_a_waiting_fetch_is_answered_by_the_append_that_it_waits_for() -> None:
+    async def story() -> None:
+        broker = await leading()
+        pending = ask(broker, wanted(2), max_wait_ms=500)
+        answers = completed(pending)
+        assert answers == []
+        append(broker, b"r")
+        assert bytes(parts(answers[0])[0].records) == b"\1"  # type: ignore[arg-type]
+        assert not broker.partition().watchers._consumers
+
+    asyncio.run(story())
+
+
+def test_a_waiting_fetch_is_answered_with_nothing_when_its_time_is_over() -> None:
+    async def story() -> None:
+        broker = await leading()
+        answers = completed(ask(broker, wanted(2), max_wait_ms=500))
+        await broker.clock.advance(499)
+        assert answers == []
+        await broker.clock.advance(30)
+        assert [bytes(part.records or b"") for part in parts(answers[0])] == [b""]
+
+    asyncio.run(story())
+
+
+def test_min_bytes_are_waited_for() -> None:
+    async def story() -> None:
+        broker = await leading(b"")
+        answers = completed(ask(broker, wanted(0), max_wait_ms=500, min_bytes=3))
+        append(broker, b"r")
+        append(broker, b"r")
+        assert answers == []
+        append(broker, b"r")
+        assert bytes(parts(answers[0])[0].records) == b"\1\1\1"  # type: ignore[arg-type]
+
+    asyncio.run(story())
+
+
+def test_losing_leadership_ends_a_waiting_fetch_with_the_reason() -> None:
+    async def story() -> None:
+        broker = await leading()
+        answers = completed(ask(broker, wanted(2), max_wait_ms=500))
+        broker.replicas.stop_leading("test")
+        assert [part.error_code for part in parts(answers[0])] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    asyncio.run(story())
+
+
+def test_offsets_outside_the_log_and_wrong_epochs_are_refused_each_with_its_error() -> None:
+    async def story() -> None:
+        broker = await leading()
+        assert [
+            parts(ask(broker, partition))[0].error_code
+            for partition in (
+                wanted(3),
+                wanted(0, current_leader_epoch=0),
+                wanted(0, current_leader_epoch=2),
+                wanted(0, partition=9),
+            )
+        ] == [
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            ErrorCode.FENCED_LEADER_EPOCH,
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+
+    asyncio.run(story())
+
+
+def test_a_topic_id_that_is_not_here_is_said_to_be_unknown() -> None:
+    async def story() -> None:
+        broker = await leading()
+        answer = ask(broker, wanted(0), topic_id=b"?" * 16)
+        assert parts(answer)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+    asyncio.run(story())
+
+
+def a_session(size: int, replica_id: int = -1, now_ms: int = 0) -> FetchSession:
+    session = FetchSession(replica_id, True, now_ms)
+    for number in range(size):
+        session.partitions[(b"", number)] = None  # type: ignore[assignment]
+    return session
+
+
+def closable(session: FetchSession) -> FetchSession:
+    session.partitions.clear()
+    return session
+
+
+def test_sessions_are_bounded_and_the_smaller_gives_way_to_the_larger() -> None:
+    sessions = FetchSessions(max_sessions=2)
+    small, middle, large = a_session(0), a_session(2), a_session(3)
+    assert sessions.add(small, 1, 0)
+    assert sessions.add(middle, 2, 0)
+    assert not sessions.add(a_session(0), 3, 0)
+    assert sessions.add(large, 3, 0)
+    assert sessions.get(1) is None
+    assert sessions.partitions_total == 5
+    assert sessions.evictions == 1
+
+
+def test_a_follower_never_gives_way_to_a_consumer_but_takes_its_place() -> None:
+    sessions = FetchSessions(max_sessions=1)
+    assert sessions.add(a_session(0, replica_id=2), 1, 0)
+    assert not sessions.add(a_session(5), 2, 0)
+    sessions = FetchSessions(max_sessions=1)
+    assert sessions.add(closable(a_session(9)), 1, 0)
+    assert sessions.add(a_session(1, replica_id=2), 2, 0)
+
+
+def test_a_session_unused_for_two_minutes_gives_way_to_any() -> None:
+    sessions = FetchSessions(max_sessions=1)
+    assert sessions.add(closable(a_session(0, replica_id=2)), 1, 0)
+    assert not sessions.add(a_session(0), 2, EVICTION_MS)
+    assert sessions.add(a_session(0), 2, EVICTION_MS + 1)
