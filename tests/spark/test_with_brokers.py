@@ -1,0 +1,149 @@
+"""Client, source and ingest against real brokers, through a leader's death."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition
+from tidelog.local import LocalCluster
+from tidelog.records import builder
+from tidelog.records.builder import NewRecord, build_batch
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.pipelines.ingest import ingest, prove_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RECORDS = 5_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(str(tmp_path_factory.mktemp("brokers") / "cluster"), 3) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[BlockingClient]:
+    for broker_id in cluster.broker_ids:
+        cluster.start(broker_id)
+    with BlockingClient(cluster.bootstrap) as blocking:
+        yield blocking
+
+
+def make_topic(client: BlockingClient, name: str, partitions: int) -> None:
+    client.create_topic(name, partitions, 3, {"min.insync.replicas": "2"})
+    client.await_topic(name, min_isr=3)
+
+
+def produce(cluster: LocalCluster, topic: str, first: int, count: int, compression: str) -> None:
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "acks": "all",
+         "compression.type": compression, "linger.ms": 5, "log_level": 0}
+    )
+    for number in range(first, first + count):
+        producer.produce(
+            topic, key=b"k%d" % (number % 100), value=b"v%d" % number,
+            headers=[("number", b"%d" % number)],
+        )
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def load(spark: SparkSession, cluster: LocalCluster, topic: str) -> DataFrame:
+    reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap)
+    return reader.option("subscribe", topic).option("includeHeaders", "true").load()
+
+
+def test_every_compression_is_read_from_real_brokers(
+    spark: SparkSession, cluster: LocalCluster, client: BlockingClient
+) -> None:
+    make_topic(client, "mixed", 3)
+    codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
+    for place, codec in enumerate(codecs):
+        produce(cluster, "mixed", place * 1000, 1000, codec)
+    frame = load(spark, cluster, "mixed")
+    rows = frame.selectExpr(
+        "cast(value as string) as v", "cast(headers[0].value as string) as h", "timestampType as t"
+    ).collect()
+    assert sorted(int(row.v[1:]) for row in rows) == list(range(5000))
+    assert all(row.v[1:] == row.h and row.t == 0 for row in rows)
+
+
+def test_the_command_ingests_and_goes_on_where_it_ended(
+    spark: SparkSession, cluster: LocalCluster, client: BlockingClient, tmp_path: Path
+) -> None:
+    make_topic(client, "landed", 2)
+    to = tmp_path / "table"
+    words = ["pipeline", "ingest", "--bootstrap-server", cluster.bootstrap, "--topic", "landed",
+             "--to", str(to), "-o", "json"]
+    manifests = []
+    for first in (0, RECORDS):
+        produce(cluster, "landed", first, RECORDS, "lz4")
+        ran = subprocess.run(
+            [sys.executable, "-m", "tidelog", *words],
+            capture_output=True, text=True, timeout=180, check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        told = json.loads(ran.stdout)
+        manifests.append(told["manifest"])
+        assert sum(each["rows"] for each in told["ranges"]) == RECORDS
+        assert f"{RECORDS} records in 2 files, 0 lost, 0 doubled" in ran.stderr
+    assert manifests == [1, 2]
+    assert spark.read.parquet(str(to)).select("value").distinct().count() == 2 * RECORDS
+    assert prove_table(spark, str(to)).holds
+
+
+def test_ingest_and_producer_survive_a_leaders_death(
+    spark: SparkSession, cluster: LocalCluster, client: BlockingClient, tmp_path: Path
+) -> None:
+    make_topic(client, "stormy", 3)
+    produce(cluster, "stormy", 0, RECORDS, "none")
+    assert ingest(spark, cluster.bootstrap, "stormy", str(tmp_path)).proof.rows == RECORDS
+    leader = client.metadata(["stormy"]).topics["stormy"].partitions[0].leader
+    cluster.kill(leader)
+    produce(cluster, "stormy", RECORDS, RECORDS, "none")
+    report = ingest(spark, cluster.bootstrap, "stormy", str(tmp_path))
+    assert (report.proof.rows, report.proof.holds) == (RECORDS, True)
+    cluster.start(leader)
+    assert load(spark, cluster, "stormy").select("value").distinct().count() == 2 * RECORDS
+
+
+def test_an_idempotent_batch_sent_again_is_stored_once_also_after_the_leader_died(
+    cluster: LocalCluster, client: BlockingClient
+) -> None:
+    make_topic(client, "once", 1)
+    tp = TopicPartition("once", 0)
+    producer_id, epoch = client.init_producer_id()
+    batch = build_batch(
+        [NewRecord(b"k", b"v")], producer=builder.Producer(producer_id, epoch, 0)
+    )
+    base = client.produce(tp, batch)
+    assert client.produce(tp, batch) in (base, -1)
+    cluster.kill(client.metadata(["once"]).topics["once"].partitions[0].leader)
+    assert client.produce(tp, batch) in (base, -1)
+    assert client.list_offsets({tp: -1})[tp].offset == base + 1
+
+
+def test_refusals_carry_the_brokers_reasons(client: BlockingClient) -> None:
+    with pytest.raises(KafkaError, match="4.*3|3.*4") as info:
+        client.create_topic("too-wide", 1, 4)
+    assert info.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    with pytest.raises(KafkaError) as info:
+        client.create_topic("no/slashes", 1, 1)
+    assert info.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    with pytest.raises(KafkaError, match="there is no topic 'nobody'"):
+        client.delete_topic("nobody")
+    make_topic(client, "small", 1)
+    with pytest.raises(KafkaError, match="from offset 999") as info:
+        client.fetch(TopicPartition("small", 0), 999)
+    assert info.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
