@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from tests.unit.cli.test_command_line import run
+
 from tidelog.cli import simulation
 from tidelog.sim import mutants
 from tidelog.sim import run as simulator
