@@ -1,4 +1,8 @@
-"""Draws what happened: acknowledged records per second, ISR sizes, the kills and restarts."""
+"""Draws what happened: acknowledged records per second, ISR sizes, the kills and restarts.
+
+Two panels over the seconds since the first record. Lines of partitions are set apart a little, so
+that equal ISR sizes do not hide each other. Knows nothing of clusters.
+"""
 
 from __future__ import annotations
 
