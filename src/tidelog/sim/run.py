@@ -216,7 +216,7 @@ class SeedRun:
             stream(self.seed, "producer", number),
             acks=acks,
             idempotent=idempotent,
-            pace_ms=self._draw.choice((10, 40, 120)),
+            pace_ms=self._draw.choice((30, 100, 300)),
         )
         self._producers.append(producer)
         client.tasks.spawn(f"produce {number}", producer.run())

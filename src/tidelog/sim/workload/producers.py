@@ -213,7 +213,7 @@ class PartitionProducer:
             begin_ns=self.client.now_ns,
         )
         self.client.history.produce_begins(operation)
-        burst = draw.random() < 0.3
+        burst = draw.random() < 0.2
         pause_ms = 0.0 if burst else self.pace_ms * 2 * draw.random()
         self._next_batch_ns = self.client.now_ns + int(pause_ms * 1e6)
         waiting = _Waiting(operation, batch, sequence)
