@@ -1,4 +1,4 @@
-"""Timeouts fire no earlier than asked, in order of their buckets, and cost nothing when cancelled."""
+"""Timeouts fire no earlier than asked, in order of their buckets; cancelled ones never do."""
 
 from __future__ import annotations
 
