@@ -127,6 +127,7 @@ class FakeLog:
     def __init__(self, topic_partition: TopicPartition, topic_id: bytes) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
+        self.metadata_unsynced = False
         self.config: Any = None
         self.segments: list[Any] = []
         self.log_start_offset = 0

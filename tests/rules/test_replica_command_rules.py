@@ -23,7 +23,7 @@ from tests.broker_fakes import (
 )
 
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.replication import commands
 from tidelog.replication.follower import FollowerReplica
 from tidelog.replication.leader import LeaderReplica
@@ -408,6 +408,30 @@ def test_a_stale_replica_neither_joins_nor_is_served_under_the_new_topics_id() -
             ErrorCode.UNKNOWN_TOPIC_ID,
             ErrorCode.INCONSISTENT_TOPIC_ID,
         )
+
+    run(story())
+
+
+@pytest.mark.rule("V23")
+@pytest.mark.parametrize("is_in_sync", [True, False])
+def test_a_replica_that_lost_its_topic_id_is_taken_only_if_it_is_in_sync(is_in_sync: bool) -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await cluster[1].command(state(isr=(1, 2), is_new=True))
+        cluster[1].produce(5)
+        broker = cluster[2]
+        broker.directory.logs[T0] = found = FakeLog(T0, ZERO_TOPIC_ID)
+        found.fill(0, 0, 0)
+        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        isr = (1, 2) if is_in_sync else (1, 3)
+        assert errors(await broker.command(state(1, isr=isr))) == [0]
+        await settle()
+        assert broker.directory.set_aside_logs == ([] if is_in_sync else [T0])
+        assert (broker.log() is found) is is_in_sync
+        assert broker.log().topic_id == TOPIC_ID
+        assert broker.replicas.topic_name(TOPIC_ID) == "t"
+        assert broker.log().log_end_offset == 5
+        await broker.tasks.close()
 
     run(story())
 

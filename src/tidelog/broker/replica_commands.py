@@ -71,8 +71,7 @@ class _LeaderAndIsr:
     async def run(self) -> ErrorCode:
         """Carry it out; returns the error of the whole."""
         generation = self.replicas.generation
-        if self.request.type == _FULL:
-            await self._set_strays_aside()
+        await self._set_strays_aside()
         for command in self.commands.values():
             self._judge(command)
         self._stop_serving()
@@ -172,7 +171,8 @@ class _LeaderAndIsr:
     def _take_roles(self) -> None:
         broker_id = self.broker.broker_id
         followers = []
-        for partition, (_, _, state) in self.obeyed:
+        for partition, (_, topic_id, state) in self.obeyed:
+            self.replicas.adopt_topic_id(partition, topic_id)
             if partition.role is not None and partition.leader_epoch == state.leader_epoch:
                 partition.recommanded(state)
             elif state.leader == broker_id:
@@ -183,22 +183,26 @@ class _LeaderAndIsr:
         self.broker.fetchers.add(followers)
 
     async def _set_strays_aside(self) -> None:
-        """Move aside what a full command does not list (V35)."""
-        listed = {name: command.topic_id for name, command in self.commands.items()}
-        kept = {
-            topic.topic_name: topic.topic_id
-            for topic in self.request.topic_states
-            if not topic.partition_states
-        }
-        hosted = {one.topic_partition: one.topic_id for one in self.replicas.all()}
-        strays = commands.strays(hosted, listed, kept)
+        """Move aside what a full command does not list (V35), and of what cannot be told to be
+        the commanded topic's (V23)."""
+        strays = self._nameless()
+        if self.request.type == _FULL:
+            listed = {name: command.topic_id for name, command in self.commands.items()}
+            kept = {
+                topic.topic_name: topic.topic_id
+                for topic in self.request.topic_states
+                if not topic.partition_states
+            }
+            hosted = {one.topic_partition: one.topic_id for one in self.replicas.all()}
+            strays += commands.strays(hosted, listed, kept)
         if not strays:
             return
-        self.broker.tracer.event("strays", count=len(strays), of=len(hosted))
+        count = len(self.replicas)
+        self.broker.tracer.event("strays", count=len(strays), of=count)
         self.broker.tracer.log(
             "server",
             logging.WARNING,
-            f"{len(strays)} of {len(hosted)} replicas are not this broker's any more and are moved"
+            f"{len(strays)} of {count} replicas are not this broker's any more and are moved"
             f" aside: {', '.join(map(str, strays[:20]))}{' ...' if len(strays) > 20 else ''}",
         )
         for topic_partition in strays:
@@ -209,6 +213,20 @@ class _LeaderAndIsr:
                 await partition.directory.set_aside(topic_partition)
             except StorageError as error:
                 self.broker.tracer.log("server", logging.ERROR, f"cannot set aside: {error}")
+
+    def _nameless(self) -> list[TopicPartition]:
+        found = []
+        for topic_partition, (_, _, state) in self.commands.items():
+            partition = self.replicas.get(topic_partition)
+            if partition is not None and commands.is_nameless_leftover(
+                broker_id=self.broker.broker_id,
+                own_topic_id=partition.topic_id,
+                is_empty=partition.log.log_end_offset == 0,
+                leader=state.leader,
+                isr=state.isr,
+            ):
+                found.append(topic_partition)
+        return found
 
 
 async def release(broker: Broker, partition: Partition) -> None:

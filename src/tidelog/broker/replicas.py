@@ -19,7 +19,13 @@ from tidelog.broker.replica_upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.topic_config import TopicConfig
-from tidelog.core.types import NO_BROKER_EPOCH, TopicId, TopicPartition
+from tidelog.core.types import (
+    NO_BROKER_EPOCH,
+    ZERO_TOPIC_ID,
+    TopicId,
+    TopicPartition,
+    topic_id_to_text,
+)
 from tidelog.log.config import LogConfig
 from tidelog.metadata import layout
 from tidelog.metadata.json_fields import LayoutError
@@ -73,7 +79,7 @@ class Replicas:
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         """The name of a topic that has a replica here."""
-        entry = self._topics.get(topic_id)
+        entry = None if topic_id == ZERO_TOPIC_ID else self._topics.get(topic_id)
         return None if entry is None else entry[0]
 
     def by_topic_id(self, topic_id: TopicId, partition: int) -> Partition | None:
@@ -88,8 +94,7 @@ class Replicas:
         """Host a log that is there."""
         partition = Partition(self._broker, directory, log, high_watermark)
         self._partitions[log.topic_partition] = partition
-        _, count = self._topics.get(log.topic_id, ("", 0))
-        self._topics[log.topic_id] = (log.topic_partition.topic, count + 1)
+        self._count_topic(partition, 1)
         return partition
 
     def forget(self, partition: Partition) -> None:
@@ -97,11 +102,27 @@ class Replicas:
         if self._partitions.get(partition.topic_partition) is not partition:
             return
         del self._partitions[partition.topic_partition]
-        topic, count = self._topics[partition.topic_id]
-        if count > 1:
-            self._topics[partition.topic_id] = (topic, count - 1)
-        else:
-            del self._topics[partition.topic_id]
+        self._count_topic(partition, -1)
+
+    def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
+        """Give a replica whose topic id was lost the one that it is commanded under; the log
+        writes it down with its next flush."""
+        if partition.topic_id == ZERO_TOPIC_ID != topic_id:
+            self._count_topic(partition, -1)
+            partition.log.topic_id = topic_id
+            partition.log.metadata_unsynced = True
+            self._count_topic(partition, 1)
+            self._broker.tracer.event(
+                "topic_id_adopted",
+                partition=str(partition.topic_partition),
+                topic_id=topic_id_to_text(topic_id),
+            )
+
+    def _count_topic(self, partition: Partition, change: int) -> None:
+        _, count = self._topics.pop(partition.topic_id, ("", 0))
+        if count + change:
+            name = partition.topic_partition.topic
+            self._topics[partition.topic_id] = (name, count + change)
 
     # configuration of topics
 
