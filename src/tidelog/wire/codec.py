@@ -3,8 +3,9 @@
 Encoding gives parts ready for writev or join: the first begins with the four bytes of frame size;
 record buffers of 1 KiB and more are parts of their own, uncopied, so their owner must leave them
 unchanged until sent. Decoding takes a frame without its size and is total: any bytes give a message
-or a ProtocolError. Codecs are generated at first use and kept. A frame whose API or version is not
-spoken raises UnsupportedVersion with the header, so that a server can answer ApiVersions.
+or a ProtocolError; what follows a request is ignored, as in Kafka. Codecs are generated at first
+use and kept. A frame whose API or version is not spoken raises UnsupportedVersion with the header,
+so that a server can answer ApiVersions.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class _Codec:
         "_decoder",
         "_encoder",
         "api_key",
+        "exact",
         "flexible",
         "header_flexible",
         "in_view",
@@ -75,9 +77,18 @@ class _Codec:
     )
 
     def __init__(
-        self, message: type, api_key: int, version: int, flexible: bool, header_flexible: bool
+        self,
+        message: type,
+        api_key: int,
+        version: int,
+        flexible: bool,
+        header_flexible: bool,
+        exact: bool,
     ) -> None:
         self.message = message
+        #: Nothing may follow the message. Requests are read as Kafka reads them, which ignores what
+        #: follows: librdkafka asks for all topics with three bytes too many.
+        self.exact = exact
         self.api_key = api_key
         self.version = version
         self.flexible = flexible
@@ -87,7 +98,7 @@ class _Codec:
         self._encoder: Encoder | None = None
 
     def decode(self, frame: memoryview, offset: int) -> Any:
-        """The message in `frame[offset:]`, which it must fill; raises ProtocolError."""
+        """The message in `frame[offset:]`, which it must fill if `exact`; raises ProtocolError."""
         decoder = self._decoder
         if decoder is None:
             decoder = self._decoder = build_decoder(self.message, self.version, self.flexible)
@@ -96,7 +107,7 @@ class _Codec:
             message, stop = decoder(frame if self.in_view else bytes(frame), offset, end)
         except _MALFORMED as error:
             raise ProtocolError(f"malformed {self.title}: {error}") from error
-        if stop != end:
+        if stop != end and self.exact:
             raise ProtocolError(f"{end - stop} bytes follow a {self.title}")
         return message
 
@@ -144,6 +155,7 @@ for _api in API.values():
             _version,
             _api.is_flexible(_version),
             _api.request_header_version(_version) > 1,
+            exact=False,
         )
         _RESPONSES[_api.key, _version] = _Codec(
             _api.response,
@@ -151,6 +163,7 @@ for _api in API.values():
             _version,
             _api.is_flexible(_version),
             _api.response_header_version(_version) > 0,
+            exact=True,
         )
 
 

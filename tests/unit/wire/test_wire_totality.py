@@ -94,8 +94,11 @@ def test_every_cut_of_a_valid_body_is_a_protocol_error(case: Case) -> None:
         for length in range(0, len(body), max(1, len(body) // 50)):
             with pytest.raises(ProtocolError):
                 decode(case, body[:length])
-        with pytest.raises(ProtocolError):
-            decode(case, body + b"\0")
+        if case.direction == "response":
+            with pytest.raises(ProtocolError):
+                decode(case, body + b"\0")
+        else:  # librdkafka sends more than a request: ignored, as Kafka does
+            assert decode(case, body + b"\1\0\0") == decode(case, body)
 
     check()
 
