@@ -1,4 +1,8 @@
-"""Processes by pid *and* start time: a pid alone may name another process by now (rule S4)."""
+"""Processes by pid *and* start time: a pid alone may name another process by now (rule S4).
+
+To watch over one, and to kill one, is done through a descriptor of it, so that nobody else is hit.
+Knows nothing of stores.
+"""
 
 from __future__ import annotations
 
