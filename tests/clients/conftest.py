@@ -1,0 +1,56 @@
+"""Clients of other projects against one cluster of three brokers per module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tidelog.local import LocalCluster
+from tidelog.runtime.blocking import BlockingClient
+
+#: More than one, so that a topic that was made on its own shows where its count came from.
+NUM_PARTITIONS = 2
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three brokers that are up; a test that kills one starts it again."""
+    directory = str(tmp_path_factory.mktemp("clients") / "cluster")
+    made = LocalCluster(directory, 3, config={"num.partitions": str(NUM_PARTITIONS)})
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down(timeout_s=5.0)
+
+
+@pytest.fixture
+def bootstrap(cluster: LocalCluster) -> str:
+    """Addresses of all brokers."""
+    return cluster.bootstrap
+
+
+@pytest.fixture
+def make_topic(bootstrap: str, request: pytest.FixtureRequest) -> MakeTopic:
+    """Makes the topic of a test: three replicas, two of which must be in sync."""
+    name = "".join(
+        letter if letter.isalnum() else "-" for letter in request.node.name.removeprefix("test_")
+    )
+
+    def make(partitions: int = 1, **config: str) -> str:
+        keys = {"min.insync.replicas": "2"}
+        keys |= {key.replace("_", "."): value for key, value in config.items()}
+        with BlockingClient(bootstrap) as client:
+            client.create_topic(name, partitions, 3, keys)
+            client.await_topic(name, min_isr=3)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def topic(make_topic: MakeTopic) -> str:
+    """A topic of one partition."""
+    return make_topic()
