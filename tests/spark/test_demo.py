@@ -17,7 +17,11 @@ _LIMIT_S = 300
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", *words],
-        cwd=cwd, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT_S,
+        check=False,
     )
 
 
@@ -59,9 +63,15 @@ def test_it_tells_of_kills_changes_and_phases_in_plain_text(demo: tuple[Path, st
     _, told = demo
     assert "\x1b" not in told
     for text in (
-        "leader of flights-", ", the controller;", "acknowledged before the first kill",
-        "acknowledged between the kills", "acknowledged after the second kill",
-        "leader changes", "controller changes", "slowest acknowledgement", "miles flown",
+        "leader of flights-",
+        ", the controller;",
+        "acknowledged before the first kill",
+        "acknowledged between the kills",
+        "acknowledged after the second kill",
+        "leader changes",
+        "controller changes",
+        "slowest acknowledgement",
+        "miles flown",
     ):
         assert text in told
 

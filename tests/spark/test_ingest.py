@@ -71,13 +71,19 @@ def test_markers_are_explained_and_noted(
     spark: SparkSession, filled: FakeLogs, tmp_path: Path
 ) -> None:
     marker = rewritten(batch([Row()], 30), attributes=CONTROL)
-    filled.append(T1, marker, numbered(130, 5, 31), rewritten(batch([Row()], 36),
-                                                              attributes=CONTROL))
+    filled.append(
+        T1, marker, numbered(130, 5, 31), rewritten(batch([Row()], 36), attributes=CONTROL)
+    )
     report = ingest(spark, filled.bootstrap, "t", str(tmp_path))
     assert [each.control for each in report.proof.partitions] == [0, 2]
     manifest = json.loads((tmp_path / BOOK / "000001.json").read_text())
     assert manifest["partitions"][1] == {
-        "partition": 1, "start": 0, "end": 37, "rows": 35, "control": 2, "compacted": 0,
+        "partition": 1,
+        "start": 0,
+        "end": 37,
+        "rows": 35,
+        "control": 2,
+        "compacted": 0,
     }
 
 
@@ -96,8 +102,10 @@ def test_holes_of_compaction_are_loss_unless_the_topic_is_compacted(
     ("transform", "failure"),
     [
         (lambda frame: frame.where("not (partition = 0 and offset = 42)"), "1 lost, 0 doubled"),
-        (lambda frame: frame.unionByName(frame.where("partition = 0 and offset = 42")),
-         "0 lost, 1 doubled"),
+        (
+            lambda frame: frame.unionByName(frame.where("partition = 0 and offset = 42")),
+            "0 lost, 1 doubled",
+        ),
     ],
 )
 def test_what_cannot_be_proved_is_not_committed(
@@ -114,11 +122,18 @@ def test_large_ranges_become_several_files(
 ) -> None:
     seen: list[tuple[int, int]] = []
     report = ingest(
-        spark, filled.bootstrap, "t", str(tmp_path), rows_per_file=26,
+        spark,
+        filled.bootstrap,
+        "t",
+        str(tmp_path),
+        rows_per_file=26,
         progress=lambda done, total: seen.append((done, total)),
     )
     assert [(f.partition, f.start, f.end) for f in report.files if f.partition == 0] == [
-        (0, 0, 25), (0, 25, 50), (0, 50, 75), (0, 75, 100),
+        (0, 0, 25),
+        (0, 25, 50),
+        (0, 50, 75),
+        (0, 75, 100),
     ]
     assert all(done <= total for done, total in seen)
 
@@ -166,7 +181,11 @@ class TestSequence:
         proof = prove_sequence(self.frame(spark, [2, 0, 1]), "n", 3)
         assert proof.holds
         assert (proof.count, proof.total, proof.smallest, proof.largest, proof.distinct) == (
-            3, 3, 0, 2, 3
+            3,
+            3,
+            0,
+            2,
+            3,
         )
         assert proof.verdict() == "3 produced, 3 in Parquet, 0 lost, 0 doubled"
 

@@ -79,8 +79,11 @@ def test_headers_come_on_request(spark: SparkSession, filled: FakeLogs) -> None:
 
 def test_offsets_bound_what_is_read(spark: SparkSession, filled: FakeLogs) -> None:
     frame = load(
-        spark, filled, assign='{"t": [0]}',
-        startingOffsets='{"t": {"0": 3}}', endingOffsets='{"t": {"0": 6}}',
+        spark,
+        filled,
+        assign='{"t": [0]}',
+        startingOffsets='{"t": {"0": 3}}',
+        endingOffsets='{"t": {"0": 6}}',
     )
     assert offsets(frame) == [(0, 3), (0, 4), (0, 5)]
 

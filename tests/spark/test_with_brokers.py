@@ -47,12 +47,20 @@ def make_topic(client: BlockingClient, name: str, partitions: int) -> None:
 
 def produce(cluster: LocalCluster, topic: str, first: int, count: int, compression: str) -> None:
     producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "acks": "all",
-         "compression.type": compression, "linger.ms": 5, "log_level": 0}
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "enable.idempotence": True,
+            "acks": "all",
+            "compression.type": compression,
+            "linger.ms": 5,
+            "log_level": 0,
+        }
     )
     for number in range(first, first + count):
         producer.produce(
-            topic, key=b"k%d" % (number % 100), value=b"v%d" % number,
+            topic,
+            key=b"k%d" % (number % 100),
+            value=b"v%d" % number,
             headers=[("number", b"%d" % number)],
         )
         producer.poll(0)
@@ -84,14 +92,27 @@ def test_the_command_ingests_and_goes_on_where_it_ended(
 ) -> None:
     make_topic(client, "landed", 2)
     to = tmp_path / "table"
-    words = ["pipeline", "ingest", "--bootstrap-server", cluster.bootstrap, "--topic", "landed",
-             "--to", str(to), "-o", "json"]
+    words = [
+        "pipeline",
+        "ingest",
+        "--bootstrap-server",
+        cluster.bootstrap,
+        "--topic",
+        "landed",
+        "--to",
+        str(to),
+        "-o",
+        "json",
+    ]
     manifests = []
     for first in (0, RECORDS):
         produce(cluster, "landed", first, RECORDS, "lz4")
         ran = subprocess.run(
             [sys.executable, "-m", "tidelog", *words],
-            capture_output=True, text=True, timeout=180, check=False,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
         )
         assert ran.returncode == 0, ran.stderr
         told = json.loads(ran.stdout)
@@ -124,9 +145,7 @@ def test_an_idempotent_batch_sent_again_is_stored_once_also_after_the_leader_die
     make_topic(client, "once", 1)
     tp = TopicPartition("once", 0)
     producer_id, epoch = client.init_producer_id()
-    batch = build_batch(
-        [NewRecord(b"k", b"v")], producer=builder.Producer(producer_id, epoch, 0)
-    )
+    batch = build_batch([NewRecord(b"k", b"v")], producer=builder.Producer(producer_id, epoch, 0))
     base = client.produce(tp, batch)
     assert client.produce(tp, batch) in (base, -1)
     cluster.kill(client.metadata(["once"]).topics["once"].partitions[0].leader)

@@ -163,9 +163,7 @@ def _creation(
             CreatableReplicaAssignment(partition_index=number, broker_ids=list(replicas))
             for number, replicas in sorted(assignment.items())
         ]
-    topic.configs = [
-        CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
-    ]
+    topic.configs = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
     return topic
 
 

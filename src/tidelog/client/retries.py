@@ -44,9 +44,7 @@ RETRIABLE: Final = frozenset(
     }
 )
 #: Errors of a topic that may have been created a moment ago, and may as well not exist.
-UNKNOWN_TOPIC: Final = frozenset(
-    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
-)
+UNKNOWN_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 #: How long an unknown topic is looked for: brokers learn of a new one within one round trip.
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
 

@@ -31,9 +31,7 @@ def api_versions_request(version: int, software_version: str) -> ApiVersionsRequ
     )
 
 
-def decode_api_versions(
-    version: int, frame: memoryview
-) -> tuple[int, ApiVersionsResponse | None]:
+def decode_api_versions(version: int, frame: memoryview) -> tuple[int, ApiVersionsResponse | None]:
     """Correlation id and answer, None where the broker does not know `version`.
 
     Such an answer has a body of version 0 with the range of ApiVersions alone, which is not needed:

@@ -135,9 +135,7 @@ class PartitionDecoder:
             columns.append(headers)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _headers(
-        self, arena: bytes, raw: npt.NDArray[np.uint8], fields: RecordFields
-    ) -> pa.Array:
+    def _headers(self, arena: bytes, raw: npt.NDArray[np.uint8], fields: RecordFields) -> pa.Array:
         """Lists of headers; null for a record without any, as Spark's Kafka connector has it."""
         found = read_headers(raw, fields)
         keys, values = _cut(arena, found.keys, found.values)

@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidelog.client.fetching import EARLIEST, FetchedPartition
+from tidelog.client.fetching import EARLIEST, LATEST, FetchedPartition
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MIB
 from tidelog.runtime.blocking import BlockingClient
@@ -93,10 +93,13 @@ class _RangeReader:
         tp = self._wanted.tp
         first = self._client.list_offsets({tp: EARLIEST})[tp].offset
         if self._options.fail_on_data_loss or first <= position:
+            last = self._client.list_offsets({tp: LATEST})[tp].offset
             raise DataLossError(
-                f"{tp} has no offset {position} any more; its log starts at {first}. Records were"
-                " deleted while they were read. Set failOnDataLoss to false to go on without them"
+                f"{tp} has no offset {position} any more; its log holds {first} to {last}: records"
+                " were deleted while they were read, or the topic was made anew. Set"
+                " failOnDataLoss to false to go on without deleted records"
             ) from error
-        _log.warning("%s: offsets %d to %d were deleted before they were read", tp, position,
-                     first - 1)
+        _log.warning(
+            "%s: offsets %d to %d were deleted before they were read", tp, position, first - 1
+        )
         self._decoder.next_offset = first

@@ -28,8 +28,9 @@ class CorruptRecordsError(TidelogError):
     """Record bytes that are not what their batch header says."""
 
 
-def walk_records(arena: bytes, position: int, end: int, count: int,
-                 append: Callable[[int], Any]) -> None:
+def walk_records(
+    arena: bytes, position: int, end: int, count: int, append: Callable[[int], Any]
+) -> None:
     """Calls `append` with the end of each of `count` records from `position` on.
 
     They must fill the bytes up to `end` exactly.
@@ -159,8 +160,10 @@ def read_headers(raw: npt.NDArray[np.uint8], fields: RecordFields) -> HeaderFiel
         going = going[fields.header_counts[going] > place]
     if (position != fields.ends).any():
         raise CorruptRecordsError("bytes follow the last header of a record")
-    return HeaderFields(_in_order([k for k, _ in rounds], [k for k, _ in rounds]),
-                        _in_order([v for _, v in rounds], [k for k, _ in rounds]))
+    return HeaderFields(
+        _in_order([k for k, _ in rounds], [k for k, _ in rounds]),
+        _in_order([v for _, v in rounds], [k for k, _ in rounds]),
+    )
 
 
 def _in_order(pieces: list[Pieces], keys: list[Pieces]) -> Pieces:

@@ -78,8 +78,11 @@ class FakeLogs(FakeCluster):
     def _records(self, tp: TopicPartition, offset: int) -> PartitionData:
         start, end = self.log_starts.get(tp, 0), self.end(tp)
         data = PartitionData(
-            partition_index=tp.partition, high_watermark=end, last_stable_offset=end,
-            log_start_offset=start, aborted_transactions=[],
+            partition_index=tp.partition,
+            high_watermark=end,
+            last_stable_offset=end,
+            log_start_offset=start,
+            aborted_transactions=[],
         )
         if not start <= offset <= end:
             data.error_code = _OFFSET_OUT_OF_RANGE

@@ -37,15 +37,23 @@ def older_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 def produced(compression: str) -> Iterator[tuple[str, Any]]:
     """A mock cluster with 2,000 records; the brokers live as long as the producer."""
     producer = Producer(
-        {"test.mock.num.brokers": 3, "compression.type": compression, "linger.ms": 20,
-         "enable.idempotence": True, "log_level": 0}
+        {
+            "test.mock.num.brokers": 3,
+            "compression.type": compression,
+            "linger.ms": 20,
+            "enable.idempotence": True,
+            "log_level": 0,
+        }
     )
     brokers = producer.list_topics(timeout=10).brokers.values()
     bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
     for number in range(2_000):
         producer.produce(
-            "t", key=b"k%d" % (number % 7), value=b"value-%d" % number,
-            partition=number % PARTITIONS, timestamp=1_700_000_000_000 + number,
+            "t",
+            key=b"k%d" % (number % 7),
+            value=b"value-%d" % number,
+            partition=number % PARTITIONS,
+            timestamp=1_700_000_000_000 + number,
             headers=[("n", b"%d" % number)] if number % 3 == 0 else None,
         )
     assert producer.flush(20) == 0

@@ -73,18 +73,25 @@ def offsets_answer(topic: str, partition: int, offset: int, error: int = 0) -> L
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topic, [each])])
 
 
-def fetch_answer(cluster: FakeCluster, partition: int, error: int = 0,
-                 records: bytes = b"") -> FetchResponse:
+def fetch_answer(
+    cluster: FakeCluster, partition: int, error: int = 0, records: bytes = b""
+) -> FetchResponse:
     data = PartitionData(
-        partition_index=partition, error_code=error, high_watermark=9, last_stable_offset=8,
-        log_start_offset=2, aborted_transactions=[AbortedTransaction(5, 3)], records=records,
+        partition_index=partition,
+        error_code=error,
+        high_watermark=9,
+        last_stable_offset=8,
+        log_start_offset=2,
+        aborted_transactions=[AbortedTransaction(5, 3)],
+        records=records,
     )
     topic = FetchableTopicResponse(topic="t", topic_id=cluster.topic_id("t"), partitions=[data])
     return FetchResponse(responses=[topic])
 
 
-def produce_answer(error: int = 0, base_offset: int = 40,
-                   message: str | None = None) -> ProduceResponse:
+def produce_answer(
+    error: int = 0, base_offset: int = 40, message: str | None = None
+) -> ProduceResponse:
     each = PartitionProduceResponse(
         index=0, error_code=error, base_offset=base_offset, error_message=message
     )
@@ -143,6 +150,7 @@ class TestMetadata:
 
     def test_a_server_that_is_no_broker_is_named(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
+
             def answer() -> None:
                 connection, _ = server.accept()
                 with connection:
@@ -215,7 +223,8 @@ class TestTopics:
         (topic,) = cluster[1].asked(CREATE_TOPICS)[0].topics
         assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
         assert [(a.partition_index, list(a.broker_ids)) for a in topic.assignments] == [
-            (0, [1, 2]), (1, [2])
+            (0, [1, 2]),
+            (1, [2]),
         ]
 
     def test_a_moved_controller_is_looked_up_again(
@@ -447,8 +456,11 @@ class TestWriting:
 
     @pytest.mark.parametrize(
         "failure",
-        [CLOSE, produce_answer(ErrorCode.REQUEST_TIMED_OUT),
-         produce_answer(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)],
+        [
+            CLOSE,
+            produce_answer(ErrorCode.REQUEST_TIMED_OUT),
+            produce_answer(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        ],
     )
     def test_an_unknown_outcome_is_repeated_only_with_a_producer_id(
         self, cluster: FakeCluster, client: BlockingClient, failure: object
@@ -475,8 +487,6 @@ class TestWriting:
         ):
             client.init_producer_id()
 
-    def test_a_producer_id_is_asked_for(
-        self, cluster: FakeCluster, client: BlockingClient
-    ) -> None:
+    def test_a_producer_id_is_asked_for(self, cluster: FakeCluster, client: BlockingClient) -> None:
         cluster[1].script(INIT_PRODUCER_ID, InitProducerIdResponse(producer_id=9, producer_epoch=0))
         assert client.init_producer_id() == (9, 0)

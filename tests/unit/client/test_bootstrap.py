@@ -18,9 +18,7 @@ from tidelog.core.errors import ConfigError
         ("PLAINTEXT://h:1", [("h", 1)]),
     ],
 )
-def test_addresses_are_read_in_order_once_each(
-    text: str, addresses: list[tuple[str, int]]
-) -> None:
+def test_addresses_are_read_in_order_once_each(text: str, addresses: list[tuple[str, int]]) -> None:
     assert list(parse_bootstrap(text)) == addresses
 
 

@@ -84,8 +84,13 @@ class TestObserving:
 class TestExpectations:
     def rows(self, **changed: object) -> dict[str, bool]:
         values: dict[str, object] = {
-            "phases": (100_000, 100_000, 136_776), "leader_changes": 2, "controller_changes": 1,
-            "slowest_s": 1.5, "seconds": 34.0, "acknowledged": TOTAL, "distance": 1,
+            "phases": (100_000, 100_000, 136_776),
+            "leader_changes": 2,
+            "controller_changes": 1,
+            "slowest_s": 1.5,
+            "seconds": 34.0,
+            "acknowledged": TOTAL,
+            "distance": 1,
         }
         measured = Measured(**{**values, **changed})  # type: ignore[arg-type]
         return {name: holds for name, _, _, holds in measured.rows()}

@@ -81,7 +81,14 @@ def test_the_schema_is_the_connectors() -> None:
     (full,) = PartitionDecoder(TP, 0, 9, True).decode(memoryview(batch([Row(b"k", b"v")])))
     assert full.schema.equals(arrow_schema(True))
     assert full.schema.names == [
-        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "headers",
     ]
 
 
@@ -148,7 +155,10 @@ def test_every_compression_is_read(codec: str) -> None:
     assert len(squeezed) < len(data)
     mixed = rewritten(data, attributes=attributes, records=squeezed) + batch([Row(b"p", b"x")], 3)
     assert [(row["offset"], row["value"]) for row in read(mixed)] == [
-        (0, b"v" * 1000), (1, b"v" * 1000), (2, b"v" * 1000), (3, b"x"),
+        (0, b"v" * 1000),
+        (1, b"v" * 1000),
+        (2, b"v" * 1000),
+        (3, b"x"),
     ]
 
 

@@ -72,7 +72,9 @@ def test_the_shim_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> Non
     home = jvm.write_shim(java, tmp_path)
     ran = subprocess.run(
         [home / "bin" / "java", "-a b", "--add-modules=jdk.incubator.vector", "", "c'd"],
-        capture_output=True, text=True, check=True,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ran.stdout.splitlines() == ["<-a b>", "<>", "<c'd>"]
     assert jvm.write_shim(java, tmp_path) == home

@@ -32,8 +32,13 @@ def test_defaults_are_the_connectors_for_a_batch() -> None:
 
 def test_names_may_be_in_any_case_and_topics_repeated() -> None:
     options = parse_options(
-        {"KAFKA.bootstrap.SERVERS": "h:1", "Subscribe": " a, b,a ", "INCLUDEheaders": "TRUE",
-         "failondataloss": "false", "minPartitions": "7"}
+        {
+            "KAFKA.bootstrap.SERVERS": "h:1",
+            "Subscribe": " a, b,a ",
+            "INCLUDEheaders": "TRUE",
+            "failondataloss": "false",
+            "minPartitions": "7",
+        }
     )
     assert options.topics == ("a", "b")
     assert (options.include_headers, options.fail_on_data_loss) == (True, False)
@@ -56,8 +61,14 @@ def test_offsets_are_read_from_json_and_written_back() -> None:
 
 def test_client_settings_are_passed_on() -> None:
     options = parse_options(
-        {**BASE, "subscribe": "a", "kafka.client.id": "me", "kafka.request.timeout.ms": "1234",
-         "kafka.security.protocol": "plaintext", "kafka.max.poll.records": "10"}
+        {
+            **BASE,
+            "subscribe": "a",
+            "kafka.client.id": "me",
+            "kafka.request.timeout.ms": "1234",
+            "kafka.security.protocol": "plaintext",
+            "kafka.max.poll.records": "10",
+        }
     )
     assert (options.client_id, options.timeout_ms) == ("me", 1234)
 
@@ -73,8 +84,10 @@ def test_client_settings_are_passed_on() -> None:
         ({**BASE, "subscribe": "a", "startingTimestamp": "1"}, "startingtimestamp is not"),
         ({**BASE, "subscribe": "a", "kafka.auto.offset.reset": "x"}, "chooses offsets itself"),
         ({**BASE, "subscribe": "a", "kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
-        ({**BASE, "subscribe": "a", "kafka.isolation.level": "read_committed"},
-         "only read_uncommitted"),
+        (
+            {**BASE, "subscribe": "a", "kafka.isolation.level": "read_committed"},
+            "only read_uncommitted",
+        ),
         ({**BASE, "assign": "a:0"}, "expected JSON like"),
         ({**BASE, "assign": "[]"}, "expected JSON like"),
         ({**BASE, "assign": "{}"}, "names no partition"),

@@ -60,8 +60,10 @@ def test_assigned_partitions_alone_are_read() -> None:
 
 def test_given_offsets_bound_the_range() -> None:
     ranges = plan(
-        {A0: (0, 100), A1: (10, 20)}, subscribe="a",
-        startingOffsets='{"a":{"0":7,"1":-2}}', endingOffsets='{"a":{"0":9,"1":-1}}',
+        {A0: (0, 100), A1: (10, 20)},
+        subscribe="a",
+        startingOffsets='{"a":{"0":7,"1":-2}}',
+        endingOffsets='{"a":{"0":9,"1":-1}}',
     )
     assert ranges == [OffsetRange(A0, 7, 9), OffsetRange(A1, 10, 20)]
 
@@ -94,14 +96,17 @@ def test_a_start_at_the_end_of_the_log_reads_nothing() -> None:
 
 def test_a_range_backwards_is_refused() -> None:
     with pytest.raises(OptionError, match="from 7 to 3, which is backwards"):
-        plan({A0: (0, 10)}, subscribe="a", startingOffsets='{"a":{"0":7}}',
-             endingOffsets='{"a":{"0":3}}')
+        plan(
+            {A0: (0, 10)},
+            subscribe="a",
+            startingOffsets='{"a":{"0":7}}',
+            endingOffsets='{"a":{"0":3}}',
+        )
 
 
 def test_offsets_must_be_given_for_exactly_the_partitions_read() -> None:
     with pytest.raises(OptionError, match="missing are a-1, too many are b-0"):
-        plan({A0: (0, 10), A1: (0, 10)}, subscribe="a",
-             startingOffsets='{"a":{"0":7},"b":{"0":1}}')
+        plan({A0: (0, 10), A1: (0, 10)}, subscribe="a", startingOffsets='{"a":{"0":7},"b":{"0":1}}')
 
 
 def test_an_unknown_topic_or_partition_is_named() -> None:
@@ -120,7 +125,9 @@ class TestSplitting:
     def test_large_ranges_are_cut_into_similar_parts(self) -> None:
         split = split_ranges([OffsetRange(A0, 10, 910), OffsetRange(A1, 0, 100)], 4)
         assert split == [
-            OffsetRange(A0, 10, 310), OffsetRange(A0, 310, 610), OffsetRange(A0, 610, 910),
+            OffsetRange(A0, 10, 310),
+            OffsetRange(A0, 310, 610),
+            OffsetRange(A0, 610, 910),
             OffsetRange(A1, 0, 100),
         ]
 

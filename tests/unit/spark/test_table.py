@@ -112,9 +112,7 @@ def test_a_crash_at_any_step_leaves_each_run_once_or_not_at_all(
         if table.next_offsets()[0] == 10:
             commit(table, 10, 20)
     covered = [name.removesuffix(".parquet").split("-")[2:] for name in names(tmp_path)]
-    assert [(int(low), int(high)) for low, high in covered] == [
-        (0, 5), (5, 10), (10, 15), (15, 20)
-    ]
+    assert [(int(low), int(high)) for low, high in covered] == [(0, 5), (5, 10), (10, 15), (15, 20)]
 
 
 class TestRefusals:
@@ -137,27 +135,31 @@ class TestRefusals:
 
     def test_a_directory_with_other_files(self, tmp_path: Path) -> None:
         (tmp_path / "mine.txt").write_text("x")
-        with pytest.raises(TableError, match="holds other files"), open_table(
-            str(tmp_path), create=True
+        with (
+            pytest.raises(TableError, match="holds other files"),
+            open_table(str(tmp_path), create=True),
         ):
             pass
 
     def test_a_directory_that_is_no_table(self, tmp_path: Path) -> None:
-        with pytest.raises(TableError, match="holds no table"), open_table(
-            str(tmp_path), create=False
+        with (
+            pytest.raises(TableError, match="holds no table"),
+            open_table(str(tmp_path), create=False),
         ):
             pass
 
     def test_a_path_that_cannot_be_a_directory(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("x")
-        with pytest.raises(TableError, match="cannot be used"), open_table(
-            str(tmp_path / "file" / "x"), create=True
+        with (
+            pytest.raises(TableError, match="cannot be used"),
+            open_table(str(tmp_path / "file" / "x"), create=True),
         ):
             pass
 
     def test_a_remote_file_system(self) -> None:
-        with pytest.raises(TableError, match="local file system"), open_table(
-            "s3a://bucket/x", create=True
+        with (
+            pytest.raises(TableError, match="local file system"),
+            open_table("s3a://bucket/x", create=True),
         ):
             pass
 
@@ -175,7 +177,8 @@ class TestRefusals:
             commit(table, 0, 10)
             commit(table, 10, 20)
         (tmp_path / BOOK / "000001.json").unlink()
-        with pytest.raises(TableError, match="manifests 1 to 1"), open_table(
-            str(tmp_path), create=False
+        with (
+            pytest.raises(TableError, match="manifests 1 to 1"),
+            open_table(str(tmp_path), create=False),
         ):
             pass

@@ -83,14 +83,26 @@ class Measured:
             ("acknowledged before the first kill", f"{before:,}", wanted, before > PHASE_RECORDS),
             ("acknowledged between the kills", f"{between:,}", wanted, between > PHASE_RECORDS),
             ("acknowledged after the second kill", f"{after:,}", wanted, after > PHASE_RECORDS),
-            ("acknowledged in all", f"{self.acknowledged:,}", f"{TOTAL:,}",
-             self.acknowledged == TOTAL == sum(self.phases)),
+            (
+                "acknowledged in all",
+                f"{self.acknowledged:,}",
+                f"{TOTAL:,}",
+                self.acknowledged == TOTAL == sum(self.phases),
+            ),
             ("leader changes", str(self.leader_changes), "2 or more", self.leader_changes >= 2),
-            ("controller changes", str(self.controller_changes), "1 or more",
-             self.controller_changes >= 1),
+            (
+                "controller changes",
+                str(self.controller_changes),
+                "1 or more",
+                self.controller_changes >= 1,
+            ),
             ("slowest acknowledgement", f"{self.slowest_s * 1000:,.0f} ms", "", True),
-            ("producing took", f"{self.seconds:.1f} s", f"{LEAST_SECONDS:.0f} s or more",
-             self.seconds >= LEAST_SECONDS),
+            (
+                "producing took",
+                f"{self.seconds:.1f} s",
+                f"{LEAST_SECONDS:.0f} s or more",
+                self.seconds >= LEAST_SECONDS,
+            ),
         ]
 
 
@@ -152,9 +164,7 @@ def _tell(story: Story, places: Places, seconds: float) -> tuple[str, bool]:
     return verdict, good
 
 
-def _produce(
-    story: Story, places: Places, cluster: LocalCluster, seconds: float
-) -> Measured:
+def _produce(story: Story, places: Places, cluster: LocalCluster, seconds: float) -> Measured:
     story.chapter(
         f"Topic {TOPIC}: {PARTITIONS} partitions, {REPLICAS} replicas, min.insync.replicas 2"
     )
@@ -174,8 +184,14 @@ def _produce(
     finally:
         producer.stop()
         observer.stop()
-    draw(places.plot, producer.began_at, producer.acknowledged_at, observer.samples,
-         scenario.moments, REPLICAS)
+    draw(
+        places.plot,
+        producer.began_at,
+        producer.acknowledged_at,
+        observer.samples,
+        scenario.moments,
+        REPLICAS,
+    )
     story.line(f"drawn: {places.plot}")
     return _measure(producer, observer, scenario.moments)
 

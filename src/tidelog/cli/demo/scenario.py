@@ -75,9 +75,7 @@ class Scenario:
             style="red",
         )
         self._kill(victim, f"kill leader {victim}")
-        self._until(
-            "new leaders", lambda: self._now_led_by_others(victim), told=self._tell_leaders
-        )
+        self._until("new leaders", lambda: self._now_led_by_others(victim), told=self._tell_leaders)
         self._return_of(victim)
 
     def _kill_controller(self) -> None:
