@@ -13,7 +13,7 @@ import sys
 import typer
 
 import tidelog
-from tidelog.cli import clusters, faults, pipeline, simulation, topics
+from tidelog.cli import clusters, dumps, faults, pipeline, simulation, topics
 from tidelog.cli.output import print_line, say
 from tidelog.core.errors import ConnectionLost, RequestTimeout, TidelogError
 
@@ -32,6 +32,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(faults.app, name="break")
 app.add_typer(simulation.app, name="sim")
 app.add_typer(pipeline.app, name="pipeline")
+dumps.register(app)
 
 
 def _print_version(wanted: bool) -> None:
