@@ -453,6 +453,15 @@ class Office:
 
     def create(self, candidate: Candidate, name: str, *replicas: tuple[int, ...]) -> Any:
         """Ask for a topic with these replicas; the result."""
+        answers = self.begin_create(candidate, name, *replicas)
+        self.until(lambda: bool(answers))
+        [result] = answers[0].topics
+        return result
+
+    def begin_create(
+        self, candidate: Candidate, name: str, *replicas: tuple[int, ...]
+    ) -> list[Any]:
+        """Ask for a topic with these replicas; the answer appears in the list."""
         wanted = CreatableTopic(
             name,
             -1,
@@ -460,9 +469,7 @@ class Office:
             [CreatableReplicaAssignment(number, one) for number, one in enumerate(replicas)],
         )
         request = CreateTopicsRequest(topics=[wanted])
-        answer = self.answer(candidate, lambda shell: shell.create_topics(request, no_topics))
-        [result] = answer.topics
-        return result
+        return self.ask(candidate, lambda shell: shell.create_topics(request, no_topics))
 
     def delete(self, candidate: Candidate, name: str, timeout_ms: int = 30_000) -> list[Any]:
         """Ask for a topic to be deleted; the answer appears in the list."""

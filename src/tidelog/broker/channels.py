@@ -45,21 +45,38 @@ class Channel:
         self._wake = Signal(self._broker.ports.loop)
         self._failures = 0
         self._closed = False
+        self._busy = False
+        self._on_idle: list[Callable[[], None]] = []
         self._task = self._broker.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
 
     def add(self, commands: Commands) -> None:
         """Queue commands behind those that wait; they are merged."""
+        self._busy = True
         if self._waiting is None:
             self._waiting = commands
         else:
             self._waiting.merge(commands)
         self._wake.set()
 
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call back when the broker has answered all that it was told, or is gone."""
+        if self._busy:
+            self._on_idle.append(callback)
+        else:
+            callback()
+
     def close(self) -> None:
         """Send nothing more; what is in flight is not waited for."""
         self._closed = True
         self._task.cancel()
         self._disconnect("the broker's registration, or the controller's term, is over")
+        self._idle()
+
+    def _idle(self) -> None:
+        self._busy = False
+        callbacks, self._on_idle = self._on_idle, []
+        for callback in callbacks:
+            callback()
 
     async def _run(self) -> None:
         tasks, config = self._broker.tasks, self._broker.config
@@ -77,6 +94,7 @@ class Channel:
                 self._waiting = commands
                 self._failures += 1
                 await tasks.sleep(FIRST_RETRY_MS if self._failures == 1 else RETRY_MS)
+            self._idle()
 
     async def _deliver(self, commands: Commands) -> bool:
         """Send everything; False when something has to be repeated."""
@@ -238,6 +256,31 @@ class Channels:
         """Queue commands for brokers that have a channel."""
         for broker_id, one in commands.items():
             self._channels[broker_id].add(one)
+
+    def when_told(self, callback: Callable[[], None], limit_ms: int) -> None:
+        """Call back once: when every broker has answered what it was told so far, or after
+        `limit_ms`; also when the term ends first."""
+        untold = len(self._channels)
+        called = False
+
+        def call() -> None:
+            nonlocal called
+            if not called:
+                called = True
+                callback()
+
+        def told() -> None:
+            nonlocal untold
+            untold -= 1
+            if untold <= 0:
+                call()
+
+        if untold == 0:
+            call()
+        for channel in list(self._channels.values()):
+            channel.when_idle(told)
+        if not called:
+            self.broker.timers.after(limit_ms, call)
 
     def close(self) -> None:
         """End all channels."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.channels import Channels
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
 
 _RETRY_MS = 50
+#: Clients that make or delete topics are answered when every broker has heard of it, or after this
+#: long: what they ask next may reach any broker.
+_HEARD_LIMIT_MS = 1_000
 #: Answer for a request that this broker is not the controller for; made by the API's own handler.
 Refusal = Callable[[], Any]
 
@@ -67,6 +71,8 @@ class _Claim(NamedTuple):
 class _Waiting(NamedTuple):
     pending: Pending
     refusal: Refusal
+    #: Answered when all brokers have been told, not as soon as it is durable.
+    when_told: bool
 
 
 class _Term:
@@ -181,7 +187,9 @@ class ControllerShell:
         topic_ids = [_new_topic_id(random.randbytes(16)) for _ in request.topics]
         seed = random.randrange(0, 1 << 31)
         return self._ask(
-            lambda ticket: CreateTopicsAsked(ticket, request, topic_ids, seed), refusal
+            lambda ticket: CreateTopicsAsked(ticket, request, topic_ids, seed),
+            refusal,
+            when_told=True,
         )
 
     def delete_topics(self, request: DeleteTopicsRequest, refusal: Refusal) -> Pending | Any:
@@ -194,7 +202,7 @@ class ControllerShell:
             return DeleteTopicsAsked(ticket, request)
 
         term = self._term
-        return self._ask(event, refusal)
+        return self._ask(event, refusal, when_told=True)
 
     def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, refusal: Refusal
@@ -208,14 +216,16 @@ class ControllerShell:
             self._term.controller.offer(event)
             self._wake.set()
 
-    def _ask(self, event: Callable[[int], Event], refusal: Refusal) -> Pending | Any:
+    def _ask(
+        self, event: Callable[[int], Event], refusal: Refusal, when_told: bool = False
+    ) -> Pending | Any:
         term = self._term
         if term is None:
             return refusal()
         ticket = self._next_ticket
         self._next_ticket += 1
         pending = Pending()
-        term.waiting[ticket] = _Waiting(pending, refusal)
+        term.waiting[ticket] = _Waiting(pending, refusal, when_told)
         term.controller.offer(event(ticket))
         self._wake.set()
         return pending
@@ -378,8 +388,13 @@ class ControllerShell:
         term.channels.send(effects.commands)
         for ticket, message in effects.answers:
             waiting = term.waiting.pop(ticket, None)
-            if waiting is not None:
-                waiting.pending.complete(message)
+            if waiting is None:
+                continue
+            complete = partial(waiting.pending.complete, message)
+            if waiting.when_told:
+                term.channels.when_told(complete, _HEARD_LIMIT_MS)
+            else:
+                complete()
         for topic_partition, state in effects.published:
             tracer.event(
                 "partition_state",

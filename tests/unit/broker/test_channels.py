@@ -9,6 +9,7 @@ from tests.controller_office import Candidate, Office, office
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
+from tidelog.metadata import layout
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
@@ -111,10 +112,11 @@ def test_commands_that_wait_are_merged_into_the_last_state(three: Office) -> Non
     other.script.unreachable = True
     before = len(other.script.received)
     for name in ("a", "b", "c"):
-        created(three, controller, name)
+        three.begin_create(controller, name, (1, 2, 3))
     third = next(
         one for one in three.brokers.values() if one is not other and one is not controller
     )
+    three.until(lambda: three.children(layout.TOPICS) == ["a", "b", "c"])
     third.crash()
     three.until(lambda: third.broker_id not in three.state(TopicPartition("a", 0)).isr)
     other.script.unreachable = False
@@ -153,7 +155,7 @@ def test_propagation_may_be_held_back_to_merge(three: Office) -> None:
         other = other_than(lingering, controller)
         before = len(other.script.received)
         for name in ("a", "b"):
-            created(lingering, controller, name)
+            lingering.begin_create(controller, name, (1, 2, 3))
         lingering.pass_time(100)
         assert len(other.script.received) == before
         lingering.pass_time(400)

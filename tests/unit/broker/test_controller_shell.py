@@ -10,6 +10,7 @@ from tests.controller_office import Office, office
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
 TP = TopicPartition("t", 0)
 
@@ -73,3 +74,85 @@ def test_the_death_of_a_leader_that_is_also_the_controller(three: Office) -> Non
         )
     )
     assert (three.world.now_ns - began_ns) / 1e6 < 50
+
+
+def test_a_topic_is_answered_when_every_broker_has_heard_of_it(three: Office) -> None:
+    controller = three.controller()
+    three.pass_time(100)
+    slow = next(one for one in three.brokers.values() if one is not controller)
+    slow.script.silent = True
+    answers = three.begin_create(controller, "t", (1, 2, 3))
+    three.pass_time(300)
+    assert answers == []
+    assert three.children(layout.TOPICS) == ["t"]
+    slow.script.silent = False
+    three.until(lambda: bool(answers))
+    assert any(one.topic_states for one in slow.script.of(UpdateMetadataRequest))
+
+
+def test_a_client_does_not_wait_for_a_silent_broker_for_ever(three: Office) -> None:
+    controller = three.controller()
+    three.pass_time(100)
+    next(one for one in three.brokers.values() if one is not controller).script.silent = True
+    answers = three.begin_create(controller, "t", (1, 2, 3))
+    three.pass_time(1200)
+    assert answers[0].topics[0].error_code == ErrorCode.NONE
+
+
+def test_what_is_durable_is_answered_as_such_when_the_term_ends_first(three: Office) -> None:
+    controller = three.controller()
+    three.pass_time(100)
+    next(one for one in three.brokers.values() if one is not controller).script.silent = True
+    answers = three.begin_create(controller, "t", (1, 2, 3))
+    three.pass_time(100)
+    controller.controller.resign("test")
+    assert answers[0].topics[0].error_code == ErrorCode.NONE
+
+
+def test_a_controller_that_leaves_makes_room_at_once(three: Office) -> None:
+    controller = three.controller()
+    controller.tasks.spawn("close", controller.controller.close())
+    three.until(lambda: three.controllers not in ([], [controller.broker_id]), limit_ms=50)
+    three.pass_time(300)
+    assert controller.broker_id not in three.controllers
+
+
+def test_a_topic_for_which_nobody_was_alive_begins_when_somebody_comes(three: Office) -> None:
+    three.controller()
+    three.place_topic("t", {0: (2,)})
+    three.until(lambda: three.children(layout.topic_partitions_path("t")) == ["0"])
+    assert three.state(TP).leader == 2
+
+
+def test_producer_ids_go_on_where_the_block_ended(three: Office) -> None:
+    controller = three.controller()
+    controller.view.controller_id = controller.broker_id
+    ids = controller.producer_ids
+    assert ids.take() is None
+    waited: list[int | None] = []
+
+    async def wait() -> None:
+        waited.append(await ids.wait())
+
+    for _ in range(3):
+        controller.tasks.spawn("wait", wait())
+    three.until(lambda: len(waited) == 3)
+    taken = [*waited, *(ids.take() for _ in range(1500))]
+    three.pass_time(50)
+    taken += [ids.take() for _ in range(10)]
+    given = [one for one in taken if one is not None]
+    assert given == list(range(len(given)))
+    assert len(given) > 1000
+
+
+def test_without_a_controller_a_client_is_told_to_try_again(three: Office) -> None:
+    waited: list[int | None] = []
+    one = three.brokers[1]
+
+    async def wait() -> None:
+        waited.append(await one.producer_ids.wait())
+
+    three.controller()
+    one.tasks.spawn("wait", wait())
+    three.until(lambda: bool(waited))
+    assert waited == [None]
