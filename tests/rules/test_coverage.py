@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -23,6 +24,7 @@ def pending(table: str) -> dict[str, str]:
     return found
 
 
+@cache
 def rules_in_tests() -> dict[str, list[str]]:
     """Rule id -> the tests in this folder that name it."""
     found: dict[str, list[str]] = {}

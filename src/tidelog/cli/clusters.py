@@ -1,4 +1,8 @@
-"""`tidelog up`, `down`, `status` and `broker`: local clusters and single brokers."""
+"""`tidelog up`, `down`, `status` and `broker`: local clusters and single brokers.
+
+The last line that `up` prints is the bootstrap address, for scripts. `broker` becomes the broker's
+process, so that nothing of the command line stays in its memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which cluster a command talks to: an address, or the directory of a local cluster."""
+"""Which cluster a command talks to: an address, or the directory of a local cluster.
+
+The options that commands share, and how they fit together. Connects to nothing by itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`tidelog topics`: create, list, describe and delete."""
+"""`tidelog topics`: create, list, describe and delete.
+
+All through the Kafka client, so that they work against any cluster that can be reached. Errors are
+the brokers' own, with their reasons.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The real clock and the real source of randomness."""
+"""The real clock and the real source of randomness.
+
+Monotonic time is the kernel's and compares within one machine only; wall time may jump. Under
+simulation `tidelog.sim` brings its own.
+"""
 
 from __future__ import annotations
 

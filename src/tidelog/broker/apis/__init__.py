@@ -1,4 +1,8 @@
-"""One module per API key, named as in `wire/messages`; each opens with its card."""
+"""One module per API key, named as in `wire/messages`; each opens with its card.
+
+The registry of what a broker serves: ApiVersions and the dispatch of requests are derived from the
+cards, so that an API is served exactly as its card says.
+"""
 
 from __future__ import annotations
 
