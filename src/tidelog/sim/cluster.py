@@ -98,6 +98,7 @@ class SimBroker:
         self.config = config
         self.broker: Broker | None = None
         self.store: SimStoreClient | None = None
+        self._is_ending = False
         self._logs = NodeLogs(node.node_id, cluster.world.disk(node.node_id, LOG_DIRECTORY))
 
     @property
@@ -123,7 +124,7 @@ class SimBroker:
 
     def claims(self) -> Iterator[Claim]:
         """Its replicas as it sees them."""
-        if self.broker is None or self.life is None:
+        if self.broker is None or (self.life is None and not self._is_ending):
             return
         for partition in self.broker.replicas.all():
             if partition.topic_id == ZERO_TOPIC_ID:
@@ -167,8 +168,16 @@ class SimBroker:
             session_timeout_ms=cluster.settings.session_timeout_ms,
             detect_ms=cluster.settings.detect_ms,
         )
+        incarnation.on_death.append(self._ends)
         incarnation.on_death.append(lambda _: store.crashed())
         cluster.world.scheduler.after(0, incarnation, self._begin, ports, store)
+
+    def _ends(self, _: Loss) -> None:
+        """Dying in the middle of an event: what it did in it before counts too, for it may have
+        told somebody."""
+        self._is_ending = True
+        self._cluster.replication.after_event(self)
+        self._is_ending = False
 
     def _begin(self, ports: Ports, store: SimStoreClient) -> None:
         broker = self.broker = Broker(self.config, ports, store)

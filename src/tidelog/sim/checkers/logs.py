@@ -130,6 +130,8 @@ class NodeLogs:
         self.on_cut: Callable[[ReplicaLog, int], None] | None = None
         #: Called for records that came: (log, first offset).
         self.on_grown: Callable[[ReplicaLog, int], None] | None = None
+        #: What the broker takes directories for that do not tell their topic id themselves.
+        self._adopted: dict[str, LogKey] = {}
         self._segments: dict[File, _Segment] = {}
         self._owners: dict[File, ReplicaLog] = {}
 
@@ -165,6 +167,14 @@ class NodeLogs:
                 changed[log] = None
         return list(changed)
 
+    def adopt(self, directory_name: str, key: LogKey) -> ReplicaLog | None:
+        """The broker takes a directory without a readable topic id for that partition; returns
+        the log that this makes of it."""
+        if self._adopted.get(directory_name) != key:
+            self._adopted[directory_name] = key
+            self._scan()
+        return self.logs.get(key)
+
     def _rebuild(self, log: ReplicaLog, segments: list[tuple[int, _Segment]], end: int) -> None:
         before = list(zip(log.epochs, log.numbers, strict=True))
         before_start = log.start
@@ -184,7 +194,7 @@ class NodeLogs:
         if isinstance(root, Directory):
             for name, entry in root.entries.items():
                 if isinstance(entry, Directory) and not name.endswith(_SET_ASIDE):
-                    key = _key_of(name, entry)
+                    key = _key_of(name, entry) or self._adopted.get(name)
                     if key is not None:
                         found[key] = self._segments_of(entry)
         changed: list[ReplicaLog] = []

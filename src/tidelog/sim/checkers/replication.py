@@ -106,7 +106,7 @@ class ReplicationChecker:
         node.logs.follow()
         incarnation = node.incarnation
         for claim in node.claims():
-            log = node.logs.logs.get(claim.key)
+            log = node.logs.logs.get(claim.key) or node.logs.adopt(str(claim.name), claim.key)
             seen = self._seen.get((node.node_id, claim.key))
             if seen is None:
                 seen = self._seen[(node.node_id, claim.key)] = _Seen()
