@@ -181,6 +181,23 @@ def test_a_checkpoint_empties_the_log_only_when_it_is_large(cluster: SqliteClust
     cluster.run(story())
 
 
+def test_the_log_is_emptied_without_being_asked(cluster: SqliteCluster) -> None:
+    """By the process of the oldest session, so that it never grows without bounds."""
+    wal = cluster.directory / f"{DATABASE_FILE}-wal"
+
+    async def story() -> None:
+        oldest, youngest = await cluster.open(), await cluster.open()
+        for number in range(6):
+            await youngest.transact([Create(f"/n{number}", bytes([number]) * 900_000)])
+        await cluster.until(lambda: wal.stat().st_size == 0)
+        await oldest.close()
+        for number in range(6):
+            await youngest.transact([SetData(f"/n{number}", bytes([99]) * 900_000, 0)])
+        await cluster.until(lambda: wal.stat().st_size == 0)
+
+    cluster.run(story())
+
+
 # the disk
 
 

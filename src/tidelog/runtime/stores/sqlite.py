@@ -145,8 +145,8 @@ class SqliteStore:
         return cast("list[OpResult]", await self._submit(self._live(), request))
 
     async def checkpoint_if_large(self, above_bytes: int = CHECKPOINT_WAL_BYTES) -> bool:
-        """Empty the write-ahead log if it is large; whether it was emptied. For the controller's
-        process alone; StoreUnavailable when the disk fails."""
+        """Empty the write-ahead log if it is large; whether it was emptied. The process of the
+        oldest session does so by itself. StoreUnavailable when the disk fails."""
         request = Checkpoint(self._loop.create_future(), above_bytes=above_bytes)
         return cast("bool", await self._submit(self._live(), request))
 

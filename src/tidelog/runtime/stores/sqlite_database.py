@@ -195,8 +195,13 @@ class Database:
 
     def checkpoint(self) -> bool:
         """Move the write-ahead log into the database and empty it; False when readers were in the
-        way. The lock is held."""
-        busy = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        way: they are not waited for, what could be moved is. The lock is held."""
+        connection = self.connection
+        connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {round(_BUSY_TIMEOUT_S * 1000)}")
         return not busy
 
     def wal_bytes(self) -> int:

@@ -33,6 +33,7 @@ from tidelog.runtime.stores.leases import SessionRow
 from tidelog.runtime.stores.sqlite_database import Database
 from tidelog.runtime.stores.sqlite_nodes import SqlNodes, read_children, read_nodes
 from tidelog.runtime.stores.sqlite_requests import (
+    CHECKPOINT_WAL_BYTES,
     Call,
     Checkpoint,
     Children,
@@ -48,6 +49,9 @@ from tidelog.runtime.stores.sqlite_watches import SessionWatches
 from tidelog.runtime.stores.wakeups import Wakeups
 
 _POLL_MS = 100
+_NS_PER_MS = 1_000_000
+#: A checkpoint that a reader was in the way of is tried again after this time.
+_CHECKPOINT_EVERY_MS = 1000
 #: Operations of one SQL transaction: about 50 ms of holding the lock.
 _MAX_GROUP_OPS = 10_000
 #: Groups served before lost peers and sessions are looked at again.
@@ -87,6 +91,7 @@ class StoreThread:
         self._stopping = False
         self._clock = clock
         self._refreshed_ns = 0
+        self._checkpointed_ns = 0
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
@@ -173,8 +178,9 @@ class StoreThread:
             self._current = []
         if self._queue:
             os.eventfd_write(self._wake, 1)
-        if not served or self._clock() - self._refreshed_ns > _POLL_MS * 1_000_000:
+        if not served or self._clock() - self._refreshed_ns > _POLL_MS * _NS_PER_MS:
             self._refresh()
+            self._checkpoint_if_due()
 
     def _take_run(self, kind: type[Request]) -> list[Request]:
         """Requests at the head of the queue that are served together."""
@@ -406,6 +412,25 @@ class StoreThread:
         fired = self._watches.fire([*changes, *nodes.changes()], nodes.zxid)
         self._reachable()
         return [*self._fired(fired), *answers]
+
+    def _checkpoint_if_due(self) -> None:
+        """The process of the oldest session alone checkpoints by itself, by size."""
+        session_id = self._session_id
+        if session_id is None or any(peer < session_id for peer in self._peers):
+            return
+        now_ns = self._clock()
+        if (
+            now_ns - self._checkpointed_ns < _CHECKPOINT_EVERY_MS * _NS_PER_MS
+            or self._database.wal_bytes() <= CHECKPOINT_WAL_BYTES
+        ):
+            return
+        self._checkpointed_ns = now_ns
+        try:
+            with self._database.locked(session_id):
+                self._database.open()
+                self._database.checkpoint()
+        except (sqlite3.Error, OSError) as error:
+            self._unreachable(error)
 
     def _checkpoint(self, request: Checkpoint) -> None:
         done = False
