@@ -312,7 +312,7 @@ class Cluster:
             member
             for member in state.isr
             if self.brokers[member].life is not None
-            and self.replication.is_intact(state, member)
+            and self.replication.is_unchanged(state, member)
             and self.replication.has_all_committed(state.key, member)
         ]
 

@@ -87,6 +87,8 @@ class ReplicationChecker:
         self._nodes: dict[int, Observed] = {}
         #: The broker epoch under which a node's data is what it was; gone after a lossy crash.
         self._intact: dict[int, int] = {}
+        #: Which incarnation made a node's last registration, and its broker epoch.
+        self._registered_in: dict[int, tuple[int, int]] = {}
         #: (node, broker epoch) of lives that lost data in their end.
         self._lost: dict[tuple[int, int], None] = {}
         self._seen: dict[tuple[int, LogKey], _Seen] = {}
@@ -129,6 +131,9 @@ class ReplicationChecker:
 
     def _broker_registered(self, broker_id: int, broker_epoch: int) -> None:
         self._intact[broker_id] = broker_epoch
+        node = self._nodes.get(broker_id)
+        if node is not None:
+            self._registered_in[broker_id] = (broker_epoch, node.incarnation)
 
     # Logs
 
@@ -267,6 +272,14 @@ class ReplicationChecker:
         without losing data."""
         recorded = state.epoch_of(member)
         return recorded is not None and self._intact.get(member) == recorded
+
+    def is_unchanged(self, state: PublishedPartition, member: int) -> bool:
+        """Whether the very process lives that made the registration recorded for a member."""
+        node = self._nodes.get(member)
+        if node is None or self._registered_in.get(member) is None:
+            return False
+        epoch, incarnation = self._registered_in[member]
+        return epoch == state.epoch_of(member) and incarnation == node.incarnation
 
     def has_lost_member(self, state: PublishedPartition) -> bool:
         """Whether a member is recorded under a broker epoch in which it lost data."""
