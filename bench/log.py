@@ -1,0 +1,186 @@
+"""Micro benchmark of the log on a real lane: what an append and a read cost beside the disk.
+
+Prints the median and the fastest of several rounds: µs of CPU on the loop per append (plan, submit)
+or read, and the MB/s that this would allow, beside the bare pwritev and CRC of the same bytes.
+Run: python bench/log.py [--directory DIR]. The pages of the files are cold; the first round of each
+case is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from crc32c import crc32c
+
+from tidelog.core.types import TopicPartition
+from tidelog.log.config import LogConfig
+from tidelog.log.directory import LogDirectory
+from tidelog.log.partition_log import PartitionLog
+from tidelog.records.builder import NewRecord, Producer, build_batch
+from tidelog.runtime import lanes
+from tidelog.runtime.clock import SystemClock
+from tidelog.runtime.lanes import ThreadLane
+
+ROUNDS = 7
+BYTES_PER_ROUND = 256 << 20
+
+
+class _Silent:
+    """A tracer that keeps nothing."""
+
+    def event(self, name: str, /, **fields: object) -> None: ...
+    def mark(self, name: str, /) -> None: ...
+    def log(self, logger: str, level: int, message: str, /) -> None: ...
+
+
+def _report(what: str, size_bytes: int, times_us: list[float]) -> None:
+    median, fastest = statistics.median(times_us), min(times_us)
+    sys.stdout.write(
+        f"{what:<34}{size_bytes:>9} B  {median:9.2f} us  best {fastest:9.2f} us"
+        f"  {size_bytes / median:9.0f} MB/s\n"
+    )
+
+
+def _rounds(one: Callable[[], None], count: int) -> list[float]:
+    times = []
+    for number in range(ROUNDS + 1):
+        begin = time.thread_time_ns()
+        for _ in range(count):
+            one()
+        if number:
+            times.append((time.thread_time_ns() - begin) / count / 1000)
+    return times
+
+
+def _append_case(log: PartitionLog, what: str, values: list[bytes], idempotent: bool) -> None:
+    producer_id = 1000 + len(values) if idempotent else -1
+    producer = Producer(producer_id, 0, 0) if idempotent else Producer()
+    batch = build_batch([NewRecord(None, value, 1) for value in values], producer=producer)
+    view = memoryview(batch)
+    count = max(20, min(20_000, BYTES_PER_ROUND // len(batch) // (ROUNDS + 1)))
+    sequence = 0
+
+    def append() -> None:
+        nonlocal sequence
+        view[0:8] = bytes(8)
+        if idempotent:
+            view[53:57] = sequence.to_bytes(4, "big")
+            view[17:21] = crc32c(view[21:]).to_bytes(4, "big")
+            sequence += len(values)
+        completion = log.plan_leader_append(view, 0, 1_700_000_000_000)
+        log.submit_planned()
+        completion.result()
+
+    _report(f"append {what}", len(batch), _rounds(append, count))
+
+
+def _plan_case(log: PartitionLog, value_bytes: int) -> None:
+    """Planning alone: the appends are written outside of the measured time."""
+    batch = build_batch([NewRecord(None, bytes(value_bytes), 1)])
+    view = memoryview(batch)
+    times = []
+    for number in range(ROUNDS + 1):
+        begin = time.thread_time_ns()
+        for _ in range(200):
+            view[0:8] = bytes(8)
+            log.plan_leader_append(view, 0, 1_700_000_000_000)
+        if number:
+            times.append((time.thread_time_ns() - begin) / 200 / 1000)
+        log.submit_planned()
+    _report("plan only", len(batch), times)
+
+
+def _bare_case(directory: str, size_bytes: int) -> None:
+    """What the system and the checksum take for the same bytes."""
+    data = memoryview(os.urandom(size_bytes))
+    descriptor = os.open(f"{directory}/bare", os.O_RDWR | os.O_CREAT)
+    position = 0
+
+    def write() -> None:
+        nonlocal position
+        position += os.pwritev(descriptor, [data], position)
+
+    count = max(20, min(20_000, BYTES_PER_ROUND // size_bytes // (ROUNDS + 1)))
+    _report("bare pwritev", size_bytes, _rounds(write, count))
+    os.close(descriptor)
+    Path(f"{directory}/bare").unlink()
+    _report("bare CRC-32C", size_bytes, _rounds(lambda: crc32c(data), 200))
+
+
+def _read_case(log: PartitionLog, what: str, max_bytes: int) -> None:
+    offset = log.log_start_offset
+    total = 0
+
+    def read() -> None:
+        nonlocal offset, total
+        end = log.log_end_offset
+        completion = log.read(offset, max_bytes, end, min_one_batch=True)
+        if not completion.done:
+            raise SystemExit("the files are not in the page cache: too little memory is free")
+        slice_ = completion.result()
+        total += len(slice_.data)
+        offset = slice_.next_offset if slice_.next_offset < end else log.log_start_offset
+
+    times = _rounds(read, 100)
+    _report(f"read {what}", total // (100 * (ROUNDS + 1)), times)
+
+
+async def _run(directory: str) -> None:
+    # A busy machine may stop us for longer than a slow disk would: stay on the loop.
+    lanes.SLOW_CALL_NS = 1 << 60
+    loop = asyncio.get_running_loop()
+    clock = SystemClock(loop)
+    config = LogConfig(segment_bytes=1 << 30, max_message_bytes=8 << 20)
+    opened = await LogDirectory.open(
+        ThreadLane(directory, loop, clock),
+        cluster_id="bench",
+        broker_id=1,
+        clock=clock,
+        tracer=_Silent(),
+        default_config=config,
+        config_of=lambda _: config,
+    )
+    cases: list[tuple[str, list[bytes], bool]] = [
+        ("1 record of 1 KiB", [bytes(1024)], False),
+        ("1 record of 1 KiB, idempotent", [bytes(1024)], True),
+        ("16 records of 1 KiB", [bytes(1024)] * 16, False),
+        ("1,000 records of 1 KiB", [bytes(1024)] * 1000, False),
+    ]
+    logs = []
+    for number, (what, values, idempotent) in enumerate(cases):
+        log = await opened.create(TopicPartition("bench", number), bytes([1] * 16), config)
+        log.assign_epoch(0, 0)
+        logs.append(log)
+        _append_case(log, what, values, idempotent)
+    log = await opened.create(TopicPartition("plan", 0), bytes([1] * 16), config)
+    _plan_case(log, 1024)
+    _plan_case(log, 1 << 20)
+    for size_bytes in (1100, 16_900, 1_030_000):
+        _bare_case(directory, size_bytes)
+    for log, (what, _, _) in zip(logs, cases, strict=True):
+        _read_case(log, f"1 MiB of {what}", 1 << 20)
+    _read_case(logs[0], "16 KiB of 1 record of 1 KiB", 16 << 10)
+
+
+def main() -> None:
+    """Run all cases in a directory of their own, removed afterwards."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--directory", default=None, help="where to write; default: a new one")
+    directory = tempfile.mkdtemp(prefix="bench-log-", dir=parser.parse_args().directory)
+    try:
+        asyncio.run(_run(directory))
+    finally:
+        shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    main()
