@@ -1,7 +1,8 @@
 """How a log is truncated: steps on the loop around `truncation.TruncateOperation` (V38).
 
-First the directory lowers what its checkpoints claim beyond the cut (`LogDirectory.lower`), then
-the files are cut, then offsets, indexes, leader epochs and producer state follow. Where the
+First the batch boundary is found and the directory lowers what its checkpoints claim beyond it
+(`LogDirectory.lower`), then the files are cut, then offsets, indexes, leader epochs and producer
+state follow. Where the
 remembered batches of a producer do not reach back to the cut, its state is read anew from a
 snapshot and the batches behind it (`recovery.producers_at`).
 """
@@ -15,7 +16,7 @@ from tidelog.core.ports import Work
 from tidelog.log.producers import ProducerState
 from tidelog.log.recovery import SegmentFile, producers_at
 from tidelog.log.segment import Segment
-from tidelog.log.truncation import TruncateOperation
+from tidelog.log.truncation import Cut, TruncateOperation, find_cut
 
 if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
@@ -31,60 +32,88 @@ def truncate_to(log: PartitionLog, offset: int, done: Completion[None]) -> None:
     if offset < log.segments[0].base_offset:
         truncate_fully(log, offset, done)
         return
-    log.recovery_point = min(log.recovery_point, offset)
     kept = next(s for s in reversed(log.segments) if s.base_offset <= offset)
-
-    def lowered(completion: Completion[None]) -> None:
-        if completion.error is not None:
-            done.fail(completion.error)
-            return
-        log.directory.with_index(kept).then(indexed)
-
-    def indexed(completion: Completion[None]) -> None:
-        if completion.error is not None:
-            done.fail(completion.error)
-        else:
-            _cut(log, kept, offset, done)
-
-    log.directory.lower(log.topic_partition, offset).then(lowered)
+    log.directory.with_index(kept).then(
+        lambda indexed: (
+            done.fail(indexed.error)
+            if indexed.error is not None
+            else _find(log, kept, offset, done)
+        )
+    )
 
 
-def _cut(log: PartitionLog, kept: Segment, offset: int, done: Completion[None]) -> None:
-    removed = [segment for segment in log.segments if segment.base_offset > offset]
-    index = kept.index
-    if index is None:
+def _find(log: PartitionLog, kept: Segment, offset: int, done: Completion[None]) -> None:
+    """Find the batch boundary: it may lie below `offset`, and so must what the disk claims."""
+    if kept.index is None:
         raise AssertionError(f"the index of {kept.file.path} is not in memory")
+    file, size_bytes = kept.file, kept.size_bytes
+    # The batch that this entry points at ends below `offset`: it stays.
+    scan_from = kept.index.floor(offset - 1)
+    log.directory.open_files.pin(file)
+
+    def found(completion: Completion[Cut | None]) -> None:
+        cut = None if completion.error is not None else completion.result()
+        if cut is None and completion.error is None:
+            search(False, Work.SLOW)
+            return
+        log.directory.open_files.unpin(file)
+        if cut is None:
+            done.fail(completion.error or RuntimeError("no cut"))
+            return
+        _lower(log, kept, cut, done)
+
+    def search(cached: bool, work: Work) -> None:
+        log.directory.lane.submit(
+            lambda files: find_cut(files, file, scan_from, size_bytes, offset, cached),
+            work,
+            "find cut",
+        ).then(found)
+
+    search(True, Work.FAST)
+
+
+def _lower(log: PartitionLog, kept: Segment, cut: Cut, done: Completion[None]) -> None:
+    """Nothing may claim anything beyond the cut when it is made."""
+    end = kept.base_offset if cut.end_offset is None else cut.end_offset
+    log.pending_cut = end
+    log.recovery_point = min(log.recovery_point, end)
+    log.directory.lower(log.topic_partition, end).then(
+        lambda lowered: (
+            done.fail(lowered.error)
+            if lowered.error is not None
+            else _cut(log, kept, cut, end, done)
+        )
+    )
+
+
+def _cut(log: PartitionLog, kept: Segment, cut: Cut, end: int, done: Completion[None]) -> None:
+    removed = [segment for segment in log.segments if segment.base_offset > kept.base_offset]
     operation = TruncateOperation(
         directory=log.path,
         remove=[segment.base_offset for segment in reversed(removed)],
-        snapshots=[snapshot for snapshot in log.snapshots if snapshot > offset],
+        snapshots=[snapshot for snapshot in log.snapshots if snapshot > end],
         kept=kept.file,
-        # The batch that this entry points at ends below `offset`: it stays.
-        scan_from=index.floor(offset - 1),
-        kept_bytes=kept.size_bytes,
-        offset=offset,
+        cut_position=cut.position,
     )
     log.directory.open_files.pin(kept.file)
     log.directory.indexes.forget(kept)
-    work = Work.SLOW if removed else Work.FAST
 
-    def cut(completion: Completion[TruncateOperation]) -> None:
+    def truncated(completion: Completion[None]) -> None:
         log.directory.open_files.unpin(kept.file)
         _drop(log, [s for s in removed if s.base_offset in operation.removed])
         if completion.error is not None:
             log.reset_ends(_end_of_last(log))
             done.fail(completion.error)
             return
-        _apply_cut(log, kept, operation)
-        log.reset_ends(
-            operation.cut_offset if operation.cut_offset is not None else kept.base_offset
-        )
+        _apply_cut(log, kept, cut, end)
+        log.reset_ends(end)
         log.directory.tracer.event(
-            "log_truncated", partition=str(log.topic_partition), end_offset=log.log_end_offset
+            "log_truncated", partition=str(log.topic_partition), end_offset=end
         )
         _restore_producers(log, done)
 
-    log.directory.lane.submit(operation, work, "truncate").then(cut)
+    work = Work.SLOW if removed else Work.FAST
+    log.directory.lane.submit(operation, work, "truncate").then(truncated)
 
 
 def _end_of_last(log: PartitionLog) -> int:
@@ -93,20 +122,19 @@ def _end_of_last(log: PartitionLog) -> int:
     return min([*following, log.log_end_offset])
 
 
-def _apply_cut(log: PartitionLog, kept: Segment, operation: TruncateOperation) -> None:
+def _apply_cut(log: PartitionLog, kept: Segment, cut: Cut, end: int) -> None:
     """Make the kept segment's state that of its file."""
-    kept.size_bytes = operation.cut_position
+    kept.size_bytes = cut.position
     kept.sealed = False
     index, time_index = kept.index, kept.time_index
     if index is None or time_index is None:
         raise AssertionError(f"the index of {kept.file.path} is not in memory")
-    end = operation.cut_offset if operation.cut_offset is not None else kept.base_offset
     index.truncate_to(end)
     time_index.truncate_to(end)
     kept.max_timestamp_ms, kept.offset_of_max_timestamp = time_index.last()
-    if operation.max_timestamp_ms > kept.max_timestamp_ms:
-        kept.max_timestamp_ms = operation.max_timestamp_ms
-        kept.offset_of_max_timestamp = operation.offset_of_max_timestamp
+    if cut.max_timestamp_ms > kept.max_timestamp_ms:
+        kept.max_timestamp_ms = cut.max_timestamp_ms
+        kept.offset_of_max_timestamp = cut.offset_of_max_timestamp
     kept.bytes_since_index = kept.size_bytes - index.last_position()
     if kept.size_bytes == 0:
         kept.first_timestamp_ms = -1
@@ -148,6 +176,7 @@ def _restore_producers(log: PartitionLog, done: Completion[None]) -> None:
 def truncate_fully(log: PartitionLog, offset: int, done: Completion[None]) -> None:
     """Remove every segment and begin a new one at `offset`."""
     log.recovery_point = min(log.recovery_point, offset)
+    log.pending_cut = offset
     operation = TruncateOperation(
         directory=log.path,
         remove=[segment.base_offset for segment in reversed(log.segments)],
@@ -162,7 +191,7 @@ def truncate_fully(log: PartitionLog, offset: int, done: Completion[None]) -> No
         else:
             log.directory.lane.submit(operation, Work.SLOW, "truncate fully").then(removed)
 
-    def removed(completion: Completion[TruncateOperation]) -> None:
+    def removed(completion: Completion[None]) -> None:
         if completion.error is not None:
             _drop(log, [s for s in log.segments if s.base_offset in operation.removed])
             if log.segments:

@@ -86,6 +86,7 @@ class LogDirectory:
         #: Renames under way: a replica of the same partition is made after them.
         self._leaving: dict[TopicPartition, Completion[None]] = {}
         self._names_given = 0
+        self._names_taken: dict[str, None] = {}
         self._loading_index: dict[Segment, Completion[None]] = {}
         self._closed = False
 
@@ -123,6 +124,7 @@ class LogDirectory:
         for loaded in opened.partitions:
             self._add_loaded(loaded, config_of(loaded.topic_partition.topic))
         now_ms = self.clock.wall_ms()
+        self._names_taken = dict.fromkeys(opened.aside)
         for name in opened.aside:
             self._take_aside(name, now_ms)
         marks = self._checkpoints[HIGH_WATERMARKS].offsets
@@ -286,9 +288,8 @@ class LogDirectory:
     ) -> Completion[None]:
         log = self.logs.pop(topic_partition)
         self.high_watermarks.pop(topic_partition, None)
-        self._names_given += 1
         now_ms = self.clock.wall_ms()
-        name = names.aside_name(topic_partition, now_ms, self._names_given, suffix)
+        name = self._unused_name(topic_partition, now_ms, suffix)
         new_path = f"{self.path}/{name}"
         completion: Completion[None] = Completion()
         self._leaving[topic_partition] = completion
@@ -320,6 +321,15 @@ class LogDirectory:
 
         log.close("deleted" if delay_ms is not None else "set aside").then(quiet)
         return completion
+
+    def _unused_name(self, topic_partition: TopicPartition, now_ms: int, suffix: str) -> str:
+        """A name that no directory here has had since the start, nor has now."""
+        while True:
+            self._names_given += 1
+            name = names.aside_name(topic_partition, now_ms, self._names_given, suffix)
+            if name not in self._names_taken:
+                self._names_taken[name] = None
+                return name
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
         """Remove strays that were set aside `delay_ms` ago or longer; returns how many."""
@@ -377,7 +387,8 @@ class LogDirectory:
         for key, log in self.logs.items():
             offset = offsets.get(key, checkpoint.offsets.get(key))
             if offset is not None:
-                new[key] = min(offset, log.log_end_offset)
+                end = log.log_end_offset if log.pending_cut is None else log.pending_cut
+                new[key] = min(offset, end)
         return self._write(checkpoint, new)
 
     def checkpoint(self) -> Completion[None]:

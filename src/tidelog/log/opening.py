@@ -142,8 +142,11 @@ async def _load(
 def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
     """Read everything but the partitions. Raises ConfigError, OSError."""
     files.mkdir(root)
+    for name in files.listdir(root):
+        if name.endswith(names.TEMPORARY):
+            files.unlink(f"{root}/{name}")
+    _check_owner(files, root, cluster_id, broker_id)
     present = files.listdir(root)
-    _check_owner(files, root, present, cluster_id, broker_id)
     opened = Opened()
     if CLEAN_SHUTDOWN in present:
         try:
@@ -166,18 +169,14 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
             opened.found.append(topic_partition)
         elif names.parse_aside_name(name) is not None:
             opened.aside.append(name)
-        elif name.endswith(names.TEMPORARY):
-            files.unlink(f"{root}/{name}")
         elif name not in _KNOWN_FILES:
             opened.notes.append((logging.WARNING, f"{root}/{name} is not ours and left alone"))
     return opened
 
 
-def _check_owner(
-    files: Files, root: str, present: list[str], cluster_id: str, broker_id: int
-) -> None:
+def _check_owner(files: Files, root: str, cluster_id: str, broker_id: int) -> None:
     path = f"{root}/{META_PROPERTIES}"
-    if META_PROPERTIES not in present:
+    if not files.exists(path):
         files.replace_file(path, format_meta_properties(cluster_id, broker_id), sync=True)
         return
     try:

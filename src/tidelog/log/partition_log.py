@@ -101,6 +101,8 @@ class PartitionLog:
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False
+        #: Where a truncation under way will end the log: nothing may be claimed beyond.
+        self.pending_cut: int | None = None
         #: Grows with every truncation: what began before one must not end as if it had not been.
         self.truncations = 0
         self.batch_starts = BatchStarts()
@@ -458,6 +460,7 @@ class PartitionLog:
 
         def finish(_: Completion[None]) -> None:
             self._truncating -= 1
+            self.pending_cut = None
             self.end_turn()
             self.flushes.resume()
             if done.error is not None:

@@ -117,7 +117,7 @@ class _Loader:
             segment.size_bytes for segment in found
         )
         scan_from = None if request.clean else request.recovery_point
-        self._read_epochs(scan_from)
+        self._read_epochs(scan_from, max(start, found[0].base_offset), found)
         self._load_segments(found, scan_from)
         loaded.log_start_offset = max(start, loaded.segments[0].base_offset)
         if loaded.log_end_offset < start:
@@ -183,8 +183,12 @@ class _Loader:
         except ValueError as error:
             self._note(f"{PARTITION_METADATA} cannot be read: {error}")
 
-    def _read_epochs(self, scan_from: int | None) -> None:
-        """The checkpoint's entries below the recovery point; the batches tell the rest."""
+    def _read_epochs(self, scan_from: int | None, start: int, found: list[SegmentFile]) -> None:
+        """The checkpoint's entries below the recovery point; the batches tell the rest.
+
+        Entries that do not reach back to the log's start are not believed: retention forgot them,
+        and a crash brought the segments back.
+        """
         path = f"{self.path}/{LEADER_EPOCHS}"
         entries: list[tuple[int, int]] | None = None
         if self.files.exists(path):
@@ -192,6 +196,11 @@ class _Loader:
                 entries = parse_leader_epochs(self.files.read_file(path))
             except DamagedCheckpoint as error:
                 self._note(f"{LEADER_EPOCHS} is rebuilt from the batches: {error}")
+        if entries is not None and any(segment.size_bytes for segment in found):
+            reach = entries[0][1] if entries else 2**63
+            if reach > start and (scan_from is None or scan_from > start):
+                self._note(f"{LEADER_EPOCHS} is rebuilt: it does not reach back to {start}")
+                entries = None
         self.epochs_known = entries is not None
         self.loaded.epochs = LeaderEpochs(entries or ())
         if scan_from is not None:

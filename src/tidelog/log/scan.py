@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tidelog.core.limits import KIB, MIB
+from tidelog.core.ports import Buffer
 from tidelog.records.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -21,7 +22,7 @@ from tidelog.records.batch import (
 )
 
 #: Reads `size` bytes at `position`; fewer only at the end of the file.
-Read = Callable[[int, int], bytes]
+Read = Callable[[int, int], Buffer]
 
 _HEADERS_CHUNK_BYTES = 16 * KIB
 _WHOLE_CHUNK_BYTES = MIB
@@ -56,7 +57,7 @@ class Scan:
         self._read = read
         self._end = end_position
         self._check_from_offset = check_from_offset
-        self._chunk = b""
+        self._chunk: Buffer = b""
         self._chunk_position = position
         self.position = position
         self.problem: str | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidelog.core.ports import Files
+from tidelog.core.ports import Buffer, Files
 from tidelog.log import names
 from tidelog.log.handles import OpenFile
 from tidelog.log.scan import Scan
@@ -18,8 +18,51 @@ from tidelog.records.batch import NO_TIMESTAMP
 
 
 @dataclass(slots=True)
+class Cut:
+    """Where a segment is to be cut: behind its last batch that is wholly below an offset."""
+
+    position: int
+    #: Offset after that batch, None when nothing is kept.
+    end_offset: int | None = None
+    #: Largest timestamp from where the search began to the cut, and the last offset of its batch.
+    max_timestamp_ms: int = NO_TIMESTAMP
+    offset_of_max_timestamp: int = -1
+
+
+def find_cut(
+    files: Files, file: OpenFile, scan_from: int, size_bytes: int, offset: int, cached: bool
+) -> Cut | None:
+    """Look for the cut from a known batch start on. Raises OSError.
+
+    With `cached`, None where the disk would have to be waited for.
+    """
+    handle = file.handle(files)
+    missed = False
+
+    def read(size: int, position: int) -> Buffer:
+        nonlocal missed
+        if not cached:
+            return files.pread(handle, size, position)
+        data = files.pread_cached(handle, size, position)
+        missed = missed or data is None
+        return data if data is not None else b""
+
+    scan = Scan(read, scan_from, size_bytes)
+    cut = Cut(scan_from)
+    for position, batch in scan:
+        if batch.last_offset >= offset:
+            break
+        cut.position = position + batch.size_bytes
+        cut.end_offset = batch.next_offset
+        if batch.max_timestamp > cut.max_timestamp_ms:
+            cut.max_timestamp_ms = batch.max_timestamp
+            cut.offset_of_max_timestamp = batch.last_offset
+    return None if missed else cut
+
+
+@dataclass(slots=True)
 class TruncateOperation:
-    """Remove whole segments, then cut the one that contains `offset`."""
+    """Remove whole segments, then cut the last one that stays."""
 
     directory: str
     #: Base offsets of segments to remove, last one first.
@@ -28,23 +71,14 @@ class TruncateOperation:
     snapshots: list[int]
     #: File to cut; None where every segment goes and `start_at` begins a new one.
     kept: OpenFile | None
-    #: Known batch start of the kept segment to look from, and its size.
-    scan_from: int = 0
-    kept_bytes: int = 0
-    offset: int = 0
+    cut_position: int = 0
     #: Base offset of a new, empty segment.
     start_at: int | None = None
 
     removed: list[int] = field(default_factory=list)
-    #: Where the kept segment was cut, and the offset after its last batch; None: nothing kept.
-    cut_position: int = -1
-    cut_offset: int | None = None
-    #: Largest timestamp between `scan_from` and the cut, and the last offset of its batch.
-    max_timestamp_ms: int = NO_TIMESTAMP
-    offset_of_max_timestamp: int = -1
 
-    def __call__(self, files: Files) -> TruncateOperation:
-        """Do it; returns itself. Raises OSError; `removed` tells how far it came."""
+    def __call__(self, files: Files) -> None:
+        """Do it. Raises OSError; `removed` tells how far it came."""
         for offset in self.snapshots:
             _unlink(files, f"{self.directory}/{names.offset_name(offset, names.SNAPSHOT)}")
         for base_offset in self.remove:
@@ -53,30 +87,11 @@ class TruncateOperation:
         if self.remove:
             files.fsync_directory(self.directory)
         if self.kept is not None:
-            self._cut(files, self.kept)
+            files.truncate(self.kept.handle(files), self.cut_position)
+            self.kept.write_failed = False
         if self.start_at is not None:
             path = f"{self.directory}/{names.offset_name(self.start_at, names.LOG)}"
             files.close(files.open(path, write=True, create=True))
-        return self
-
-    def _cut(self, files: Files, kept: OpenFile) -> None:
-        handle = kept.handle(files)
-        scan = Scan(
-            lambda size, position: files.pread(handle, size, position),
-            self.scan_from,
-            self.kept_bytes,
-        )
-        self.cut_position = self.scan_from
-        for position, batch in scan:
-            if batch.last_offset >= self.offset:
-                break
-            self.cut_position = position + batch.size_bytes
-            self.cut_offset = batch.next_offset
-            if batch.max_timestamp > self.max_timestamp_ms:
-                self.max_timestamp_ms = batch.max_timestamp
-                self.offset_of_max_timestamp = batch.last_offset
-        files.truncate(handle, self.cut_position)
-        kept.write_failed = False
 
 
 def remove_segment_files(files: Files, directory: str, base_offset: int) -> None:
