@@ -197,13 +197,22 @@ class LocalCluster:
 
     # -- one broker -----------------------------------------------------------------------------
 
-    def start(self, broker_id: int, timeout_s: float = 30.0) -> None:
-        """Start a broker and return when it answers; one that runs is left alone."""
+    def start(
+        self,
+        broker_id: int,
+        timeout_s: float = 30.0,
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start a broker and return when it answers; one that runs is left alone.
+
+        `environment`: variables that this process has beyond those of the caller.
+        """
         with layout.locked(self.directory):
             if self.process(broker_id) is not None:
                 return
             self._check_config(broker_id)
-            self._spawn(broker_id)
+            self._spawn(broker_id, environment)
         self._await_answer(broker_id, timeout_s)
 
     def stop(self, broker_id: int, timeout_s: float = 15.0) -> None:
@@ -267,7 +276,7 @@ class LocalCluster:
             except TidelogError as error:
                 raise LocalClusterError(f"{path}: {error}") from error
 
-    def _spawn(self, broker_id: int) -> None:
+    def _spawn(self, broker_id: int, environment: Mapping[str, str] | None = None) -> None:
         place = self._place(broker_id)
         os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
         with open(place.log_path, "ab") as log:
@@ -276,6 +285,7 @@ class LocalCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env={**os.environ, **(environment or {})},
                 start_new_session=True,
             )
         self._children[broker_id] = process

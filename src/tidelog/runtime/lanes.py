@@ -42,6 +42,8 @@ class _Worker:
             queue.SimpleQueue()
         )
         self.waiting = 0
+        #: When the operation under way began (monotonic), 0 while there is none.
+        self.under_way_since_ns = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -57,7 +59,9 @@ class _Worker:
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             operation, completion = job
+            self.under_way_since_ns = time.monotonic_ns()
             result, failure = self._lane.execute(operation, self._work)
+            self.under_way_since_ns = 0
             self._lane.finished(self, (completion, result, failure))
 
 
@@ -98,6 +102,11 @@ class ThreadLane:
         return not self._fast.waiting and (
             not self._slow_until_ns or time.monotonic_ns() >= self._slow_until_ns
         )
+
+    @property
+    def fast_under_way_since_ns(self) -> int:
+        """When the FAST operation began (monotonic) that the thread is at, 0 when it is at none."""
+        return self._fast.under_way_since_ns
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         """Run `operation(files)`; see the port."""

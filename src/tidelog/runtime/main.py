@@ -25,7 +25,7 @@ from tidelog.core.config_text import (
     parse_toml,
 )
 from tidelog.core.errors import TidelogError
-from tidelog.core.ports import Ports
+from tidelog.core.ports import Lane, Ports
 from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.lanes import open_lane
 from tidelog.runtime.logging import LogTracer, start_logging
@@ -72,13 +72,20 @@ async def _serve(config: BrokerConfig) -> int:
         os._exit(EXIT_HALTED)
 
     clock = SystemClock(loop)
+    watchdog = Watchdog(loop, config.metadata_session_timeout_ms, halt)
+
+    def open_watched_lane(directory: str) -> Lane:
+        lane = open_lane(directory, loop, clock)
+        watchdog.watch_calls(f"a write in {directory}", lambda: lane.fast_under_way_since_ns)
+        return lane
+
     ports = Ports(
         loop=loop,
         clock=clock,
         random=system_random(),
         network=SocketNetwork(loop, lambda where, error: halt(f"{where}: {error!r}")),
         tracer=tracer,
-        open_lane=lambda directory: open_lane(directory, loop, clock),
+        open_lane=open_watched_lane,
         halt=halt,
     )
     store = SqliteStore(
@@ -91,11 +98,6 @@ async def _serve(config: BrokerConfig) -> int:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    watchdog = Watchdog(
-        loop,
-        config.metadata_session_timeout_ms,
-        lambda silent_ms: halt(f"the event loop has not turned for {silent_ms} ms"),
-    )
     await broker.start()
     watchdog.start()
     gc.collect()
