@@ -413,8 +413,13 @@ def test_a_stale_replica_neither_joins_nor_is_served_under_the_new_topics_id() -
 
 
 @pytest.mark.rule("V23")
-@pytest.mark.parametrize("is_in_sync", [True, False])
-def test_a_replica_that_lost_its_topic_id_is_taken_only_if_it_is_in_sync(is_in_sync: bool) -> None:
+@pytest.mark.parametrize(
+    ("isr", "is_new", "is_kept"),
+    [((1, 2), False, True), ((1, 3), False, False), ((1, 2), True, False)],
+)
+def test_a_replica_that_lost_its_topic_id_is_taken_only_if_it_has_been_in_sync(
+    isr: tuple[int, ...], is_new: bool, is_kept: bool
+) -> None:
     async def story() -> None:
         cluster = a_cluster()
         await cluster[1].command(state(isr=(1, 2), is_new=True))
@@ -423,11 +428,10 @@ def test_a_replica_that_lost_its_topic_id_is_taken_only_if_it_is_in_sync(is_in_s
         broker.directory.logs[T0] = found = FakeLog(T0, ZERO_TOPIC_ID)
         found.fill(0, 0, 0)
         await broker.replicas.open([broker.directory])  # type: ignore[list-item]
-        isr = (1, 2) if is_in_sync else (1, 3)
-        assert errors(await broker.command(state(1, isr=isr))) == [0]
+        assert errors(await broker.command(state(1, isr=isr, is_new=is_new))) == [0]
         await settle()
-        assert broker.directory.set_aside_logs == ([] if is_in_sync else [T0])
-        assert (broker.log() is found) is is_in_sync
+        assert broker.directory.set_aside_logs == ([] if is_kept else [T0])
+        assert (broker.log() is found) is is_kept
         assert broker.log().topic_id == TOPIC_ID
         assert broker.replicas.topic_name(TOPIC_ID) == "t"
         assert broker.log().log_end_offset == 5

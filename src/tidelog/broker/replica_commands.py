@@ -222,6 +222,7 @@ class _LeaderAndIsr:
                 broker_id=self.broker.broker_id,
                 own_topic_id=partition.topic_id,
                 is_empty=partition.log.log_end_offset == 0,
+                is_new=state.is_new,
                 leader=state.leader,
                 isr=state.isr,
             ):

@@ -105,19 +105,25 @@ def placement(
 
 
 def is_nameless_leftover(
-    *, broker_id: int, own_topic_id: TopicId, is_empty: bool, leader: int, isr: Iterable[int]
+    *,
+    broker_id: int,
+    own_topic_id: TopicId,
+    is_empty: bool,
+    is_new: bool,
+    leader: int,
+    isr: Iterable[int],
 ) -> bool:
     """Whether a replica may be of an earlier topic of that name, so that it has to make room (V23).
 
-    Its topic id did not survive a crash. One that is in sync is the commanded topic's: nobody else
-    is called in sync. Of any other it cannot be known, and leader epochs of two topics look alike.
+    Its topic id did not survive a crash. One that has been in sync is the commanded topic's: nobody
+    else is called in sync, but for those that a new topic begins with. Of any other it cannot be
+    known, and leader epochs of two topics look alike.
     """
-    return (
-        own_topic_id == ZERO_TOPIC_ID
-        and not is_empty
-        and leader != broker_id
-        and broker_id not in isr
-    )
+    if own_topic_id != ZERO_TOPIC_ID:
+        return False
+    if is_new:
+        return True
+    return not is_empty and leader != broker_id and broker_id not in isr
 
 
 def strays(

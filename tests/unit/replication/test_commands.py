@@ -90,24 +90,29 @@ def test_placement(
 
 
 @pytest.mark.parametrize(
-    ("own", "is_empty", "leader", "isr", "expected"),
+    ("own", "is_empty", "is_new", "leader", "isr", "expected"),
     [
-        (ZERO_TOPIC_ID, False, 2, (2, 3), True),
-        (A, False, 2, (2, 3), False),
-        (ZERO_TOPIC_ID, True, 2, (2, 3), False),
-        (ZERO_TOPIC_ID, False, 1, (2, 3), False),
-        (ZERO_TOPIC_ID, False, 2, (1, 2), False),
+        (ZERO_TOPIC_ID, False, False, 2, (2, 3), True),
+        (ZERO_TOPIC_ID, False, True, 1, (1, 2), True),
+        (ZERO_TOPIC_ID, True, True, 1, (1, 2), True),
+        (A, False, True, 2, (2, 3), False),
+        (ZERO_TOPIC_ID, True, False, 2, (2, 3), False),
+        (ZERO_TOPIC_ID, False, False, 1, (2, 3), False),
+        (ZERO_TOPIC_ID, False, False, 2, (1, 2), False),
     ],
 )
-def test_a_replica_whose_topic_id_was_lost_is_ours_if_it_is_in_sync(
-    own: bytes, is_empty: bool, leader: int, isr: tuple[int, ...], expected: bool
+def test_a_replica_whose_topic_id_was_lost_is_ours_if_it_has_been_in_sync(
+    own: bytes, is_empty: bool, is_new: bool, leader: int, isr: tuple[int, ...], expected: bool
 ) -> None:
-    assert (
-        commands.is_nameless_leftover(
-            broker_id=1, own_topic_id=own, is_empty=is_empty, leader=leader, isr=isr
-        )
-        is expected
+    found = commands.is_nameless_leftover(
+        broker_id=1,
+        own_topic_id=own,
+        is_empty=is_empty,
+        is_new=is_new,
+        leader=leader,
+        isr=isr,
     )
+    assert found is expected
 
 
 def test_what_a_full_command_does_not_list_is_stray() -> None:
