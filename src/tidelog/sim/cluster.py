@@ -357,6 +357,20 @@ class Cluster:
 
     # How it is
 
+    def waits_for_operator(self, key: LogKey) -> bool:
+        """Whether a partition is one that D3 leaves to an operator: its ISR is up and has no log.
+
+        Its creation was cut short in a way that published state cannot tell from a loss. Right
+        only where nothing was ever committed; else records are lost, and health tells.
+        """
+        state = self.published.partitions.get(key)
+        if state is None or state.leader >= 0 or self.replication.truth(key).committed:
+            return False
+        return all(
+            self.brokers[member].life is not None and key not in self.brokers[member].logs.logs
+            for member in state.isr
+        )
+
     def health(self) -> str:
         """What is missing to a cluster in which everything is in sync; empty when nothing is."""
         for broker in self.brokers.values():
@@ -367,9 +381,12 @@ class Cluster:
                 return f"broker {broker.node_id} is not registered"
         for topic in self.published.topics.values():
             for partition, replicas in topic.assignment.items():
-                state = self.published.partitions.get(LogKey(topic.topic_id, partition))
+                key = LogKey(topic.topic_id, partition)
+                state = self.published.partitions.get(key)
                 if state is None:
                     return f"{topic.name}-{partition} has no state"
+                if self.waits_for_operator(key):
+                    continue
                 if state.leader < 0:
                     return f"{topic.name}-{partition} has no leader; ISR {state.isr}"
                 if sorted(state.isr) != sorted(replicas):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.core.types import TopicPartition
+from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.cluster import Cluster, Settings
 from tidelog.sim.faults import PROFILES, Faults
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
@@ -121,6 +122,11 @@ class SeedRun:
             return
         for producer in self._producers:
             producer.stopping = True
+            topic = self.cluster.published.topics.get(producer.partition.topic)
+            if topic is not None:
+                key = LogKey(topic.topic_id, producer.partition.partition)
+                if self.cluster.waits_for_operator(key):
+                    producer.abandon()
         if not self._wait(
             lambda: not all(producer.is_done for producer in self._producers),
             limit_ns,

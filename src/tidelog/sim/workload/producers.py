@@ -124,6 +124,11 @@ class PartitionProducer:
         """Told to stop, and nothing is open."""
         return self.stopping and not self._waiting
 
+    def abandon(self) -> None:
+        """Wait for nothing any more: whatever is open stays unknown."""
+        self.stopping = True
+        self._waiting_end_unknown()
+
     async def run(self) -> None:
         """Produce until stopped."""
         while not self.is_done:
@@ -258,7 +263,7 @@ class PartitionProducer:
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._waiting[0] is not waiting:
             return False  # a batch before it was refused
         if error in _NEW_ID:
-            self._renew(waiting)
+            self._renew()
             return False
         self.client.history.anomaly(f"{error.name} for the oldest open {waiting.operation}")
         self._end(waiting, Outcome.UNKNOWN)
@@ -270,11 +275,14 @@ class PartitionProducer:
             self._end(waiting, Outcome.UNKNOWN)
         return False
 
-    def _renew(self, waiting: _Waiting) -> None:
-        """The broker does not know the producer: whatever is open stays open for ever."""
+    def _renew(self) -> None:
+        """The broker does not know the producer: whatever is open stays unknown for ever."""
+        self._waiting_end_unknown()
+        self._producer_id = -1
+
+    def _waiting_end_unknown(self) -> None:
         for each in list(self._waiting):
             self._end(each, Outcome.UNKNOWN)
-        self._producer_id = -1
 
     def _end(self, waiting: _Waiting, outcome: Outcome, base_offset: int = -1) -> None:
         if waiting not in self._waiting:
