@@ -253,7 +253,7 @@ class ControllerShell:
             except SessionExpired:
                 self.resign("the session has expired")
                 await self.broker.tasks.sleep(_RETRY_MS)
-            except (StoreUnavailable, OutcomeUnknown) as error:
+            except (StoreUnavailable, OutcomeUnknown, TransactionFailed) as error:
                 self._claim_changed = True
                 self._log(logging.WARNING, f"waiting for the store: {error}")
                 await self.broker.tasks.sleep(_RETRY_MS)

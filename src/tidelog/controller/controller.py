@@ -374,14 +374,14 @@ class Controller:
     ) -> list[tuple[int, Any]]:
         for answer in self._deleting:
             for name in removed:
-                answer.removed(name)
+                answer.waiting.pop(name, None)
         for answer in new:
             if answer.ticket in self._given_up:
                 del self._given_up[answer.ticket]
                 answer.give_up()
         waiting = [*self._deleting, *new]
-        self._deleting = [answer for answer in waiting if not answer.complete]
-        return [(answer.ticket, answer.message()) for answer in waiting if answer.complete]
+        self._deleting = [answer for answer in waiting if answer.waiting]
+        return [(answer.ticket, answer.message()) for answer in waiting if not answer.waiting]
 
     # for the model checker
 

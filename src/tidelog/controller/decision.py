@@ -217,13 +217,12 @@ class CreateTopicsAnswer:
 
 @dataclass(slots=True)
 class DeletionResult:
-    """Outcome for one topic of a DeleteTopics request; `waiting` until its nodes are gone."""
+    """Outcome for one topic of a DeleteTopics request."""
 
     name: str | None
     topic_id: TopicId
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    waiting: bool = False
 
 
 @dataclass(slots=True)
@@ -232,29 +231,22 @@ class DeleteTopicsAnswer:
 
     ticket: int
     results: list[DeletionResult] = field(default_factory=list)
-
-    @property
-    def complete(self) -> bool:
-        """Nothing is waited for."""
-        return not any(result.waiting for result in self.results)
+    #: Topics whose nodes are not gone yet.
+    waiting: dict[str, None] = field(default_factory=dict)
 
     def copy(self) -> DeleteTopicsAnswer:
         """An independent copy."""
-        return DeleteTopicsAnswer(self.ticket, [replace(result) for result in self.results])
-
-    def removed(self, name: str) -> None:
-        """The topic is gone."""
-        for result in self.results:
-            if result.name == name:
-                result.waiting = False
+        return DeleteTopicsAnswer(
+            self.ticket, [replace(result) for result in self.results], dict(self.waiting)
+        )
 
     def give_up(self) -> None:
         """The client's time is over; the deletion goes on."""
         for result in self.results:
-            if result.waiting:
-                result.waiting = False
+            if result.name in self.waiting:
                 result.error = ErrorCode.REQUEST_TIMED_OUT
                 result.message = "the deletion goes on"
+        self.waiting.clear()
 
     def message(self) -> DeleteTopicsResponse:
         """The answer as it stands."""

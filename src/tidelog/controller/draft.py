@@ -35,7 +35,7 @@ from tidelog.controller.events import (
     ProducerIdsAsked,
 )
 from tidelog.controller.image import Image
-from tidelog.controller.topics import TopicDefaults
+from tidelog.controller.topics import TakenNames, TopicDefaults
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST, PRODUCER_ID_BLOCK_SIZE
 from tidelog.core.types import PartitionState, TopicId, TopicPartition
@@ -65,7 +65,7 @@ class Draft:
         self._settings = settings
         #: Index of the write that changes a partition.
         self._written: dict[TopicPartition, int] = {}
-        self._made: dict[str, None] = {}
+        self._names: TakenNames | None = None
         self._queued: dict[str, None] = {}
 
     # elections
@@ -198,6 +198,8 @@ class Draft:
         counts: dict[str, int] = {}
         for wanted in request.topics:
             counts[wanted.name] = counts.get(wanted.name, 0) + 1
+        if self._names is None:
+            self._names = TakenNames(self._image)
         room = MAX_PARTITIONS_PER_REQUEST
         for index, wanted in enumerate(request.topics):
             result = CreationResult(wanted.name)
@@ -210,8 +212,8 @@ class Draft:
                     )
                 made = topics.plan(
                     wanted,
-                    self._image,
-                    self._made,
+                    self._image.brokers,
+                    self._names,
                     self._settings.topic_defaults,
                     asked.topic_ids[index],
                     asked.seed + index,
@@ -224,7 +226,7 @@ class Draft:
             result.made = made
             room -= len(made.topic.assignments)
             if not request.validate_only:
-                self._made[wanted.name] = None
+                self._names.add(wanted.name)
                 result.write = self._add(CreateTopic(made))
 
     def delete_topics(self, asked: DeleteTopicsAsked) -> None:
@@ -243,7 +245,8 @@ class Draft:
                     DeletionResult(one.name, one.topic_id, error.code, error.message)
                 )
                 continue
-            answer.results.append(DeletionResult(name, topic_id, waiting=True))
+            answer.results.append(DeletionResult(name, topic_id))
+            answer.waiting[name] = None
             if name not in self._queued and not self._image.is_deleting(name):
                 self._queued[name] = None
                 self._add(QueueDeletion(name))

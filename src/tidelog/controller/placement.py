@@ -55,17 +55,24 @@ def _replicas(
     leader: BrokerInfo, order: Sequence[BrokerInfo], replication_factor: int, load: dict[int, int]
 ) -> tuple[int, ...]:
     """Choose the followers out of `order`, and count what every broker has."""
-    chosen = [leader.broker_id]
-    load[leader.broker_id] += 1
+    chosen = [leader]
     in_rack = {_rack(leader): 1}
-    free = list(order)
+    free = sorted(order, key=lambda one: load[one.broker_id])
+    replicas_per_rack = 0
     while len(chosen) < replication_factor:
-        best = min(free, key=lambda one: (in_rack.get(_rack(one), 0), load[one.broker_id]))
-        free.remove(best)
-        chosen.append(best.broker_id)
-        load[best.broker_id] += 1
-        in_rack[_rack(best)] = in_rack.get(_rack(best), 0) + 1
-    return tuple(chosen)
+        passed_over = []
+        for one in free:
+            held = in_rack.get(_rack(one), 0)
+            if held == replicas_per_rack and len(chosen) < replication_factor:
+                chosen.append(one)
+                in_rack[_rack(one)] = held + 1
+            else:
+                passed_over.append(one)
+        free = passed_over
+        replicas_per_rack += 1
+    for one in chosen:
+        load[one.broker_id] += 1
+    return tuple(one.broker_id for one in chosen)
 
 
 def _rack(broker: BrokerInfo) -> tuple[int, str]:

@@ -8,14 +8,14 @@ the placement come from the caller: nothing here is random. Nothing is written h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.controller import elections, placement
 from tidelog.controller.image import Image, Topic
 from tidelog.controller.liveness import Brokers
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
-from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
+from tidelog.core.limits import MAX_NODE_BYTES, MAX_PARTITIONS_PER_REQUEST
 from tidelog.core.names import validate_topic_name
 from tidelog.core.types import ZERO_TOPIC_ID, PartitionState, TopicId
 from tidelog.wire.messages.create_topics import CreatableTopic
@@ -23,6 +23,8 @@ from tidelog.wire.messages.delete_topics import DeleteTopicState
 
 #: "Take the cluster's default" in a request (KIP-464).
 DEFAULT_COUNT = -1
+#: One node of the store, less what a topic node holds besides.
+_MAX_ASSIGNMENT_BYTES = MAX_NODE_BYTES - 1_000
 _UNCLEAN = "unclean.leader.election.enable"
 
 #: Checks the configuration of a topic and returns it as it is stored; raises ConfigError.
@@ -53,18 +55,44 @@ class NewTopic:
         return len(next(iter(self.topic.assignments.values())))
 
 
-def colliding_name(name: str, others: Iterable[str]) -> str | None:
-    """A topic that differs in '.' against '_' only: metric names could not tell them apart."""
-    if "." not in name and "_" not in name:
-        return None
-    unified = name.replace(".", "_")
-    return next((other for other in others if other.replace(".", "_") == unified), None)
+class TakenNames:
+    """The names of topics that exist or are being made, with those that would look like them."""
+
+    def __init__(self, image: Image) -> None:
+        self._deletions = image.deletions
+        self._names: dict[str, None] = {}
+        self._unified: dict[str, str] = {}
+        for name in (*image.topics, *image.unreadable):
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """This name is taken from now on."""
+        self._names[name] = None
+        self._unified[_unified(name)] = name
+
+    def check(self, name: str) -> None:
+        """Raise KafkaError unless a topic may be called so."""
+        validate_topic_name(name)
+        if name in self._deletions:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is being deleted")
+        if name in self._names:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
+        other = self._unified.get(_unified(name))
+        if other is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic {name!r} collides with {other!r}: '.' and '_' look alike in metric names",
+            )
+
+
+def _unified(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def plan(
     wanted: CreatableTopic,
-    image: Image,
-    also_made: Iterable[str],
+    brokers: Brokers,
+    names: TakenNames,
     defaults: TopicDefaults,
     topic_id: TopicId,
     seed: int,
@@ -73,23 +101,22 @@ def plan(
 ) -> NewTopic:
     """The topic as it will be; raises KafkaError with the reason.
 
-    `also_made`: topics decided on but not yet in the image. `room`: partitions that this request
-    may still make.
+    `room`: partitions that this request may still make.
     """
-    _check_name(wanted.name, image, also_made)
+    names.check(wanted.name)
     configs = _configs(wanted, defaults)
     if wanted.assignments:
         assignments = _explicit_assignment(wanted, room)
     else:
-        assignments = _placed(wanted, image.brokers, defaults, seed, room)
+        assignments = _placed(wanted, brokers, defaults, seed, room)
     states = {}
     for partition, replicas in assignments.items():
-        state = elections.first_state(replicas, image.brokers, controller_epoch)
+        state = elections.first_state(replicas, brokers, controller_epoch)
         if state is None:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"no replica of partition {partition} is alive: {list(replicas)}, live brokers are"
-                f" {sorted(image.brokers)}",
+                f" {sorted(brokers)}",
             )
         states[partition] = state
     unclean = configs.get(_UNCLEAN)
@@ -120,18 +147,14 @@ def deletion_target(
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name!r}")
 
 
-def _check_name(name: str, image: Image, also_made: Iterable[str]) -> None:
-    validate_topic_name(name)
-    if image.is_deleting(name):
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is being deleted")
-    existing = [*image.topics, *image.unreadable, *also_made]
-    if name in existing:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
-    other = colliding_name(name, existing)
-    if other is not None:
+def _check_size(partitions: int, replicas: int, widest_id: int) -> None:
+    """A topic is one node of the store: what does not fit is refused before it is worked out."""
+    size_bytes = partitions * (len(str(partitions)) + 8) + replicas * (len(str(widest_id)) + 2)
+    if size_bytes > _MAX_ASSIGNMENT_BYTES:
         raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic {name!r} collides with {other!r}: '.' and '_' look alike in metric names",
+            ErrorCode.INVALID_PARTITIONS,
+            f"{partitions} partitions with {replicas} replicas take up to {size_bytes} bytes of"
+            f" metadata, one topic has room for {_MAX_ASSIGNMENT_BYTES}",
         )
 
 
@@ -152,6 +175,7 @@ def _placed(
     if replication_factor == DEFAULT_COUNT:
         replication_factor = defaults.replication_factor
     _check_partition_count(partitions, room)
+    _check_size(partitions, partitions * replication_factor, max(brokers, default=0))
     return placement.place(list(brokers.values()), partitions, replication_factor, seed)
 
 
@@ -181,6 +205,8 @@ def _explicit_assignment(wanted: CreatableTopic, room: int) -> dict[int, tuple[i
         )
     for partition in sorted(chosen):
         _check_replicas(partition, chosen[partition], len(chosen[0]))
+    widest_id = max(max(replicas) for replicas in chosen.values())
+    _check_size(len(chosen), len(chosen) * len(chosen[0]), widest_id)
     return dict(sorted(chosen.items()))
 
 

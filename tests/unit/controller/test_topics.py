@@ -22,9 +22,11 @@ from tidelog.controller.image import (
     TopicFound,
     TopicUnreadable,
 )
-from tidelog.controller.topics import NewTopic, TopicDefaults, colliding_name
+from tidelog.controller.topics import NewTopic, TakenNames, TopicDefaults
 from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import MAX_NODE_BYTES
 from tidelog.core.types import ZERO_TOPIC_ID
+from tidelog.metadata.layout_topics import TopicAssignment, encode_topic
 from tidelog.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -46,7 +48,11 @@ def image() -> Image:
 
 def plan(image: Image, wanted: CreatableTopic, *, room: int = 1000) -> NewTopic:
     defaults = settings().topic_defaults
-    return topics.plan(wanted, image, ["made"], defaults, topic_id("t"), 0, CONTROLLER_EPOCH, room)
+    names = TakenNames(image)
+    names.add("made")
+    return topics.plan(
+        wanted, image.brokers, names, defaults, topic_id("t"), 0, CONTROLLER_EPOCH, room
+    )
 
 
 def refused(image: Image, wanted: CreatableTopic, *, room: int = 1000) -> KafkaError:
@@ -146,10 +152,25 @@ def test_names_that_no_topic_may_have_are_refused(image: Image, name: str) -> No
     assert refused(image, CreatableTopic(name, 1, 1)).code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_only_dots_and_underscores_collide() -> None:
-    assert colliding_name("a.b", ["x", "a_b"]) == "a_b"
-    assert colliding_name("a-b", ["a_b"]) is None
-    assert colliding_name("a_b", ["a-b"]) is None
+def test_only_dots_and_underscores_collide(image: Image) -> None:
+    names = TakenNames(image)
+    names.add("a_b")
+    for name in ("a.b", "a_b"):
+        with pytest.raises(KafkaError):
+            names.check(name)
+    for name in ("a-b", "ab", "A.b"):
+        names.check(name)
+
+
+def test_a_topic_must_fit_into_one_node_of_the_store(image: Image) -> None:
+    image.apply(BrokersChanged(brokers(*range(1, 60))))
+    wanted = CreatableTopic("t", 10_000, 40)
+    error = refused(image, wanted, room=10_000)
+    assert error.code is ErrorCode.INVALID_PARTITIONS
+    assert "10000 partitions" in error.message
+    made = plan(image, CreatableTopic("t", 10_000, 5), room=10_000)
+    node = encode_topic(TopicAssignment(made.topic.topic_id, made.topic.assignments))
+    assert len(node) < MAX_NODE_BYTES
 
 
 def test_configuration_is_checked(image: Image) -> None:

@@ -1,7 +1,7 @@
 """LeaderAndIsr (key 4), versions 4 to 7: the controller tells a broker its replicas' roles.
 
 Kafka 3.9 sends version 7 without negotiation. Version 5 brings topic ids and the request type
-(0 incremental, 1 full: a replica that a full request does not name is stray), 6 the leader
+(1 incremental, 2 full: a replica that a full request does not name is stray), 6 the leader
 recovery state (KIP-704), 7 the flag of KRaft controllers (KIP-866). All four are flexible.
 """
 
