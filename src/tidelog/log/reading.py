@@ -74,7 +74,7 @@ class ReadOperation:
     end_offset: int
     max_bytes: int
     min_one_batch: bool
-    #: A known batch start to look for the end from; at most `position + max_bytes`.
+    #: A known batch start to look for the end from; its header lies within `max_bytes`.
     walk_from: int
     cached: bool
 
@@ -172,7 +172,7 @@ class ReadOperation:
                 break
             end += size
             next_offset = base + delta + 1
-        if next_offset < 0 and available - end >= _OFFSET.size:
+        if next_offset < 0:
             next_offset = _OFFSET.unpack_from(data, end)[0]
         if end < available:
             data = memoryview(data)[:end]
@@ -326,7 +326,8 @@ def _operation(
         end = segment_end
     walk_from = position
     if exact and limit - position > max_bytes:
-        walk_from = index.batch_start_before(position + max_bytes, position)
+        # Early enough for the header of the batch there, whose offset is wanted, to be read.
+        walk_from = index.batch_start_before(position + max_bytes - HEADER_BYTES, position)
         if not limit_is_end:
             walk_from = max(position, min(walk_from, index.floor(end - 1)))
     return ReadOperation(

@@ -116,7 +116,7 @@ def _compress_xerial(data: memoryview) -> bytes:
 
 def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _decompress_raw_snappy(data, max_bytes)
+        return _decompress_raw_snappy(data, max_bytes, 0)
     position = len(_XERIAL_HEADER)
     blocks: list[Buffer] = []
     total = 0
@@ -127,17 +127,18 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
         position += _BLOCK_SIZE.size
         if size < 0 or position + size > len(data):
             raise CompressionError(f"damaged snappy data: a block of {size} bytes does not fit")
-        block = _decompress_raw_snappy(data[position : position + size], max_bytes - total)
+        block = _decompress_raw_snappy(data[position : position + size], max_bytes, total)
         total += len(block)
         blocks.append(block)
         position += size
     return b"".join(blocks)
 
 
-def _decompress_raw_snappy(data: memoryview, max_bytes: int) -> Buffer:
+def _decompress_raw_snappy(data: memoryview, max_bytes: int, before: int) -> Buffer:
+    """One raw block, with `before` bytes decompressed already."""
     try:
         size = cramjam.snappy.decompress_raw_len(data)
-        if size > max_bytes:
+        if before + size > max_bytes:
             raise _too_large(max_bytes)
         # Snappy makes at most 64 bytes out of 3; a larger claim is a lie that costs memory.
         if size > len(data) * 32:

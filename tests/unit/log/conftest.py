@@ -1,0 +1,69 @@
+"""A log directory on real files, run by a lane without threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.log.log_rig import (
+    TOPIC_ID,
+    TP,
+    Events,
+    FakeClock,
+    FaultyFiles,
+    StepLane,
+    open_directory,
+)
+
+from tidelog.log.config import LogConfig
+from tidelog.log.directory import LogDirectory
+from tidelog.log.partition_log import PartitionLog
+from tidelog.runtime.files import OsFiles
+
+
+class Rig:
+    """One log directory on real files that can be opened again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / "logs"
+        self.clock = FakeClock()
+        self.tracer = Events()
+        self.config = LogConfig()
+        self.files = FaultyFiles(OsFiles())
+        self.lane = StepLane(str(self.path), self.files)
+
+    def open(self, config: LogConfig | None = None, max_open_files: int = 100) -> LogDirectory:
+        """Open it, as after a crash of the process."""
+        self.config = config or self.config
+        self.files = FaultyFiles(OsFiles())
+        self.lane = StepLane(str(self.path), self.files)
+        return open_directory(
+            self.lane, self.config, self.clock, self.tracer, max_open_files=max_open_files
+        )
+
+    def log(self, config: LogConfig | None = None) -> PartitionLog:
+        """A new log in a new directory."""
+        directory = self.open(config)
+        return directory.create(TP, TOPIC_ID, self.config).result()
+
+    def again(self, config: LogConfig | None = None) -> PartitionLog:
+        """The log after a crash of the process."""
+        return self.open(config).logs[TP]
+
+    @property
+    def log_path(self) -> Path:
+        return self.path / "topic-0"
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+@pytest.fixture
+def small() -> Callable[..., LogConfig]:
+    """Small segments."""
+    return lambda **more: LogConfig(
+        **{"segment_bytes": 1000, "index_interval_bytes": 150, "file_delete_delay_ms": 1000, **more}
+    )

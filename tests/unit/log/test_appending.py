@@ -1,0 +1,422 @@
+"""Appends: what is refused and why, what offsets and files come of it, in which order."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from tests.unit.log.conftest import Rig
+from tests.unit.log.log_rig import NOW_MS, append, batch_of, values_of
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.log.config import LOG_APPEND_TIME, LogConfig
+from tidelog.log.partition_log import PartitionLog
+from tidelog.records.batch import LOG_APPEND_TIME as APPEND_TIME_TYPE
+from tidelog.records.batch import BatchView, check, iter_batches
+from tidelog.records.builder import NewRecord, Producer, build_batch
+from tidelog.records.compression import GZIP, LZ4, SNAPPY, ZSTD
+
+Small = Callable[..., LogConfig]
+
+
+def refused(log: PartitionLog, records: bytes | bytearray, epoch: int = 0) -> KafkaError:
+    before = (log.next_offset, log.epochs.entries(), log.producers.entries())
+    with pytest.raises(KafkaError) as caught:
+        log.plan_leader_append(records, epoch, NOW_MS)
+    assert (log.next_offset, log.epochs.entries(), log.producers.entries()) == before
+    return caught.value
+
+
+def with_crc(data: bytearray) -> bytearray:
+    data[17:21] = struct.pack(">I", BatchView(data).computed_crc())
+    return data
+
+
+def only_batch(log: PartitionLog) -> BatchView:
+    data = log.read(0, 1 << 20, log.log_end_offset, min_one_batch=True).result().data
+    (batch,) = iter_batches(data)
+    check(batch)
+    return batch
+
+
+def test_appends_get_offsets_and_epochs_in_order(rig: Rig) -> None:
+    log = rig.log()
+    log.assign_epoch(4, 0)
+    first = log.plan_leader_append(batch_of([b"a", b"b"]), 4, NOW_MS)
+    second = log.plan_leader_append(batch_of([b"c"]), 4, NOW_MS)
+    assert (log.next_offset, log.log_end_offset) == (3, 0), "planned, not written"
+    assert not first.done
+    log.submit_planned()
+    assert (log.next_offset, log.log_end_offset) == (3, 3)
+    info = first.result()
+    assert (info.base_offset, info.last_offset, info.record_count) == (0, 1, 2)
+    assert (info.leader_epoch, info.duplicate, info.log_append_time_ms) == (4, False, -1)
+    assert second.result().base_offset == 2
+    assert values_of(log) == [b"a", b"b", b"c"]
+    assert log.epochs.epoch_at(2) == 4
+    assert log.size_bytes == (rig.log_path / "00000000000000000000.log").stat().st_size
+
+
+def test_the_files_bytes_are_the_batches_bytes(rig: Rig) -> None:
+    log = rig.log()
+    data = batch_of([b"a"])
+    append(log, [b"a"])
+    append(log, [b"a"])
+    data[12:16] = bytes(4)
+    second = bytearray(data)
+    second[0:8] = struct.pack(">q", 1)
+    assert (rig.log_path / "00000000000000000000.log").read_bytes() == bytes(data + second)
+
+
+def test_nothing_planned_submits_nothing(rig: Rig) -> None:
+    log = rig.log()
+    log.submit_planned()
+    assert "append" not in rig.lane.names
+
+
+def test_a_buffer_that_cannot_be_written_is_copied(rig: Rig) -> None:
+    log = rig.log()
+    records = bytes(batch_of([b"a"]))
+    log.plan_leader_append(records, 3, NOW_MS)
+    log.submit_planned()
+    assert only_batch(log).partition_leader_epoch == 3
+    assert BatchView(records).partition_leader_epoch == -1
+
+
+@pytest.mark.parametrize("codec", [0, GZIP, SNAPPY, LZ4, ZSTD])
+def test_every_compression_is_kept_as_it_came(rig: Rig, codec: int) -> None:
+    log = rig.log()
+    append(log, [b"v" * 100] * 10, codec=codec)
+    assert only_batch(log).compression == codec
+    assert values_of(log) == [b"v" * 100] * 10
+
+
+def test_a_batch_that_is_damaged_is_refused(rig: Rig) -> None:
+    log = rig.log()
+    data = batch_of([b"a"])
+    data[-1] ^= 1
+    assert refused(log, data).code == ErrorCode.CORRUPT_MESSAGE
+    assert refused(log, batch_of([b"a"])[:-1]).code == ErrorCode.CORRUPT_MESSAGE
+    assert refused(log, b"").code == ErrorCode.CORRUPT_MESSAGE
+    negative = batch_of([b"a"])
+    negative[8:12] = struct.pack(">i", -5)
+    error = refused(log, negative)
+    assert error.code == ErrorCode.CORRUPT_MESSAGE and "length is -5" in error.message
+
+
+def test_what_a_client_must_not_write_is_an_invalid_record(rig: Rig) -> None:
+    log = rig.log()
+    two = batch_of([b"a"]) + batch_of([b"b"])
+    assert "one batch per partition" in refused(log, two).message
+    assert refused(log, two).code == ErrorCode.INVALID_RECORD
+    control = build_batch([NewRecord(b"k", b"v")], control=True)
+    assert refused(log, control).code == ErrorCode.INVALID_RECORD
+    miscounted = batch_of([b"a"])
+    miscounted[57:61] = struct.pack(">i", 2)
+    assert refused(log, with_crc(miscounted)).code == ErrorCode.INVALID_RECORD
+    misframed = batch_of([b"a"])
+    misframed[61] = 60
+    assert refused(log, with_crc(misframed)).code == ErrorCode.INVALID_RECORD
+
+
+def test_unknown_compressions_and_bombs_are_refused(rig: Rig) -> None:
+    log = rig.log(LogConfig(max_decompressed_bytes=10_000))
+    unknown = batch_of([b"a"])
+    unknown[22] |= 6
+    assert refused(log, with_crc(unknown)).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    bomb = refused(log, batch_of([bytes(50_000)], codec=ZSTD))
+    assert bomb.code == ErrorCode.CORRUPT_MESSAGE and "more than 10000" in bomb.message
+
+
+def test_a_batch_may_be_as_large_as_the_topic_says(rig: Rig) -> None:
+    size = len(batch_of([bytes(500)]))
+    log = rig.log(LogConfig(max_message_bytes=size, segment_bytes=2000))
+    append(log, [bytes(500)])
+    error = refused(log, batch_of([bytes(501)]))
+    assert error.code == ErrorCode.MESSAGE_TOO_LARGE and f"at most {size}" in error.message
+    log.config = LogConfig(segment_bytes=300)
+    assert refused(log, batch_of([bytes(501)])).code == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_transactions_are_not_supported_yet(rig: Rig) -> None:
+    data = build_batch([NewRecord(b"k", b"v")], producer=Producer(1, 0, 0), transactional=True)
+    assert refused(rig.log(), data).code == ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_compacted_topic_needs_keys(rig: Rig) -> None:
+    log = rig.log(LogConfig(compact_enabled=True))
+    append(log, [b"v"])
+    error = refused(log, build_batch([NewRecord(None, b"v")]))
+    assert error.code == ErrorCode.INVALID_RECORD and "no key" in error.message
+
+
+def test_log_append_time_replaces_the_clients(rig: Rig) -> None:
+    log = rig.log(LogConfig(message_timestamp_type=LOG_APPEND_TIME))
+    completion = log.plan_leader_append(batch_of([b"a"], timestamp_ms=5), 0, NOW_MS + 7)
+    log.submit_planned()
+    assert completion.result().log_append_time_ms == NOW_MS + 7
+    batch = only_batch(log)
+    assert batch.timestamp_type == APPEND_TIME_TYPE and batch.max_timestamp == NOW_MS + 7
+
+
+def test_the_largest_timestamp_of_a_compressed_batch_is_found_not_believed(rig: Rig) -> None:
+    log = rig.log()
+    data = batch_of([b"a", b"b"], codec=GZIP)
+    data[35:43] = struct.pack(">q", 5)
+    log.plan_leader_append(with_crc(data), 0, NOW_MS)
+    log.submit_planned()
+    assert only_batch(log).max_timestamp == NOW_MS + 1
+
+
+def test_records_of_an_older_epoch_never_follow_newer_ones(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"], epoch=5)
+    assert refused(log, batch_of([b"b"]), epoch=4).code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_an_epoch_without_records_does_not_count(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"], epoch=3)
+    log.assign_epoch(7, 1)
+    records = batch_of([b"b"], base_offset=1, leader_epoch=5)
+    log.plan_follower_append(records)
+    log.submit_planned()
+    assert log.epochs.entries() == [(3, 0), (5, 1)]
+
+
+# idempotent producers
+
+
+def test_a_repeated_batch_is_answered_with_the_originals_offsets(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"x"])
+    for number in range(3):
+        append(log, [b"a", b"b"], producer=Producer(9, 0, 2 * number))
+    size = log.size_bytes
+    repeated = log.plan_leader_append(batch_of([b"a", b"b"], producer=Producer(9, 0, 2)), 0, NOW_MS)
+    info = repeated.result()
+    assert (info.base_offset, info.last_offset, info.duplicate) == (3, 4, True)
+    assert (log.next_offset, log.size_bytes) == (7, size)
+
+
+def test_a_batch_repeated_before_it_is_written_waits_for_the_original(rig: Rig) -> None:
+    log = rig.log()
+    records = batch_of([b"a"], producer=Producer(9, 0, 0))
+    first = log.plan_leader_append(bytearray(records), 0, NOW_MS)
+    repeated = log.plan_leader_append(records, 0, NOW_MS)
+    assert not repeated.done and log.next_offset == 1
+    log.submit_planned()
+    assert first.result().duplicate is False
+    assert repeated.result().duplicate is True and repeated.result().base_offset == 0
+
+
+def test_sequences_out_of_order_are_refused(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"], producer=Producer(9, 1, 0))
+    error = refused(log, batch_of([b"b"], producer=Producer(9, 1, 5)))
+    assert error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    error = refused(log, batch_of([b"b"], producer=Producer(9, 0, 1)))
+    assert error.code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+# followers
+
+
+def copy_of(log: PartitionLog, offset: int = 0) -> bytes:
+    parts = []
+    while offset < log.log_end_offset:
+        slice_ = log.read(offset, 1 << 20, log.log_end_offset, min_one_batch=True).result()
+        parts.append(bytes(slice_.data))
+        offset = slice_.next_offset
+    return b"".join(parts)
+
+
+@pytest.fixture
+def leader_and_follower(rig: Rig) -> tuple[PartitionLog, PartitionLog]:
+    from tests.unit.log.log_rig import TOPIC_ID, TP
+
+    leader = rig.log()
+    follower = leader.directory.create(TP._replace(partition=1), TOPIC_ID, LogConfig()).result()
+    return leader, follower
+
+
+def test_a_follower_takes_batches_as_they_are(
+    leader_and_follower: tuple[PartitionLog, PartitionLog],
+) -> None:
+    leader, follower = leader_and_follower
+    for number in range(5):
+        append(leader, [b"a", b"b"], epoch=number // 2, producer=Producer(3, 0, 2 * number))
+    completion = follower.plan_follower_append(copy_of(leader))
+    follower.submit_planned()
+    info = completion.result()
+    assert (info.base_offset, info.last_offset, info.record_count) == (0, 9, 10)
+    assert copy_of(follower) == copy_of(leader)
+    assert follower.epochs.entries() == leader.epochs.entries() == [(0, 0), (1, 4), (2, 8)]
+    found, expected = follower.producers.entry(3), leader.producers.entry(3)
+    assert found is not None and expected is not None and found.batches == expected.batches
+
+
+def test_a_partial_batch_at_the_end_is_left_off(
+    leader_and_follower: tuple[PartitionLog, PartitionLog],
+) -> None:
+    leader, follower = leader_and_follower
+    append(leader, [b"a"])
+    end = leader.size_bytes
+    append(leader, [b"b" * 100])
+    data = copy_of(leader)
+    for cut in (end, end + 1, end + 30, len(data) - 1):
+        plan = follower.plan_follower_append(data[:cut])
+        assert follower.next_offset == 1 and not plan.done
+        follower.submit_planned()
+        assert plan.result().last_offset == 0
+        follower.truncate_to(0).result()
+    nothing = follower.plan_follower_append(data[: end - 1])
+    assert nothing.result().record_count == 0
+
+
+def test_a_follower_takes_no_gap_no_overlap_and_nothing_damaged(
+    leader_and_follower: tuple[PartitionLog, PartitionLog],
+) -> None:
+    leader, follower = leader_and_follower
+    append(leader, [b"a"])
+    first = len(copy_of(leader))
+    append(leader, [b"b"], producer=Producer(5, 0, 0))
+    data = bytearray(copy_of(leader))
+    for records, code in [
+        (data[first:], ErrorCode.OFFSET_OUT_OF_RANGE),
+        (data[:first] * 2, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (data[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
+        (data[:first] + b"\0" * 61, ErrorCode.CORRUPT_MESSAGE),
+    ]:
+        with pytest.raises(KafkaError) as caught:
+            follower.plan_follower_append(bytes(records))
+        assert caught.value.code == code
+        assert follower.next_offset == 0 and len(follower.producers) == 0
+        assert follower.epochs.entries() == []
+
+
+def test_an_empty_log_may_begin_inside_a_batch(
+    leader_and_follower: tuple[PartitionLog, PartitionLog],
+) -> None:
+    """The leader's log may start in the middle of one (V67)."""
+    leader, follower = leader_and_follower
+    append(leader, [b"a", b"b", b"c"])
+    follower.truncate_fully_and_start_at(2).result()
+    completion = follower.plan_follower_append(copy_of(leader))
+    follower.submit_planned()
+    assert completion.result().last_offset == 2
+    assert (follower.log_start_offset, follower.log_end_offset) == (2, 3)
+    assert values_of(follower) == [b"c"]
+    follower.flush().result()
+    again = follower.directory
+    assert again.logs[follower.topic_partition] is follower
+
+
+# segments
+
+
+def test_a_full_segment_is_rolled(rig: Rig, small: Small) -> None:
+    log = rig.log(small())
+    for number in range(30):
+        append(log, [bytes([65 + number]) * 60])
+    assert len(log.segments) > 3
+    assert all(segment.size_bytes <= 1000 for segment in log.segments)
+    assert values_of(log) == [bytes([65 + number]) * 60 for number in range(30)]
+    assert sum(segment.size_bytes for segment in log.segments) == log.size_bytes
+    assert all(segment.sealed for segment in log.segments[:-1]), "rolled segments are flushed"
+    assert log.recovery_point == log.active_segment.base_offset
+
+
+def test_one_submission_may_roll_several_times(rig: Rig, small: Small) -> None:
+    log = rig.log(small())
+    plans = [log.plan_leader_append(batch_of([bytes(400)]), 0, NOW_MS) for _ in range(7)]
+    log.submit_planned()
+    assert rig.lane.names.count("append") == 1
+    assert [plan.result().base_offset for plan in plans] == list(range(7))
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 6]
+    assert len(values_of(log)) == 7
+
+
+def test_an_old_segment_is_rolled_by_time(rig: Rig) -> None:
+    log = rig.log(LogConfig(segment_ms=1000))
+    append(log, [b"a"], timestamp_ms=NOW_MS)
+    append(log, [b"b"], timestamp_ms=NOW_MS + 1000)
+    assert len(log.segments) == 1
+    append(log, [b"c"], timestamp_ms=NOW_MS + 1001)
+    assert len(log.segments) == 2
+    untimed = rig.open(LogConfig(segment_ms=1000))
+    log = untimed.logs[log.topic_partition]
+    log.active_segment.first_timestamp_ms = -1
+    records = batch_of([b"d"], timestamp_ms=-1)
+    log.plan_leader_append(records, 0, log.active_segment.created_ms + 1001)
+    log.submit_planned()
+    assert len(log.segments) == 3
+
+
+def test_a_full_index_rolls_the_segment(rig: Rig) -> None:
+    log = rig.log(LogConfig(index_interval_bytes=0, segment_index_bytes=40))
+    for number in range(12):
+        append(log, [b"a"], timestamp_ms=NOW_MS + number)
+    assert len(log.segments) > 2
+    assert len(values_of(log)) == 12
+
+
+def test_offsets_in_a_segment_fit_31_bits(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    log.next_offset = log.log_end_offset = 2**31
+    append(log, [b"b"])
+    assert [segment.base_offset for segment in log.segments] == [0, 2**31]
+
+
+# slow disks
+
+
+def test_on_a_slow_disk_appends_wait_and_are_written_together(rig: Rig) -> None:
+    log = rig.log()
+    rig.lane.slow_disk = True
+    first = log.plan_leader_append(batch_of([b"a"]), 0, NOW_MS)
+    log.submit_planned()
+    later = [log.plan_leader_append(batch_of([b"b"]), 0, NOW_MS) for _ in range(3)]
+    log.submit_planned()
+    assert not first.done and log.log_end_offset == 0 and log.next_offset == 4
+    rig.lane.run(1)
+    assert first.result().base_offset == 0 and log.log_end_offset == 1
+    rig.lane.run(1)
+    assert [completion.result().base_offset for completion in later] == [1, 2, 3]
+    assert rig.lane.names.count("append") == 2
+    assert len(values_of_slow(rig, log)) == 4
+
+
+def values_of_slow(rig: Rig, log: PartitionLog) -> list[bytes | None]:
+    rig.lane.slow_disk = False
+    return values_of(log)
+
+
+def test_completions_may_plan_more(rig: Rig) -> None:
+    log = rig.log()
+    bases: list[int] = []
+
+    def again(_: object) -> None:
+        if len(bases) < 5:
+            completion = log.plan_leader_append(batch_of([b"n"]), 0, NOW_MS)
+            bases.append(log.next_offset)
+            completion.then(again)
+            log.submit_planned()
+
+    again(None)
+    assert bases == [1, 2, 3, 4, 5] and log.log_end_offset == 5
+
+
+def test_with_flush_messages_an_append_is_answered_when_it_is_durable(rig: Rig) -> None:
+    log = rig.log(LogConfig(flush_messages=1))
+    rig.lane.eager = False
+    completion = log.plan_leader_append(batch_of([b"a"], producer=Producer(1, 0, 0)), 0, NOW_MS)
+    log.submit_planned()
+    assert log.log_end_offset == 1 and not completion.done
+    repeated = log.plan_leader_append(batch_of([b"a"], producer=Producer(1, 0, 0)), 0, NOW_MS)
+    assert not repeated.done
+    rig.lane.run()
+    assert completion.result().base_offset == 0 and log.recovery_point == 1
+    assert repeated.result().duplicate

@@ -1,0 +1,231 @@
+"""Reads: whole batches, from the one that holds the offset, below the end, within the bytes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.log.conftest import Rig
+from tests.unit.log.log_rig import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    FaultyFiles,
+    SimRig,
+    StepLane,
+    append,
+    values_of,
+)
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.log.config import LogConfig
+from tidelog.log.partition_log import LogSlice, PartitionLog
+from tidelog.records.batch import iter_batches
+
+Small = Callable[..., LogConfig]
+
+
+def read(
+    log: PartitionLog, offset: int, max_bytes: int, end: int, min_one: bool = True
+) -> LogSlice:
+    return log.read(offset, max_bytes, end, min_one_batch=min_one).result()
+
+
+def expected_slice(
+    log: PartitionLog,
+    batches: list[tuple[int, int, int]],
+    offset: int,
+    max_bytes: int,
+    end: int,
+    min_one: bool,
+) -> list[tuple[int, int, int]]:
+    """What a read must give, from (base, next, size) of every batch."""
+    end = min(end, log.log_end_offset)
+    if offset >= end:
+        return []
+    bases = [segment.base_offset for segment in log.segments]
+    segment = max(base for base in bases if base <= offset)
+    segment_end = min([base for base in bases if base > segment], default=log.log_end_offset)
+    found: list[tuple[int, int, int]] = []
+    total = 0
+    for batch in batches:
+        if batch[1] <= offset or not segment <= batch[0] < segment_end:
+            continue
+        if batch[0] >= end:
+            break
+        if total + batch[2] > max_bytes and not (min_one and not found):
+            break
+        found.append(batch)
+        total += batch[2]
+        if total > max_bytes:
+            break
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_any_read_is_what_a_simple_reader_gives(seed: int) -> None:
+    draw = random.Random(seed)
+    config = LogConfig(segment_bytes=2500, index_interval_bytes=300)
+    rig = SimRig(seed, config)
+    log = rig.open().create(TP, TOPIC_ID, config).result()
+    batches: list[tuple[int, int, int]] = []
+    for _ in range(draw.randrange(5, 40)):
+        values = [bytes(draw.randrange(150))] * draw.randrange(1, 4)
+        before = log.size_bytes
+        base = append(log, values)
+        batches.append((base, log.log_end_offset, log.size_bytes - before))
+    if draw.random() < 0.5:
+        log.flush()
+        log = rig.open().logs[TP]
+    for _ in range(150):
+        offset = draw.randrange(log.log_end_offset + 1)
+        end = draw.choice([log.log_end_offset, draw.choice(batches)[0], draw.choice(batches)[1]])
+        max_bytes = draw.choice([0, 1, 61, draw.randrange(3000), 1 << 20])
+        min_one = draw.random() < 0.7
+        found = read(log, offset, max_bytes, end, min_one)
+        wanted = expected_slice(log, batches, offset, max_bytes, end, min_one)
+        held = [(b.base_offset, b.next_offset, b.size_bytes) for b in iter_batches(found.data)]
+        assert held == wanted
+        assert len(found.data) == sum(size for _, _, size in wanted) == found.size
+        if wanted:
+            assert found.first_offset == wanted[0][0]
+            assert found.next_offset == wanted[-1][1]
+
+
+def test_offsets_outside_are_out_of_range(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    assert read(log, 1, 100, 1).size == 0
+    for offset in (-1, 2):
+        with pytest.raises(KafkaError) as caught:
+            read(log, offset, 100, 1)
+        assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    log.advance_log_start(1)
+    with pytest.raises(KafkaError):
+        read(log, 0, 100, 1)
+
+
+def test_only_what_is_written_is_read(rig: Rig) -> None:
+    from tests.unit.log.log_rig import batch_of
+
+    log = rig.log()
+    log.plan_leader_append(batch_of([b"a"]), 0, NOW_MS)
+    assert read(log, 0, 100, 10).size == 0
+
+
+def test_what_is_not_in_the_page_cache_is_read_on_the_thread(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    rig.files.refuse = lambda call, path: 0
+    cached = rig.files._files
+    rig.lane.files = _Cold(cached)  # type: ignore[assignment]
+    rig.lane.eager = False
+    completion = log.read(0, 100, 1, min_one_batch=True)
+    assert not completion.done
+    rig.lane.run()
+    assert completion.result().next_offset == 1
+    assert rig.lane.names[-1] == "read from disk"
+
+
+class _Cold(FaultyFiles):
+    """Nothing is in the page cache."""
+
+    def pread_cached(self, handle: object, size_bytes: int, position: int) -> None:
+        return None
+
+
+def test_a_read_that_a_truncation_overtook_fails(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    append(log, [b"b"])
+    rig.lane.files = _Cold(rig.files._files)  # type: ignore[assignment]
+    rig.lane.eager = False
+    completion = log.read(0, 100, 2, min_one_batch=True)
+    log.truncations += 1
+    rig.lane.run()
+    assert isinstance(completion.error, KafkaError)
+    assert completion.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_an_index_that_was_dropped_from_memory_is_read_again(rig: Rig, small: Small) -> None:
+    log = rig.log(small())
+    for number in range(30):
+        append(log, [bytes([65 + number]) * 60])
+    rig.lane.eager = True
+    for segment in log.segments[:-1]:
+        segment.index = segment.time_index = None
+    assert len(values_of(log)) == 30
+    assert all(segment.index is not None for segment in log.segments)
+
+
+def test_a_damaged_index_is_rebuilt_in_memory(rig: Rig, small: Small) -> None:
+    log = rig.log(small())
+    for number in range(30):
+        append(log, [bytes([65 + number]) * 60])
+    segment = log.segments[1]
+    segment.index = segment.time_index = None
+    with open(segment.path(".index"), "wb") as file:
+        file.write(b"\xff" * 16)
+    assert len(values_of(log)) == 30
+    assert any("was rebuilt in memory" in line for line in rig.tracer.lines)
+
+
+def test_indexes_of_old_segments_are_dropped_when_there_are_many(rig: Rig, small: Small) -> None:
+    log = rig.log(small(index_interval_bytes=0))
+    log.directory.indexes._limit = 30
+    for number in range(60):
+        append(log, [bytes([65 + number]) * 60], timestamp_ms=NOW_MS + number)
+    assert len(values_of(log)) == 60
+    held = [segment for segment in log.segments if segment.index is not None]
+    assert log.active_segment in held and len(held) < len(log.segments)
+    assert log.directory.indexes._entries <= 30
+
+
+def test_open_files_are_bounded(rig: Rig, small: Small) -> None:
+    from tests.unit.log.log_rig import TOPIC_ID, TP
+
+    directory = rig.open(small(), max_open_files=4)
+    log = directory.create(TP, TOPIC_ID, small()).result()
+    for number in range(60):
+        append(log, [bytes([65 + number]) * 60])
+    assert len(log.segments) > 6
+    assert len(values_of(log)) == 60
+    assert len(directory.open_files) <= 4
+
+
+def test_a_file_that_does_not_hold_what_was_written_is_reported(rig: Rig) -> None:
+    log = rig.log()
+    for _ in range(3):
+        append(log, [b"a" * 50])
+    size = log.active_segment.size_bytes
+    with open(log.active_segment.file.path, "r+b") as file:
+        file.truncate(size - 10)
+    completion = log.read(0, 1 << 20, 3, min_one_batch=True)
+    assert isinstance(completion.error, KafkaError)
+    assert completion.error.code == ErrorCode.CORRUPT_MESSAGE
+    assert rig.tracer.named("log_corrupt")
+    with open(log.active_segment.file.path, "r+b") as file:
+        file.truncate(0)
+        file.write(bytes(size))
+    log.batch_starts.clear()
+    for offset, max_bytes in [(0, 100), (1, 100), (2, 1 << 20)]:
+        log.read_ends.clear()
+        failed = log.read(offset, max_bytes, 2 if offset < 2 else 3, min_one_batch=True).error
+        assert isinstance(failed, KafkaError) and failed.code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_read_of_a_replica_that_went_is_no_failure_of_the_disk(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    directory = log.directory
+    directory.delete(TP)
+    lane: StepLane = rig.lane
+    assert lane.names[-2:] == ["rename replica", "close"] or "rename replica" in lane.names
+    completion = log.read(0, 100, 1, min_one_batch=True)
+    assert isinstance(completion.error, KafkaError)
+    assert completion.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert directory.failure is None
