@@ -10,8 +10,6 @@ MIB = 1024 * KIB
 
 #: `socket.request.max.bytes`: Kafka's default; one request is one frame held in memory.
 MAX_REQUEST_BYTES = 100 * MIB
-#: Frames before authentication: an ApiVersions or SASL message is small; strangers get no memory.
-MAX_UNAUTHENTICATED_REQUEST_BYTES = 512 * KIB
 #: An answer that we read as a client: our own fetches ask for at most 10 MiB, with one batch above.
 MAX_RESPONSE_BYTES = 256 * MIB
 #: First receive buffer of a connection; grows with what really arrives.
