@@ -44,9 +44,9 @@ class Partition:
     """A replica on this broker; without a role until the controller gives it one (V44)."""
 
     __slots__ = (
+        "_appends",
         "_broker",
         "_known_partition_epoch",
-        "_last_append",
         "_pending",
         "_resting_high_watermark",
         "directory",
@@ -73,7 +73,8 @@ class Partition:
             high_watermark, log.log_start_offset, log.log_end_offset
         )
         self.watchers = PartitionWatchers()
-        self._last_append: Completion[AppendInfo] | None = None
+        #: Appends of this read event, planned and not submitted.
+        self._appends: list[Completion[AppendInfo]] = []
         #: Operations on the log that are not done.
         self._pending: list[Completion[Any]] = []
 
@@ -138,8 +139,7 @@ class Partition:
         if acks == -1 and role.is_below_minimum:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self._below_minimum(role))
         completion = self.log.plan_leader_append(records, role.leader_epoch, now_ms)
-        if not completion.done:
-            self._last_append = completion
+        self._appends.append(completion)
         return completion
 
     def flush_appends(self) -> bool:
@@ -147,15 +147,20 @@ class Partition:
 
         The planned batches become readable together, and the high watermark is looked at once.
         """
-        last, self._last_append = self._last_append, None
+        appends = self._appends
         self.log.submit_planned()
-        if last is None:
+        if not appends:
             return True
-        last.then(self._log_grew)
-        if last.done:
-            return True
-        self._track(last)
-        return False
+        self._appends = []
+        all_done = True
+        for completion in appends:
+            if not completion.done:
+                # Not the last one alone: a repeated batch is done with its original.
+                completion.then(self._log_grew)
+                self._track(completion)
+                all_done = False
+        self._log_grew()
+        return all_done
 
     def _log_grew(self, _: Completion[AppendInfo] | None = None) -> None:
         role = self.role

@@ -10,6 +10,7 @@ import pytest
 from tests.broker_fakes import FakeBroker, a_cluster, settle, state
 
 from tidelog.broker.partitions import bytes_from
+from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
 from tidelog.log.index import OffsetIndex
 from tidelog.replication.effects import AskLogStart
@@ -68,6 +69,25 @@ def test_nothing_planned_is_written_at_once() -> None:
         broker = a_cluster()[1]
         await broker.command(state(is_new=True))
         assert broker.partition().flush_appends()
+
+    asyncio.run(story())
+
+
+def test_a_repeated_batch_that_is_done_first_hides_no_other() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(isr=(1,), replicas=(1,), is_new=True))
+        partition, log = broker.partition(), broker.log()
+        log.is_slow = True
+        partition.append(b"r", -1, 0)
+        repeated: Completion[Any] = Completion()
+        log.plan_leader_append = lambda *args: repeated  # type: ignore[method-assign]
+        partition.append(b"r", -1, 0)
+        assert not partition.flush_appends()
+        repeated.resolve(None)
+        assert partition.high_watermark == 0
+        log.finish()
+        assert partition.high_watermark == 1
 
     asyncio.run(story())
 

@@ -1,0 +1,158 @@
+"""ListOffsets and OffsetForLeaderEpoch, question by question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from tests.broker_fakes import FakeBroker, a_cluster, settle, state
+
+from tidelog.broker.apis import list_offsets, offset_for_leader_epoch
+from tidelog.broker.requests import Pending, Request
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.wire.codec import RequestHeader
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tidelog.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(coroutine)
+
+
+async def a_leader() -> FakeBroker:
+    """Broker 1 leads epoch 4 with records of epochs 1, 1, 1, 4, 4, all committed."""
+    broker = a_cluster()[1]
+    await broker.command(state(leader_epoch=4, isr=(1,), replicas=(1,), is_new=True))
+    log = broker.log()
+    log.epochs.clear()
+    log.fill(1, 1, 1, 4, 4)
+    broker.produce(1)
+    return broker
+
+
+async def list_offset(
+    broker: FakeBroker, timestamp: int, *, topic: str = "t", epoch: int = -1, version: int = 9
+) -> Any:
+    message = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(topic, [ListOffsetsPartition(0, epoch, timestamp)])]
+    )
+    request: Any = Request(RequestHeader(2, version, 0, None), message, None, 0)  # type: ignore[arg-type]
+    answer: Any = list_offsets.handle(broker, request)  # type: ignore[arg-type]
+    if isinstance(answer, Pending):
+        got: list[Any] = []
+        answer.deliver_to(got.append)
+        await settle()
+        (answer,) = got
+    return answer.topics[0].partitions[0]
+
+
+def end_of_epoch(broker: FakeBroker, epoch: int, *, current: int = -1, topic: str = "t") -> Any:
+    message = OffsetForLeaderEpochRequest(
+        topics=[OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, current, epoch)])]
+    )
+    request: Any = Request(RequestHeader(23, 4, 0, None), message, None, 0)  # type: ignore[arg-type]
+    return offset_for_leader_epoch.handle(broker, request).topics[0].partitions[0]  # type: ignore[arg-type]
+
+
+def test_earliest_and_latest_come_with_their_leader_epochs() -> None:
+    async def story() -> None:
+        broker = await a_leader()
+        latest = await list_offset(broker, -1)
+        assert (latest.offset, latest.leader_epoch, latest.timestamp) == (6, 4, -1)
+        earliest = await list_offset(broker, -2)
+        assert (earliest.offset, earliest.leader_epoch) == (0, 1)
+
+    run(story())
+
+
+def test_a_timestamp_finds_the_first_record_that_is_not_older() -> None:
+    async def story() -> None:
+        broker = await a_leader()
+        found = await list_offset(broker, 3)
+        assert (found.timestamp, found.offset, found.leader_epoch) == (3, 3, 4)
+        none = await list_offset(broker, 100)
+        assert (none.error_code, none.offset, none.timestamp) == (0, -1, -1)
+
+    run(story())
+
+
+def test_the_largest_timestamp_is_that_of_a_record_that_may_be_seen() -> None:
+    async def story() -> None:
+        broker = await a_leader()
+        assert (await list_offset(broker, -3)).offset == 5
+        broker.log().max_timestamp = lambda: Completion.of((9, 6, 4))  # type: ignore[method-assign]
+        assert (await list_offset(broker, -3)).offset == -1
+
+    run(story())
+
+
+def test_questions_that_cannot_be_answered_have_errors_of_their_own() -> None:
+    async def story() -> None:
+        broker = await a_leader()
+        missing = await list_offset(broker, -1, topic="u")
+        assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        fenced = await list_offset(broker, 3, epoch=3)
+        assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        log = broker.log()
+        error = StorageError("/d", "pread", "/d/f", 5, 0)
+        log.offset_for_timestamp = lambda *asked: Completion.failed(error)  # type: ignore[method-assign]
+        assert (await list_offset(broker, 3)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        damage = KafkaError(ErrorCode.CORRUPT_MESSAGE)
+        log.offset_for_timestamp = lambda *asked: Completion.failed(damage)  # type: ignore[method-assign]
+        assert (await list_offset(broker, 3)).error_code == ErrorCode.CORRUPT_MESSAGE
+
+    run(story())
+
+
+def test_one_request_may_mix_lookups_and_known_offsets() -> None:
+    async def story() -> None:
+        broker = await a_leader()
+        message = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, 3)]),
+                ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, -2)]),
+            ],
+        )
+        request: Any = Request(RequestHeader(2, 9, 0, None), message, None, 0)  # type: ignore[arg-type]
+        pending: Any = list_offsets.handle(broker, request)  # type: ignore[arg-type]
+        got: list[Any] = []
+        pending.deliver_to(got.append)
+        await settle()
+        assert [topic.partitions[0].offset for topic in got[0].topics] == [3, 0]
+
+    run(story())
+
+
+def test_the_end_of_a_leader_epoch() -> None:
+    async def story() -> None:
+        broker = await a_leader()
+        answers = {epoch: end_of_epoch(broker, epoch) for epoch in (0, 1, 2, 4, 5)}
+        assert {
+            epoch: (answer.leader_epoch, answer.end_offset) for epoch, answer in answers.items()
+        } == {0: (0, 0), 1: (1, 3), 2: (1, 3), 4: (4, 6), 5: (-1, -1)}
+
+    run(story())
+
+
+def test_the_end_of_an_epoch_is_told_by_the_leader_only_and_fenced() -> None:
+    async def story() -> None:
+        broker = await a_leader()
+        assert end_of_epoch(broker, 1, current=3).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert end_of_epoch(broker, 1, current=5).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        missing = end_of_epoch(broker, 1, topic="u")
+        assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        broker.replicas.stop_leading("test")
+        assert end_of_epoch(broker, 1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(story())
