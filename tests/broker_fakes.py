@@ -134,6 +134,8 @@ class FakeLog:
         self.epochs = LeaderEpochs()
         self.records = bytearray()
         self.is_slow = False
+        #: Records below may go with the next retention.
+        self.removable = 0
         self.calls: list[tuple[str, Any]] = []
         self.append_error: BaseException | None = None
         self._planned: list[Callable[[], None]] = []
@@ -239,6 +241,11 @@ class FakeLog:
 
     def max_timestamp(self) -> Completion[Any]:
         return self.offset_for_timestamp(self.log_end_offset - 1, self.log_end_offset)
+
+    def enforce_retention(self, now_ms: int, high_watermark: int) -> Completion[int]:
+        if 0 < self.removable <= high_watermark:
+            self.advance_log_start(self.removable)
+        return Completion.of(0)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         self.epochs.assign(epoch, start_offset)
