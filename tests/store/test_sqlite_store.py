@@ -36,6 +36,7 @@ from tidelog.runtime.stores import local_disk, sqlite_database, sqlite_nodes, sq
 from tidelog.runtime.stores.processes import ProcessId, start_time_of
 from tidelog.runtime.stores.sqlite_database import DATABASE_FILE
 from tidelog.runtime.stores.sqlite_nodes import SqlNodes, prepare
+from tidelog.runtime.stores.sqlite_requests import CHECKPOINT_WAL_BYTES
 from tidelog.runtime.stores.sqlite_watches import SessionWatches
 from tidelog.runtime.stores.store_lock import HolderWatch, Holding, StoreLock
 
@@ -170,13 +171,15 @@ def test_a_checkpoint_empties_the_log_only_when_it_is_large(cluster: SqliteClust
         await store.transact([Create("/a", b"")])
         assert not await store.checkpoint_if_large()
         assert wal.stat().st_size > 0
-        for number in range(6):
+        for number in range(2):
             await store.transact([Create(f"/n{number}", bytes([number]) * 900_000)])
-        assert wal.stat().st_size > 4_000_000
-        assert await store.checkpoint_if_large()
+        size = wal.stat().st_size
+        assert size > 1_800_000
+        assert not await store.checkpoint_if_large(above_bytes=size)
+        assert await store.checkpoint_if_large(above_bytes=size - 1)
         assert wal.stat().st_size == 0
-        node = await reader.get("/n5")
-        assert node is not None and node.data == bytes([5]) * 900_000
+        node = await reader.get("/n1")
+        assert node is not None and node.data == bytes([1]) * 900_000
 
     cluster.run(story())
 
@@ -187,13 +190,13 @@ def test_the_log_is_emptied_without_being_asked(cluster: SqliteCluster) -> None:
 
     async def story() -> None:
         oldest, youngest = await cluster.open(), await cluster.open()
-        for number in range(6):
+        for number in range(12):
             await youngest.transact([Create(f"/n{number}", bytes([number]) * 900_000)])
-        await cluster.until(lambda: wal.stat().st_size == 0)
+        await cluster.until(lambda: wal.stat().st_size <= CHECKPOINT_WAL_BYTES)
         await oldest.close()
-        for number in range(6):
+        for number in range(12):
             await youngest.transact([SetData(f"/n{number}", bytes([99]) * 900_000, 0)])
-        await cluster.until(lambda: wal.stat().st_size == 0)
+        await cluster.until(lambda: wal.stat().st_size <= CHECKPOINT_WAL_BYTES)
 
     cluster.run(story())
 
