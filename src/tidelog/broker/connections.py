@@ -3,7 +3,9 @@
 Decodes requests, hands them to their API, and keeps a queue of answers so that they leave in the
 order of the requests. Requests of one connection are begun in order and may wait together; their
 appends are submitted once per read event, so that many small requests cost one write
-(DESIGN.md, facts measured). Bad bytes close the connection, never the broker.
+(DESIGN.md, facts measured). Answers are made no faster than the peer takes them: one packet can
+hold thousands of requests, each of which asks for megabytes; those above the limits are begun when
+answers have left. Bad bytes close the connection, never the broker.
 Knows nothing of sockets: see `Transport` in `core.ports`.
 """
 
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.broker.requests import Pending, Request
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, InvariantError, ProtocolError
-from tidelog.core.ports import Transport
+from tidelog.core.ports import Buffer, Transport
 from tidelog.wire.codec import (
     RequestHeader,
     SchemaError,
@@ -31,20 +33,20 @@ from tidelog.wire.registry import API, API_VERSIONS
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
 
-#: An answer that is being worked on.
-_WAITING: Any = object()
 #: A request that gets no answer (Produce with acks=0).
-_NO_ANSWER: Any = object()
+_NO_ANSWER: list[Buffer] = []
 
 
 class _Slot:
     """The place of one answer in its connection's order."""
 
-    __slots__ = ("header", "message", "pending")
+    __slots__ = ("header", "parts", "pending", "size_bytes")
 
     def __init__(self, header: RequestHeader) -> None:
         self.header = header
-        self.message: Any = _WAITING
+        #: The answer's frame; None while it is being worked on.
+        self.parts: list[Buffer] | None = None
+        self.size_bytes = 0
         self.pending: Pending | None = None
 
 
@@ -55,9 +57,13 @@ class Connection:
         self._broker = broker
         self._transport = transport
         self._slots: deque[_Slot] = deque()
+        #: Answers in the slots, which wait for others before them.
+        self._held_bytes = 0
+        #: Requests that have come and are not begun.
+        self._frames: deque[memoryview] = deque()
         self._closed = False
         self._paused = False
-        self._reading = False
+        self._advancing = False
         self.peer = transport.peer
         if not broker.is_serving:
             self._paused = True
@@ -67,24 +73,13 @@ class Connection:
 
     def frames_received(self, frames: list[memoryview]) -> None:
         """Begin every request of a read event, then submit their appends together."""
-        broker = self._broker
-        now_ms = broker.clock.monotonic_ms()
-        self._reading = True
-        try:
-            for frame in frames:
-                self._begin(frame, now_ms)
-                if self._closed:
-                    break
-            if not broker.submit_appends():
-                self._transport.keep_frames()
-        finally:
-            self._reading = False
-        self._flush()
-        self._limit()
+        self._frames.extend(frames)
+        self._advance()
 
     def connection_lost(self, reason: str) -> None:
         """Drop what waits; nobody will read the answers."""
         self._closed = True
+        self._frames.clear()
         slots, self._slots = self._slots, deque()
         for slot in slots:
             if slot.pending is not None:
@@ -93,11 +88,11 @@ class Connection:
 
     def send_queue_drained(self) -> None:
         """The peer reads again: so do we."""
-        self._limit()
+        self._advance()
 
     def begin(self) -> None:
         """The broker serves from now on: read what has waited."""
-        self._limit()
+        self._advance()
 
     # what handlers may do
 
@@ -108,6 +103,43 @@ class Connection:
             self._transport.close(reason)
 
     # requests
+
+    def _is_full(self) -> bool:
+        """Whether so much waits for this peer that nothing more is to be begun."""
+        return (
+            len(self._slots) >= limits.MAX_IN_FLIGHT_PER_CONNECTION
+            or self._held_bytes + self._transport.queued_bytes > limits.MAX_SEND_QUEUE_BYTES
+        )
+
+    def _advance(self) -> None:
+        """Begin what has come, as far as the limits allow; read on only when all of it is begun."""
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while self._frames and not self._closed and not self._is_full():
+                self._begin_some()
+                self._flush()
+        finally:
+            self._advancing = False
+        if self._closed:
+            return
+        full = self._is_full()
+        if full and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        elif self._paused and not full:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _begin_some(self) -> None:
+        broker = self._broker
+        frames = self._frames
+        now_ms = broker.clock.monotonic_ms()
+        while frames and not self._closed and not self._is_full():
+            self._begin(frames.popleft(), now_ms)
+        if not broker.submit_appends() or frames:
+            self._transport.keep_frames()
 
     def _begin(self, frame: memoryview, now_ms: int) -> None:
         broker = self._broker
@@ -122,6 +154,7 @@ class Connection:
             return
         except ProtocolError as error:
             broker.tracer.log("request", logging.WARNING, f"closing {self.peer}: {error}")
+            self._flush()
             self.close(f"malformed request: {error}")
             return
         slot = _Slot(header)
@@ -138,7 +171,7 @@ class Connection:
             slot.pending = answer
             answer.deliver_to(lambda message: self._answered(slot, message))
         else:
-            slot.message = _NO_ANSWER if answer is None else answer
+            self._fill(slot, answer)
 
     def _refuse_version(self, error: UnsupportedVersion) -> None:
         """A version we do not serve: ApiVersions gets its documented answer, others are closed
@@ -146,55 +179,54 @@ class Connection:
         header = error.header
         if header.api_key != API_VERSIONS:
             self._broker.tracer.log("request", logging.WARNING, f"closing {self.peer}: {error}")
+            self._flush()
             self.close(f"unsupported version: {error}")
             return
         slot = _Slot(RequestHeader(API_VERSIONS, 0, header.correlation_id, header.client_id))
-        slot.message = ApiVersionsResponse(
+        self._slots.append(slot)
+        answer = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self._broker.advertised_versions()
         )
-        self._slots.append(slot)
+        self._fill(slot, answer)
 
     # answers
 
     def _answered(self, slot: _Slot, message: Any) -> None:
         slot.pending = None
-        slot.message = _NO_ANSWER if message is None else message
-        if not self._reading and self._slots and self._slots[0] is slot:
-            self._flush()
-            if self._paused:
-                self._limit()
-
-    def _flush(self) -> None:
-        slots = self._slots
-        while slots and not self._closed:
-            message = slots[0].message
-            if message is _WAITING:
-                return
-            header = slots.popleft().header
-            if message is _NO_ANSWER:
-                continue
-            try:
-                parts = encode_response(
-                    header.api_key, header.api_version, header.correlation_id, message
-                )
-            except SchemaError as error:  # a defect of ours, as in `_begin`
-                name = f"{API[header.api_key].name} version {header.api_version}"
-                self._broker.unexpected(f"the answer to {name} of {self.peer}", error)
-                self.close(f"internal error in {name}")
-                return
-            self._transport.send(parts)
-
-    def _limit(self) -> None:
-        """Stop reading from a peer that asks more than it takes; go on when it has caught up."""
         if self._closed:
             return
-        too_much = (
-            len(self._slots) >= limits.MAX_IN_FLIGHT_PER_CONNECTION
-            or self._transport.queued_bytes > limits.MAX_SEND_QUEUE_BYTES
-        )
-        if too_much and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
-        elif self._paused and not too_much:
-            self._paused = False
-            self._transport.resume_reading()
+        self._fill(slot, message)
+        if not self._advancing and self._slots and self._slots[0] is slot:
+            self._flush()
+            if self._paused:
+                self._advance()
+
+    def _fill(self, slot: _Slot, message: Any) -> None:
+        """Make the frame of an answer."""
+        if message is None:
+            slot.parts = _NO_ANSWER
+            return
+        header = slot.header
+        try:
+            parts = encode_response(
+                header.api_key, header.api_version, header.correlation_id, message
+            )
+        except SchemaError as error:  # a defect of ours, as in `_begin`
+            name = f"{API[header.api_key].name} version {header.api_version}"
+            self._broker.unexpected(f"the answer to {name} of {self.peer}", error)
+            self.close(f"internal error in {name}")
+            return
+        slot.parts = parts
+        slot.size_bytes = sum(map(len, parts))
+        self._held_bytes += slot.size_bytes
+
+    def _flush(self) -> None:
+        """Send the answers that no other one has to wait for."""
+        slots = self._slots
+        while slots and not self._closed:
+            parts = slots[0].parts
+            if parts is None:
+                return
+            self._held_bytes -= slots.popleft().size_bytes
+            if parts:
+                self._transport.send(parts)

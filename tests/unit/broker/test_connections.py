@@ -247,6 +247,56 @@ def test_too_many_requests_in_flight_stop_reading_until_answers_have_left() -> N
     assert transport.reading
 
 
+def test_requests_of_one_packet_above_the_limit_are_begun_when_answers_have_left() -> None:
+    pendings: list[Pending] = []
+
+    def handle(broker: Any, request: Request) -> Pending:
+        pendings.append(Pending())
+        return pendings[-1]
+
+    limit = limits.MAX_IN_FLIGHT_PER_CONNECTION
+    connection, transport, broker = connect(handle)
+    connection.frames_received([frame(number) for number in range(limit + 3)])
+    assert len(pendings) == limit
+    assert (transport.kept, transport.reading) == (1, False), "the others' bytes are still needed"
+    pendings[0].complete(DescribeClusterResponse())
+    assert len(pendings) == limit + 1
+    assert not transport.reading
+    for number in range(1, limit + 3):
+        pendings[number].complete(DescribeClusterResponse())
+    assert answers(transport) == list(range(limit + 3))
+    assert transport.reading
+    assert broker.submitted == 4
+
+
+def test_answers_that_wait_for_others_count_as_what_the_peer_has_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MAX_SEND_QUEUE_BYTES", 100_000)
+    first = Pending()
+    big = DescribeClusterResponse(error_message="x" * 32_000)
+    begun: list[int] = []
+
+    def handle(broker: Any, request: Request) -> Any:
+        begun.append(request.header.correlation_id)
+        return big if len(begun) > 1 else first
+
+    connection, transport, _ = connect(handle)
+    connection.frames_received([frame(number) for number in range(20)])
+    assert begun == [0, 1, 2, 3, 4]
+    assert not transport.reading
+    first.complete(DescribeClusterResponse())
+    assert answers(transport) == list(range(20))
+    assert transport.reading
+
+
+def test_requests_before_a_malformed_one_are_answered() -> None:
+    connection, transport, _ = connect(lambda broker, request: DescribeClusterResponse())
+    connection.frames_received([frame(1), memoryview(b"\x00\x3c\x00\x00"), frame(2)])
+    assert answers(transport) == [1]
+    assert transport.closed is not None
+
+
 def test_a_reader_that_takes_nothing_stops_being_read_from() -> None:
     connection, transport, _ = connect(lambda broker, request: DescribeClusterResponse())
     transport.queued_bytes = limits.MAX_SEND_QUEUE_BYTES + 1

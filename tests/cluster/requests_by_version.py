@@ -1,0 +1,152 @@
+"""A sensible request for each API that clients use, at each version of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidelog.records.builder import NewRecord, build_batch
+from tidelog.wire.messages.api_versions import ApiVersionsRequest
+from tidelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tidelog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tidelog.wire.registry import (
+    API,
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    FETCH,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
+
+CLIENT_APIS = [
+    PRODUCE,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    FIND_COORDINATOR,
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    INIT_PRODUCER_ID,
+    OFFSET_FOR_LEADER_EPOCH,
+    DESCRIBE_CLUSTER,
+]
+
+
+def produce_of(records: bytes | bytearray | None, topic: str, partition: int = 0) -> ProduceRequest:
+    """One batch for one partition, with acks=all."""
+    data = TopicProduceData(topic, [PartitionProduceData(partition, records)])
+    return ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[data])
+
+
+def _produce(version: int, topic: str, topic_id: bytes, partition: int) -> ProduceRequest:
+    return produce_of(build_batch([NewRecord(b"k", b"v", 1)]), topic, partition)
+
+
+def _fetch(version: int, topic: str, topic_id: bytes, partition: int) -> FetchRequest:
+    asked = FetchPartition(partition, fetch_offset=0, partition_max_bytes=1 << 20)
+    wanted = FetchTopic(topic, topic_id, [asked])
+    return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[wanted])
+
+
+def _list_offsets(version: int, topic: str, topic_id: bytes, partition: int) -> ListOffsetsRequest:
+    timestamps = (-1, -2, -3, -4, -5, 0)
+    asked = [ListOffsetsPartition(partition, timestamp=each) for each in timestamps]
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(topic, asked)])
+
+
+def _metadata(version: int, topic: str, topic_id: bytes, partition: int) -> MetadataRequest:
+    wanted = [MetadataRequestTopic(name=topic)]
+    if version >= 10:
+        wanted.append(MetadataRequestTopic(topic_id, None))
+    return MetadataRequest(wanted, allow_auto_topic_creation=version < 4)
+
+
+def _create_topics(
+    version: int, topic: str, topic_id: bytes, partition: int
+) -> CreateTopicsRequest:
+    configs = [CreatableTopicConfig("retention.ms", "1000")]
+    made = CreatableTopic(f"made-at-{version}", 1, 1, configs=configs)
+    refused = CreatableTopic(f"refused-at-{version}", 1, 99)
+    return CreateTopicsRequest([made, refused])
+
+
+def _delete_topics(
+    version: int, topic: str, topic_id: bytes, partition: int
+) -> DeleteTopicsRequest:
+    names = [f"made-at-{version}", "nowhere"]
+    if version < 6:
+        return DeleteTopicsRequest(topic_names=names, timeout_ms=5_000)
+    return DeleteTopicsRequest([DeleteTopicState(name) for name in names], timeout_ms=5_000)
+
+
+def _find_coordinator(
+    version: int, topic: str, topic_id: bytes, partition: int
+) -> FindCoordinatorRequest:
+    if version < 4:
+        return FindCoordinatorRequest("group")
+    return FindCoordinatorRequest(coordinator_keys=["group"])
+
+
+def _offset_for_leader_epoch(
+    version: int, topic: str, topic_id: bytes, partition: int
+) -> OffsetForLeaderEpochRequest:
+    asked = [OffsetForLeaderPartition(partition, leader_epoch=epoch) for epoch in (0, 99)]
+    return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic, asked)])
+
+
+_MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
+    PRODUCE: _produce,
+    FETCH: _fetch,
+    LIST_OFFSETS: _list_offsets,
+    METADATA: _metadata,
+    FIND_COORDINATOR: _find_coordinator,
+    API_VERSIONS: lambda *_: ApiVersionsRequest("raw", "1"),
+    CREATE_TOPICS: _create_topics,
+    DELETE_TOPICS: _delete_topics,
+    INIT_PRODUCER_ID: lambda *_: InitProducerIdRequest(None),
+    OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
+    DESCRIBE_CLUSTER: lambda *_: DescribeClusterRequest(),
+}
+
+
+def versions_of(api_key: int) -> range:
+    """The versions spoken."""
+    return range(API[api_key].min_version, API[api_key].max_version + 1)
+
+
+def sensible_request(
+    api_key: int, version: int, topic: str, topic_id: bytes, partition: int = 0
+) -> Any:
+    """A request about a topic (CreateTopics and DeleteTopics: about topics of their own)."""
+    return _MAKERS[api_key](version, topic, topic_id, partition)

@@ -1,0 +1,363 @@
+"""Peers that break the protocol cost themselves: the broker lives, small, and serves the others."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.raw_connections import (
+    MIB,
+    RawConnection,
+    ask,
+    await_true,
+    descriptors,
+    memory_bytes,
+    pid_of,
+    request,
+    sized,
+)
+from tests.cluster.records import read_values, write_values
+from tests.cluster.requests_by_version import CLIENT_APIS, sensible_request, versions_of
+
+from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import MAX_REQUEST_BYTES, MAX_SEND_QUEUE_BYTES
+from tidelog.core.types import TopicPartition
+from tidelog.local import LocalCluster
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.wire.codec import decode_response
+from tidelog.wire.messages.api_versions import ApiVersionsRequest
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.wire.messages.metadata import MetadataRequest
+from tidelog.wire.registry import API, API_VERSIONS, FETCH, METADATA, PRODUCE
+
+TP = TopicPartition("abused", 0)
+SEED = 20_240_917
+WARM_UP, CONNECTIONS = 100, 1_000
+GROWTH_BYTES = 20 * MIB
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One broker; topics are made on demand only, so that nothing grows by right."""
+    directory = str(tmp_path_factory.mktemp("abuse") / "cluster")
+    made = LocalCluster(directory, 1, config={"auto.create.topics.enable": "false"})
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down(timeout_s=5.0)
+
+
+@pytest.fixture(scope="module")
+def topic_id(cluster: LocalCluster) -> bytes:
+    with BlockingClient(cluster.bootstrap) as client:
+        made = client.create_topic(TP.topic, 1, 1)
+        client.await_topic(TP.topic)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def unharmed(cluster: LocalCluster, topic_id: bytes) -> Iterator[None]:
+    """After each test the same process serves a normal client, and has met no defect of its own."""
+    before = pid_of(cluster)
+    yield
+    assert pid_of(cluster) == before
+    offset = write_values(cluster.bootstrap, TP, [b"still here"])
+    assert read_values(cluster.bootstrap, TP)[offset:] == [b"still here"]
+    log = Path(cluster.places()[1].log_path).read_text(encoding="utf-8", errors="replace")
+    assert "unexpected error" not in log
+
+
+# -- versions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("api_key", CLIENT_APIS, ids=lambda key: API[key].name)
+def test_every_version_that_is_advertised_is_answered(
+    cluster: LocalCluster, topic_id: bytes, api_key: int
+) -> None:
+    told = ask(cluster, API_VERSIONS, 0, ApiVersionsRequest())
+    (served,) = (each for each in told.api_keys if each.api_key == api_key)
+    versions = versions_of(api_key)
+    # Produce: librdkafka compresses only where it finds version 0 (KAFKA-18659).
+    first = 0 if api_key == PRODUCE else versions[0]
+    assert (served.min_version, served.max_version) == (first, versions[-1])
+    subjects = [(TP.topic, topic_id, 0), (TP.topic, topic_id, 7), ("nowhere", b"\7" * 16, 0)]
+    for version in versions:
+        for topic, its_id, partition in subjects:
+            message = sensible_request(api_key, version, topic, its_id, partition)
+            answer = ask(cluster, api_key, version, message)
+            assert type(answer) is API[api_key].response
+
+
+@pytest.mark.parametrize("api_key", sorted(API), ids=lambda key: API[key].name)
+def test_a_version_that_is_not_served_closes_the_connection(
+    cluster: LocalCluster, api_key: int
+) -> None:
+    last = versions_of(api_key)[-1]
+    for version in (-1, -32_768, last + 1, 32_767):
+        if api_key == API_VERSIONS:
+            continue
+        with RawConnection(cluster) as connection:
+            connection.send(sized(struct.pack(">hhih", api_key, version, 1, -1)))
+            assert connection.until_closed() == b""
+
+
+@pytest.mark.parametrize("version", [-1, 5, 32_767])
+def test_a_version_of_api_versions_that_is_not_served_is_answered_with_those_that_are(
+    cluster: LocalCluster, version: int
+) -> None:
+    with RawConnection(cluster) as connection:
+        connection.send(sized(struct.pack(">hhih", API_VERSIONS, version, 9, -1) + b"anything"))
+        correlation_id, answer = decode_response(API_VERSIONS, 0, connection.answer())
+        assert correlation_id == 9
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        served = {each.api_key: each.max_version for each in answer.api_keys}
+        assert served[METADATA] == 12
+        assert connection.ask(METADATA, 12, MetadataRequest(None)).topics
+
+
+@pytest.mark.parametrize("api_key", [-1, -32_768, 99, 1_000, 32_767])
+def test_an_unknown_api_closes_the_connection(cluster: LocalCluster, api_key: int) -> None:
+    with RawConnection(cluster) as connection:
+        connection.send(sized(struct.pack(">hhih", api_key, 0, 1, -1)))
+        assert connection.until_closed() == b""
+
+
+# -- frames -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), MAX_REQUEST_BYTES + 1, 2**31 - 1])
+def test_a_size_that_no_request_can_have_closes_the_connection(
+    cluster: LocalCluster, size: int
+) -> None:
+    with RawConnection(cluster) as connection:
+        connection.send(sized(b"", size))
+        assert connection.until_closed() == b""
+
+
+def test_requests_before_a_bad_frame_are_answered(cluster: LocalCluster) -> None:
+    with RawConnection(cluster) as connection:
+        good = request(METADATA, 12, MetadataRequest(None), 41)
+        connection.send(good + sized(b"", -5))
+        assert decode_response(METADATA, 12, connection.answer())[0] == 41
+        assert connection.until_closed() == b""
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+        b"\0" * 4,
+        sized(b"\0"),
+        sized(b"\0" * 9),
+        sized(struct.pack(">hhih", METADATA, 1, 1, -2)),
+        sized(struct.pack(">hhih", METADATA, 1, 1, 32_767) + b"short"),
+        sized(struct.pack(">hhih", METADATA, 1, 1, 2) + b"\xff\xfe" + bytes(4)),
+    ],
+    ids=["http", "tls", "empty", "one byte", "half a header", "size -2", "long id", "not text"],
+)
+def test_what_is_no_request_closes_the_connection(cluster: LocalCluster, stream: bytes) -> None:
+    with RawConnection(cluster) as connection:
+        connection.send(stream)
+        assert connection.until_closed() == b""
+
+
+@pytest.mark.parametrize("api_key", sorted(API), ids=lambda key: API[key].name)
+def test_a_request_that_is_cut_short_closes_the_connection(
+    cluster: LocalCluster, topic_id: bytes, api_key: int
+) -> None:
+    for version in {versions_of(api_key)[0]: 0, versions_of(api_key)[-1]: 0}:
+        if api_key in CLIENT_APIS:
+            message = sensible_request(api_key, version, TP.topic, topic_id)
+        else:
+            message = API[api_key].request()
+        body = request(api_key, version, message)[4:]
+        header_bytes = 13
+        for end in range(header_bytes, len(body), max(1, len(body) // 12)):
+            with RawConnection(cluster) as connection:
+                connection.send(sized(body[:end]))
+                assert connection.until_closed() == b"", (version, end)
+
+
+@pytest.mark.parametrize("api_key", sorted(API), ids=lambda key: API[key].name)
+def test_lengths_that_nothing_backs_close_the_connection(
+    cluster: LocalCluster, api_key: int
+) -> None:
+    hostile = [b"\x7f\xff\xff\xff" * 30, b"\xff\xff\xff\xff\x07" * 30, b"\x80\0\0\0" * 30]
+    before = memory_bytes(cluster)
+    for version in versions_of(api_key):
+        for body in hostile:
+            header = struct.pack(">hhih", api_key, version, 1, -1)
+            if API[api_key].is_flexible(version):
+                header += b"\0"
+            with RawConnection(cluster) as connection:
+                connection.send(sized(header + body))
+                connection.end()
+                connection.until_closed()
+    assert memory_bytes(cluster) - before < GROWTH_BYTES
+
+
+# -- slow and silent peers ----------------------------------------------------------------------
+
+
+def test_a_request_that_comes_byte_by_byte_is_answered_and_holds_up_nobody(
+    cluster: LocalCluster,
+) -> None:
+    with RawConnection(cluster) as slow, RawConnection(cluster) as other:
+        for number, byte in enumerate(request(METADATA, 12, MetadataRequest(None), 7)):
+            slow.send(bytes([byte]))
+            assert other.ask(METADATA, 12, MetadataRequest([]), number) is not None
+        assert decode_response(METADATA, 12, slow.answer())[0] == 7
+
+
+def test_half_sent_requests_cost_what_was_sent_of_them(cluster: LocalCluster) -> None:
+    before, open_before = memory_bytes(cluster), descriptors(cluster)
+    claims = struct.pack(">hhih", PRODUCE, 9, 1, -1) + b"\0" + bytes(1_000)
+    connections = [RawConnection(cluster) for _ in range(300)]
+    try:
+        for connection in connections:
+            connection.send(sized(claims, MAX_REQUEST_BYTES))
+        # Behind all of them: what the broker had to read, it has read.
+        write_values(cluster.bootstrap, TP, [b"meanwhile"])
+        assert descriptors(cluster) > open_before + 300
+        assert memory_bytes(cluster) - before < GROWTH_BYTES
+    finally:
+        for connection in connections:
+            connection.reset()
+    await_true(lambda: descriptors(cluster) <= open_before, "the descriptors' return")
+
+
+def test_who_asks_for_much_and_reads_nothing_costs_little(
+    cluster: LocalCluster, topic_id: bytes
+) -> None:
+    """A thousand fetches of a megabyte in one packet: answers are made as they are taken."""
+    write_values(cluster.bootstrap, TP, [random.Random(SEED).randbytes(MIB - 1024)])
+    with BlockingClient(cluster.bootstrap) as client:
+        last = client.list_offsets({TP: -1})[TP].offset - 1
+    wanted = [FetchTopic(TP.topic, topic_id, [FetchPartition(0, -1, last, partition_max_bytes=1)])]
+    message = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=MIB, topics=wanted)
+    fetches = [request(FETCH, 12, message, number) for number in range(1_000)]
+    before = memory_bytes(cluster)
+    with RawConnection(cluster) as connection:
+        connection.send(b"".join(fetches))
+        assert ask(cluster, METADATA, 12, MetadataRequest(None)).topics
+        assert memory_bytes(cluster) - before < MAX_SEND_QUEUE_BYTES + GROWTH_BYTES
+        for number in range(1_000):
+            answered, answer = decode_response(FETCH, 12, connection.answer())
+            assert answered == number
+            assert len(answer.responses[0].partitions[0].records) > MIB // 2
+
+
+def test_connections_that_come_and_go_leave_nothing(cluster: LocalCluster) -> None:
+    open_before = descriptors(cluster)
+    for number in range(300):
+        with RawConnection(cluster) as connection:
+            if number % 3 == 0:
+                connection.ask(METADATA, 12, MetadataRequest([]))
+            elif number % 3 == 1:
+                connection.send(request(METADATA, 12, MetadataRequest(None)))
+                connection.reset()
+    await_true(lambda: descriptors(cluster) <= open_before, "the descriptors' return")
+
+
+# -- fuzz ---------------------------------------------------------------------------------------
+
+
+class Fuzz:
+    """Streams of bytes that are drawn from a seed, each for a connection of its own."""
+
+    def __init__(self, seed: int, topic_id: bytes) -> None:
+        self._random = random.Random(seed)
+        self._topic_id = topic_id
+        self._kinds = [
+            lambda: self._bytes(2_000),
+            lambda: sized(self._bytes(100), -self._random.randrange(1, 2**31)),
+            lambda: sized(self._bytes(5_000), self._random.randrange(2**31)),
+            lambda: sized(self._bytes(500)),
+            self._unknown,
+            self._header_and_noise,
+            self._mutated,
+            self._mutated,
+            self._mutated,
+            lambda: self._valid() + self._bytes(50),
+            lambda: self._valid()[: self._random.randrange(1, 40)],
+            lambda: self._bytes(4) + bytes(self._random.randrange(3 * MIB)),
+            lambda: sized(b"", self._random.randrange(MIB, MAX_REQUEST_BYTES)) + bytes(2 * MIB),
+            lambda: b"".join(self._mutated() for _ in range(self._random.randrange(20))),
+        ]
+
+    def stream(self) -> bytes:
+        """What one connection sends."""
+        return self._random.choice(self._kinds)()
+
+    def chance(self, share: float) -> bool:
+        return self._random.random() < share
+
+    def _bytes(self, most: int) -> bytes:
+        return self._random.randbytes(self._random.randrange(most))
+
+    def _api(self) -> tuple[int, int]:
+        api_key = self._random.choice(sorted(API))
+        return api_key, self._random.choice(versions_of(api_key))
+
+    def _unknown(self) -> bytes:
+        key, version = (self._random.randrange(-(2**15), 2**15) for _ in range(2))
+        return sized(struct.pack(">hhih", key, version, 1, -1) + self._bytes(100))
+
+    def _header_and_noise(self) -> bytes:
+        key, version = self._api()
+        return sized(struct.pack(">hhih", key, version, 1, -1) + b"\0" + self._bytes(300))
+
+    def _valid(self) -> bytes:
+        api_key = self._random.choice(CLIENT_APIS)
+        version = self._random.choice(versions_of(api_key))
+        message = sensible_request(api_key, version, TP.topic, self._topic_id)
+        return request(api_key, version, message, self._random.randrange(2**31))
+
+    def _mutated(self) -> bytes:
+        """A valid request with bytes replaced, taken out or put in behind its API and version."""
+        body = bytearray(self._valid()[4:])
+        for _ in range(self._random.randrange(1, 5)):
+            at = self._random.randrange(4, len(body) + 1)
+            change = self._random.randrange(4)
+            if change == 0:
+                body[at : at + 1] = self._bytes(3)
+            elif change == 1:
+                del body[at : at + self._random.randrange(1, 8)]
+            elif change == 2:
+                body[at : at + 4] = struct.pack(">i", self._random.choice([-1, -2, 2**31 - 1, 0]))
+            else:
+                body[at:at] = self._bytes(20)
+        return sized(bytes(body))
+
+
+def abuse(cluster: LocalCluster, fuzz: Fuzz, connections: int) -> None:
+    """So many connections, one after the other; each must get answers or be closed."""
+    for _ in range(connections):
+        with RawConnection(cluster) as connection:
+            stream = fuzz.stream()
+            if fuzz.chance(0.2):
+                cut = len(stream) // 2
+                connection.send(stream[:cut])
+                stream = stream[cut:]
+            connection.send(stream)
+            if fuzz.chance(0.1):
+                connection.reset()
+            else:
+                connection.end()
+                connection.until_closed()
+
+
+def test_a_thousand_connections_of_fuzz_leave_memory_and_descriptors_as_they_were(
+    cluster: LocalCluster, topic_id: bytes
+) -> None:
+    fuzz = Fuzz(SEED, topic_id)
+    abuse(cluster, fuzz, WARM_UP)
+    memory_before, open_before = memory_bytes(cluster), descriptors(cluster)
+    abuse(cluster, fuzz, CONNECTIONS)
+    assert memory_bytes(cluster) - memory_before < GROWTH_BYTES
+    await_true(lambda: descriptors(cluster) <= open_before, "the descriptors' return")
