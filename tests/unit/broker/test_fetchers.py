@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Coroutine
 from typing import Any
 
 from tests.broker_fakes import TOPIC_ID, FakeBroker, a_cluster, settle, state
 
-from tidelog.core.errors import ConnectionLost, ErrorCode
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -302,6 +305,195 @@ def test_a_leader_that_does_not_say_where_its_log_starts_is_asked_again() -> Non
         leader.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE), session_id=SESSION)
         assert broker.log().log_start_offset == 30
         assert asked(leader.requests[-1]) == [(0, 30)]
+
+    run(story())
+
+
+def backoffs_of(broker: FakeBroker) -> list[int]:
+    return [event["error"] for event in broker.tracer.named("fetch_backoff")]
+
+
+def test_what_the_log_refuses_is_asked_for_again_later() -> None:
+    async def story() -> None:
+        broker, leader = await a_follower_of(0)
+        log = broker.log()
+        plan = log.plan_follower_append
+
+        def refuse(data: Any) -> Any:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "a gap")
+
+        log.plan_follower_append = refuse  # type: ignore[method-assign]
+        leader.answer(records(0, 0))
+        assert backoffs_of(broker) == [ErrorCode.OFFSET_OUT_OF_RANGE]
+        log.plan_follower_append = plan  # type: ignore[method-assign]
+        await broker.clock.advance(30)
+        leader.answer(records(0, 0))
+        assert log.log_end_offset == 1
+
+    run(story())
+
+
+def test_a_full_disk_is_a_storage_error_also_when_it_comes_late() -> None:
+    async def story() -> None:
+        broker, leader = await a_follower_of(0)
+        broker.log().append_error = StorageError("/d", "pwrite", "/d/f", errno.ENOSPC, 0)
+        broker.log().is_slow = True
+        leader.answer(records(0, 0))
+        broker.log().finish()
+        assert backoffs_of(broker) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        await broker.clock.advance(30)
+        assert asked(leader.requests[-1]) == [(0, 0)]
+
+    run(story())
+
+
+def diverging(number: int, epoch: int, end_offset: int) -> PartitionData:
+    return PartitionData(
+        partition_index=number,
+        log_start_offset=0,
+        diverging_epoch=EpochEndOffset(epoch, end_offset),
+    )
+
+
+def test_nothing_is_asked_while_a_slow_disk_cuts() -> None:
+    async def story() -> None:
+        broker, leader = await a_follower_of(0)
+        broker.log().fill(0, 0, 0)
+        await broker.command(
+            state(1, leader_epoch=1, partition_epoch=1, isr=(1, 2), replicas=(1, 2))
+        )
+        leader.waiting.pop(0)  # asked for the first leader epoch, and dropped with it
+        broker.log().is_slow = True
+        leader.answer(diverging(0, 0, 1))
+        assert leader.waiting == []
+        broker.log().finish()
+        assert asked(leader.requests[-1]) == [(0, 1)]
+
+    run(story())
+
+
+def test_a_cut_that_fails_is_tried_again() -> None:
+    async def story() -> None:
+        broker, leader = await a_follower_of(0)
+        log = broker.log()
+        log.fill(0, 0, 0)
+        await broker.command(
+            state(1, leader_epoch=1, partition_epoch=1, isr=(1, 2), replicas=(1, 2))
+        )
+        leader.waiting.pop(0)
+        cut = log.truncate_to
+        error = StorageError("/d", "ftruncate", "/d/f", errno.ENOSPC, 0)
+        log.truncate_to = lambda offset: Completion.failed(error)  # type: ignore[method-assign]
+        leader.answer(diverging(0, 0, 1))
+        assert backoffs_of(broker) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        log.truncate_to = cut  # type: ignore[method-assign]
+        await broker.clock.advance(30)
+        leader.answer(diverging(0, 0, 1))
+        assert asked(leader.requests[-1]) == [(0, 1)]
+
+    run(story())
+
+
+def test_what_ends_while_its_disk_is_slow_asks_for_nothing_more() -> None:
+    async def story() -> None:
+        broker, leader = await a_follower_of(0, 1)
+        leader.answer(records(0), records(1))
+        log = broker.log()
+        log.is_slow = True
+        leader.answer(records(0, 0))
+        stopping = asyncio.ensure_future(broker.stop())
+        await settle()
+        log.finish()
+        assert await stopping == 0
+        named = [asked(request) for request in leader.requests[2:]]
+        assert [one for request in named for one in request if one[0] == 0] == []
+
+    run(story())
+
+
+def test_a_cut_that_ends_after_its_role_changes_no_role() -> None:
+    async def story() -> None:
+        broker, leader = await a_follower_of(0)
+        broker.log().fill(0, 0, 0)
+        following = state(1, leader_epoch=1, partition_epoch=1, isr=(1, 2), replicas=(1, 2))
+        await broker.command(following)
+        leader.waiting.pop(0)
+        broker.log().is_slow = True
+        leader.answer(diverging(0, 0, 1))
+        leading = state(2, leader_epoch=2, partition_epoch=2, isr=(1, 2), replicas=(1, 2))
+        command = asyncio.ensure_future(broker.command(leading))
+        await settle()
+        assert broker.partition().role is None
+        broker.log().is_slow = False
+        broker.log().finish()
+        await command
+        role = broker.partition().role
+        assert role is not None
+        assert role.log_end_offset == 1
+
+    run(story())
+
+
+def test_the_question_for_the_log_start_may_find_nobody() -> None:
+    async def story() -> None:
+        broker, leader = await a_follower_of(0)
+        broker.peers.cut = [1]
+        leader.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        assert backoffs_of(broker) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        connection = broker.peers.connection
+
+        def unknown(broker_id: int, purpose: str) -> Any:
+            if purpose == "fetcher-offsets":
+                raise ConnectionLost("no address")
+            return connection(broker_id, purpose)
+
+        broker.peers.connection = unknown  # type: ignore[method-assign]
+        await broker.clock.advance(30)
+        leader.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        assert backoffs_of(broker)[1:] == [ErrorCode.NETWORK_EXCEPTION]
+
+    run(story())
+
+
+def test_the_answer_on_the_log_start_is_too_late_for_a_role_that_ended() -> None:
+    async def story() -> None:
+        broker, leader = await a_follower_of(0)
+        held: list[Any] = []
+        broker.peers.intercepted[LIST_OFFSETS] = lambda message, on_answer: held.append(on_answer)
+        leader.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        await broker.stop(leader_epoch=0, delete=False)
+        held[0](None, ConnectionLost("gone"))
+        assert broker.log().calls == []
+
+    run(story())
+
+
+def test_a_leader_without_an_address_is_tried_again() -> None:
+    async def story() -> None:
+        broker = a_cluster(2)[2]
+        leader = Leader(broker)
+        connection = broker.peers.connection
+
+        def unknown(broker_id: int, purpose: str) -> Any:
+            raise ConnectionLost("no address")
+
+        broker.peers.connection = unknown  # type: ignore[method-assign]
+        await broker.command(state(1, isr=(1, 2), replicas=(1, 2), is_new=True))
+        assert leader.requests == []
+        broker.peers.connection = connection  # type: ignore[method-assign]
+        await broker.clock.advance(40)
+        assert asked(leader.requests[-1]) == [(0, 0)]
+
+    run(story())
+
+
+def test_after_the_end_nothing_is_asked() -> None:
+    async def story() -> None:
+        broker, leader = await a_follower_of(0)
+        leader.answer(failed(0, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        broker.fetchers.close()
+        await broker.clock.advance(1_000)
+        assert leader.waiting == []
 
     run(story())
 
