@@ -92,6 +92,8 @@ def _checked(log: PartitionLog, view: memoryview) -> tuple[BatchView, int]:
     try:
         batch = BatchView(view)
         size = batch.size_bytes
+        if size > len(view):  # a length that is not true says nothing about limits
+            raise CorruptBatch(batch.position, f"{size} bytes long, but only {len(view)} are here")
         if size > config.max_message_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
