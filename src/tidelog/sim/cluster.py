@@ -132,10 +132,11 @@ class SimBroker:
             role = partition.role
             in_flight: tuple[tuple[int, int], ...] = ()
             leads = isinstance(role, LeaderReplica)
-            if isinstance(role, LeaderReplica) and role.isr.in_flight:
+            if isinstance(role, LeaderReplica) and (role.isr.in_flight or role.isr.queued):
+                queued = role.isr.queued
                 in_flight = tuple(
                     pair
-                    for change in role.isr.in_flight
+                    for change in (*role.isr.in_flight, *(() if queued is None else (queued,)))
                     for pair in zip(change.isr, change.isr_epochs, strict=True)
                 )
             name = partition.topic_partition

@@ -66,8 +66,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
         Profile("default"),
         Profile(
             "stale_hw_election",
-            weights={"strike": 1.0, "slow_link": 2.0, "expire_session": 0.5, "pause": 0.5},
-            mean_interval_ms=(800, 3_000),
+            weights={"strike": 1.0, "slow_disk": 1.0, "expire_session": 0.5, "pause": 0.5},
+            mean_interval_ms=(2_000, 6_000),
             scenario="stale_hw_election",
         ),
         Profile(
@@ -341,36 +341,50 @@ class Faults:
         return self.cluster.published.partitions[state.key].isr
 
     def stale_hw_election(self) -> Scenario:
-        """A follower is out; the leader dies; the other member leads with an old high watermark
-        while the one that was out comes back; then the new leader dies too."""
-        lag_ms = self.cluster.settings.lag_time_max_ms
+        """The leader dies while the other member of the ISR has an old high watermark and a
+        replica that was out is nearly back: it ends between that mark and what is committed.
+
+        Slow answers to the member keep its mark old; slow requests of the one that returns keep
+        it out of the ISR for a while.
+        """
         while True:
-            yield self._draw.uniform(200, 1_000)
+            yield self._draw.uniform(200, 800)
             state = self._healthy_partition()
             if state is None:
                 continue
-            followers = [member for member in state.isr if member != state.leader]
-            out = self._draw.choice(followers)
             self._count("scenario")
-            self._push_out(state, [out])
-            for _ in range(20):
-                yield lag_ms / 8
-                if out not in self._isr_of(state):
+            leader = self.cluster.brokers[state.leader]
+            followers = [member for member in state.isr if member != state.leader]
+            self._draw.shuffle(followers)
+            member, away = (self.cluster.brokers[follower] for follower in followers)
+            away.crash(Loss.NONE, "a follower goes away")
+            slow_ms = self._draw.uniform(100, 400)
+            self._slow(leader, member, slow_ms)
+            self._slow(away, leader, 3 * slow_ms)
+            for _ in range(100):
+                yield 100
+                if away.life is not None and away.node_id not in self._isr_of(state):
                     break
-            yield self._draw.uniform(0, 200)
-            first = self.cluster.brokers[state.leader]
-            if self._draw.random() < 0.5 and first.life is not None:
-                first.life.plan_strike(
-                    Strike(self._draw.randrange(1, 20), Loss.NONE, "network.send")
-                )
-                yield 30
-            first.crash(Loss.NONE, "the first leader dies")
-            self._take_back(state, [out])
+            end = away.logs.logs[state.key].end if state.key in away.logs.logs else 0
+            for _ in range(1_000):
+                yield slow_ms / 20
+                log = away.logs.logs.get(state.key)
+                if log is not None and log.end > end:
+                    break
+            yield self._draw.uniform(0.5, 2.5) * slow_ms
+            leader.crash(Loss.NONE, "the leader dies")
+            self._slow(leader, member, 0)
+            self._slow(away, leader, 0)
             yield self._draw.uniform(5, 900)
-            second = self.leader_of(state)
-            if second is not None and second is not first:
-                second.crash(Loss.NONE, "the second leader dies")
-            yield 3_000
+            if self._draw.random() < 0.5:
+                second = self.leader_of(state)
+                if second is not None and second is not leader:
+                    second.crash(Loss.NONE, "the second leader dies")
+            yield 2_000
+
+    def _slow(self, source: SimBroker, target: SimBroker, delay_ms: float) -> None:
+        network = self.cluster.world.network
+        network.slow_down(source.node.host, target.node.host, int(delay_ms * NS_PER_MS), 0)
 
     def leader_of(self, state: PublishedPartition) -> SimBroker | None:
         """Who leads a partition now."""

@@ -197,7 +197,27 @@ def test_a_joining_in_flight_counts_too(setup: Setup) -> None:
     setup.replicate([1, 2], 0, 1, 2)
     setup.nodes[1].in_flight = ((3, 13),)
     setup.lead(1, 0, 2)
-    assert "in flight" in setup.violations[0]
+    assert "its joining was proposed" in setup.violations[0]
+
+
+def test_a_joining_that_is_proposed_later_counts_from_then_on(setup: Setup) -> None:
+    setup.state(1, 0, [1, 2], [11, 12])
+    setup.replicate([1, 2], 0, 1, 2)
+    setup.lead(1, 0, 2)
+    assert setup.violations == []
+    setup.nodes[1].in_flight = ((1, 11), (2, 12), (3, 13))
+    setup.look(1)
+    assert "its joining was proposed" in setup.violations[0]
+
+
+def test_what_a_deposed_leader_proposes_does_not_count(setup: Setup) -> None:
+    setup.state(1, 0, [1, 2], [11, 12])
+    setup.replicate([1, 2], 0, 1, 2)
+    setup.lead(1, 0, 2)
+    setup.state(2, 1, [1, 2], [11, 12])
+    setup.nodes[1].in_flight = ((3, 13),)
+    setup.look(1)
+    assert setup.violations == []
 
 
 def test_a_leader_without_committed_records_is_told(setup: Setup) -> None:

@@ -24,7 +24,7 @@ class Claim(NamedTuple):
     is_leader: bool
     leader_epoch: int
     high_watermark: int
-    #: (member, broker epoch) of a leader's ISR changes in flight; empty otherwise.
+    #: (member, broker epoch) of a leader's ISR changes that are not settled; empty otherwise.
     in_flight: tuple[tuple[int, int], ...]
 
 
@@ -48,13 +48,16 @@ class Observed(Protocol):
 class _Seen:
     """What was last seen of a replica."""
 
-    __slots__ = ("high_watermark", "incarnation", "is_leader", "leader_epoch", "log_version")
+    __slots__ = (
+        "high_watermark", "in_flight", "incarnation", "is_leader", "leader_epoch", "log_version",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.incarnation = -1
         self.is_leader = False
         self.leader_epoch = -1
         self.high_watermark = -1
+        self.in_flight: tuple[tuple[int, int], ...] = ()
         self.log_version = -1
 
 
@@ -114,6 +117,7 @@ class ReplicationChecker:
                 seen = self._seen[(node.node_id, claim.key)] = _Seen()
             if (
                 claim.high_watermark != seen.high_watermark
+                or claim.in_flight != seen.in_flight
                 or claim.leader_epoch != seen.leader_epoch
                 or claim.is_leader != seen.is_leader
                 or seen.incarnation != incarnation
@@ -206,6 +210,9 @@ class ReplicationChecker:
         seen.is_leader = claim.is_leader
         seen.leader_epoch = claim.leader_epoch
         seen.high_watermark = claim.high_watermark
+        if claim.in_flight != seen.in_flight:
+            seen.in_flight = claim.in_flight
+            self._check_joining(claim)
         seen.log_version = -1 if log is None else log.version
 
     def _new_leader(
@@ -256,9 +263,16 @@ class ReplicationChecker:
             return
         for member in state.isr:
             self._check_member(state, member, f"high watermark {claim.high_watermark}")
+        self._check_joining(claim)
+
+    def _check_joining(self, claim: Claim) -> None:
+        """Who is about to join counts from the moment that its leader proposes it (A7)."""
+        state = self.published.partitions.get(claim.key)
+        if state is None or state.leader_epoch != claim.leader_epoch:
+            return  # the claim of a deposed leader
         for member, broker_epoch in claim.in_flight:
             if member not in state.isr and self._intact.get(member) == broker_epoch:
-                self._check_log(state, member, "its joining is in flight")
+                self._check_log(state, member, "its joining was proposed")
 
     def _state_changed(self, _: PublishedPartition | None, state: PublishedPartition) -> None:
         for member in state.isr:
