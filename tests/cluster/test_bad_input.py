@@ -78,10 +78,23 @@ def test_a_log_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_log_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_log_directory_without_permission_is_named(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     directory.mkdir(mode=0o500)
     assert str(directory) in refusal(properties(tmp_path))
+
+
+def test_a_log_directory_on_a_read_only_disk_is_named(tmp_path: Path) -> None:
+    """A read-only disk is mounted for the broker's process alone."""
+    if not can_fake_mounts(tmp_path):
+        pytest.skip("needs root and unshare to mount a disk")
+    directory = tmp_path / "data"
+    directory.mkdir()
+    ended = with_mount(f"mount -t tmpfs -o ro none {directory}", properties(tmp_path))
+    assert ended.returncode == 1
+    assert str(directory) in ended.stderr
+    assert "EROFS" in ended.stderr or "Read-only" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_store_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -194,21 +207,25 @@ def can_fake_mounts(tmp_path: Path) -> bool:
     return ended.stdout == "faked\n"
 
 
+def with_mount(mount: str, config: str) -> subprocess.CompletedProcess[str]:
+    """A broker in a mount namespace of its own, in which `mount` ran first."""
+    broker = [sys.executable, "-m", "tidelog.runtime.main", "--config", config]
+    return subprocess.run(
+        ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh", *broker],
+        capture_output=True,
+        text=True,
+        timeout=START_S,
+        check=False,
+    )
+
+
 def test_a_store_on_a_network_file_system_is_refused(tmp_path: Path) -> None:
     """The kernel's list of mounts is replaced for the broker's process alone."""
     if not can_fake_mounts(tmp_path):
         pytest.skip("needs root and unshare to fake a mount")
     mounts = tmp_path / "mountinfo"
     mounts.write_text("30 1 0:27 / / rw,relatime - nfs4 server:/export rw\n")
-    script = 'mount --bind "$0" /proc/$$/mountinfo && exec "$@"'
-    broker = [sys.executable, "-m", "tidelog.runtime.main", "--config", properties(tmp_path)]
-    ended = subprocess.run(
-        ["unshare", "-m", "sh", "-c", script, str(mounts), *broker],
-        capture_output=True,
-        text=True,
-        timeout=START_S,
-        check=False,
-    )
+    ended = with_mount(f"mount --bind {mounts} /proc/$$/mountinfo", properties(tmp_path))
     assert ended.returncode == 1
     assert "nfs4 is a network file system" in ended.stderr
     assert str(tmp_path / "metadata") in ended.stderr
