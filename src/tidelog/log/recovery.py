@@ -377,9 +377,7 @@ class _Loader:
         )
         for _, batch in scan:
             epoch = batch.partition_leader_epoch
-            problem = self._out_of_order(
-                batch, end, epoch, latest_epoch, end == segment.base_offset
-            )
+            problem = self._out_of_order(batch, end, end == segment.base_offset, latest_epoch)
             if problem and scan_from is not None and batch.last_offset >= scan_from:
                 scan.problem = problem
                 break
@@ -405,13 +403,15 @@ class _Loader:
             )
         return end, scan.problem is None
 
-    @staticmethod
     def _out_of_order(
-        batch: BatchView, end: int, epoch: int, latest_epoch: int, first: bool
+        self, batch: BatchView, end: int, first: bool, latest_epoch: int
     ) -> str | None:
-        """Why a batch cannot follow; an empty log may begin inside its first batch."""
-        if batch.base_offset < end and not (first and batch.last_offset >= end):
-            return f"offsets go back to {batch.base_offset} after {end - 1}"
+        """Why a batch cannot follow at `end`; an empty log may begin inside its first batch."""
+        base, epoch = batch.base_offset, batch.partition_leader_epoch
+        if base < end and not (first and batch.last_offset >= end):
+            return f"offsets go back to {base} after {end - 1}"
+        if base > end and not self.request.compacted:
+            return f"offsets {end}..{base - 1} are missing"
         if 0 <= epoch < latest_epoch:
             return f"leader epochs go back to {epoch} after {latest_epoch}"
         return None

@@ -111,9 +111,7 @@ class Run:
             self.directory.create(TP, TOPIC_ID, CONFIG).result()
         self.log = log = self.directory.logs[TP]
         self.check(log)
-        self.history = History(
-            [Version(log.log_start_offset, self.held(log))], log.log_end_offset
-        )
+        self.history = History([Version(log.log_start_offset, self.held(log))], log.log_end_offset)
         self.sequences = {
             producer_id: entry.last_sequence + 1
             for producer_id, entry in log.producers.entries().items()

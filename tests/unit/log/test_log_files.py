@@ -121,7 +121,10 @@ def test_a_damaged_time_index_is_found(data: bytes) -> None:
 
 @given(st.binary(max_size=100))
 def test_any_bytes_give_an_index_or_damaged_index(data: bytes) -> None:
-    for read in (lambda: OffsetIndex.from_bytes(3, data, 50), lambda: TimeIndex.from_bytes(3, data)):
+    for read in (
+        lambda: OffsetIndex.from_bytes(3, data, 50),
+        lambda: TimeIndex.from_bytes(3, data),
+    ):
         try:
             read()
         except DamagedIndex:
@@ -153,7 +156,7 @@ def test_checkpoints_are_kafkas_text() -> None:
         b"0\n1\na 0 -5\n",
         b"0\n1\na 0 99999999999999999999\n",
         b"0\n1\na 9999999999 1\n",
-        "0\n1\na 0 ٣\n".encode(),
+        "0\n1\na 0 \u0663\n".encode(),
         b"0\n1\na 0 \xff\n",
     ],
 )
@@ -232,7 +235,7 @@ def test_directories_are_named_as_kafka_names_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "a", "-1", "a-", "a-x", "a-01", "a-99999999999", "a/b-1", "..-1", "a b-1", "a-١",
+    "name", ["", "a", "-1", "a-", "a-x", "a-01", "a-99999999999", "a/b-1", "..-1", "a b-1", "a-\u0661",
              "recovery-point-offset-checkpoint", "a-0.0123-delete"]
 )  # fmt: skip
 def test_other_names_are_no_partitions(name: str) -> None:

@@ -1,0 +1,276 @@
+"""Disks that fail: a full one costs the append that met it, a broken one the directory."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+from tests.unit.log.conftest import Rig
+from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, batch_of, drive, values_of
+
+from tidelog.core.errors import KafkaError, StorageError
+from tidelog.log.config import LogConfig
+from tidelog.log.partition_log import PartitionLog
+from tidelog.records.builder import Producer
+
+Small = Callable[..., LogConfig]
+
+
+def planned(log: PartitionLog, count: int, epoch: int = 0) -> list[object]:
+    entry = log.producers.entry(5)
+    first = entry.last_sequence + 1 if entry else 0
+    return [
+        log.plan_leader_append(
+            batch_of([bytes(80)], producer=Producer(5, 0, first + number)), epoch, NOW_MS
+        )
+        for number in range(count)
+    ]
+
+
+def state(log: PartitionLog) -> tuple[object, ...]:
+    return (
+        log.next_offset,
+        log.log_end_offset,
+        log.size_bytes,
+        log.epochs.entries(),
+        {key: entry.batches for key, entry in log.producers.entries().items()},
+    )
+
+
+@pytest.mark.parametrize("room", [0, 1, 100, 149, 150, 160, 320, 449])
+def test_a_full_disk_fails_that_append_and_all_behind_it(rig: Rig, room: int) -> None:
+    log = rig.log()
+    planned(log, 1)
+    log.submit_planned()
+    size = log.size_bytes
+    log.assign_epoch(3, 1)
+    rig.files.room_bytes = room
+    completions = planned(log, 3, epoch=3)
+    log.submit_planned()
+    whole = room // size
+    for completion in completions[:whole]:
+        assert completion.result().base_offset  # type: ignore[attr-defined]
+    for completion in completions[whole:]:
+        error = completion.error  # type: ignore[attr-defined]
+        assert isinstance(error, StorageError) and error.is_full
+    assert log.next_offset == log.log_end_offset == 1 + whole
+    path = rig.log_path / "00000000000000000000.log"
+    assert path.stat().st_size == log.size_bytes == size * (1 + whole), "cut back"
+    entry = log.producers.entry(5)
+    assert entry is not None and entry.last_sequence == whole
+    assert log.epochs.entries() == [(0, 0), (3, 1)]
+    assert log.directory.failure is None
+    rig.files.room_bytes = None
+    planned(log, 2, epoch=3)
+    log.submit_planned()
+    assert log.log_end_offset == 3 + whole and len(values_of(log)) == 3 + whole
+
+
+def test_what_is_planned_behind_a_failing_write_fails_with_it(rig: Rig) -> None:
+    log = rig.log()
+    rig.lane.slow_disk = True
+    first = planned(log, 1)
+    log.submit_planned()
+    behind = planned(log, 2)
+    before = state(log)
+    log.submit_planned()
+    log.assign_epoch(6, log.next_offset)
+    rig.files.room_bytes = 0
+    rig.lane.run()
+    assert all(c.error is not None for c in first + behind)  # type: ignore[attr-defined]
+    assert before[0] == 3 and state(log)[:3] == (0, 0, 0)
+    assert len(log.producers) == 0
+    assert log.epochs.entries() == [(6, 0)], "leadership stays, from the written end on"
+    rig.files.room_bytes = None
+    rig.lane.slow_disk = False
+    append(log, [b"x"], epoch=6)
+    assert log.epochs.entries() == [(6, 0)]
+
+
+def test_a_segment_that_cannot_be_made_costs_the_append_only(rig: Rig, small: Small) -> None:
+    log = rig.log(small())
+    for _ in range(5):
+        planned(log, 1)
+        log.submit_planned()
+    before = state(log)
+    segments = len(log.segments)
+    rig.files.refuse = lambda call, path: (
+        errno.ENOSPC if call == "open" and path.endswith(".log") else 0
+    )
+    (failed,) = planned(log, 1)
+    log.plan_leader_append(batch_of([bytes(700)]), 0, NOW_MS)
+    log.submit_planned()
+    assert len(log.segments) == segments
+    rig.files.refuse = lambda call, path: 0
+    assert log.next_offset == log.log_end_offset
+    append(log, [bytes(700)])
+    assert len(log.segments) == segments + 1
+    assert before[0] <= log.log_end_offset
+    assert failed is not None
+
+
+def test_when_cutting_back_fails_too_the_next_write_cuts(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    rig.files.room_bytes = 40
+    rig.files.refuse = lambda call, path: errno.ENOMEM if call == "truncate" else 0
+    (failed,) = planned(log, 1)
+    log.submit_planned()
+    assert failed.error is not None  # type: ignore[attr-defined]
+    path = rig.log_path / "00000000000000000000.log"
+    assert path.stat().st_size > log.size_bytes
+    rig.files.room_bytes = None
+    rig.files.refuse = lambda call, path: 0
+    append(log, [b"b"])
+    assert path.stat().st_size == log.size_bytes and values_of(log) == [b"a", b"b"]
+
+
+def test_a_clean_end_cuts_what_a_failed_write_left(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    rig.files.room_bytes = 40
+    rig.files.refuse = lambda call, path: errno.ENOMEM if call == "truncate" else 0
+    planned(log, 1)
+    log.submit_planned()
+    rig.files.room_bytes = None
+    rig.files.refuse = lambda call, path: 0
+    drive(log.directory.close(broker_epoch=4))
+    log = rig.again()
+    assert log.directory.clean_shutdown_epoch == 4
+    assert values_of(log) == [b"a"]
+    assert not rig.tracer.named("log_recovered")
+
+
+@pytest.mark.rule("D1")
+@pytest.mark.parametrize(
+    "number", [errno.EIO, errno.EROFS, errno.EACCES, errno.ENOENT, errno.ENXIO, errno.ESTALE]
+)
+def test_a_device_error_fails_the_directory_once(rig: Rig, number: int) -> None:
+    log = rig.log()
+    told: list[StorageError] = []
+    log.directory.on_failure = told.append
+    rig.files.refuse = lambda call, path: number if call == "pwritev" else 0
+    (failed,) = planned(log, 1)
+    log.submit_planned()
+    error = failed.error  # type: ignore[attr-defined]
+    assert isinstance(error, StorageError)
+    assert (error.errno, error.operation, error.directory) == (number, "pwritev", str(rig.path))
+    assert error.path == str(rig.log_path / "00000000000000000000.log")
+    assert told == [error] and log.directory.failure is error
+    with pytest.raises(StorageError):
+        planned(log, 1)
+    assert log.flush().error is error
+    assert log.directory.checkpoint().error is error
+    assert log.directory.create(TP._replace(partition=3), TOPIC_ID, LogConfig()).error is error
+    assert len(told) == 1
+
+
+@pytest.mark.rule("D1")
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC])
+def test_other_errors_are_never_the_disk(rig: Rig, number: int) -> None:
+    log = rig.log()
+    rig.files.refuse = lambda call, path: number if call == "pwritev" else 0
+    (failed,) = planned(log, 1)
+    log.submit_planned()
+    assert isinstance(failed.error, StorageError)  # type: ignore[attr-defined]
+    assert log.directory.failure is None
+    rig.files.refuse = lambda call, path: 0
+    append(log, [b"a"])
+
+
+@pytest.mark.rule("D17")
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EINVAL])
+def test_a_failed_fsync_is_never_tried_again(rig: Rig, number: int) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    rig.files.refuse = lambda call, path: number if call == "fsync" else 0
+    error = log.flush().error
+    assert isinstance(error, StorageError) and error.is_device_failure
+    assert log.recovery_point == 0 and log.directory.failure is error
+    rig.files.refuse = lambda call, path: 0
+    rig.files.calls.clear()
+    assert log.flush().error is error
+    assert rig.files.calls == []
+    with pytest.raises(StorageError):
+        drive(log.directory.close(broker_epoch=1))
+    assert not (rig.path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_checkpoint_that_does_not_fit_does_not_move_the_recovery_point(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"], epoch=3)
+    rig.files.refuse = lambda call, path: (
+        errno.ENOSPC if call == "replace_file" and "leader-epoch" in path else 0
+    )
+    assert isinstance(log.flush().error, StorageError)
+    assert log.recovery_point == 0 and log.directory.failure is None
+    rig.files.refuse = lambda call, path: 0
+    log.flush().result()
+    assert log.recovery_point == 1
+    assert (rig.log_path / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n3 0\n"
+
+
+def test_a_failing_truncation_leaves_a_log_that_is_a_prefix(rig: Rig, small: Small) -> None:
+    log = rig.log(small())
+    for number in range(30):
+        append(log, [bytes([65 + number]) * 60])
+    segments = [segment.base_offset for segment in log.segments]
+    removed = f"{segments[-2]:020d}.log"
+    rig.files.refuse = lambda call, path: (
+        errno.ENOMEM if call == "unlink" and path.endswith(removed) else 0
+    )
+    done = log.truncate_to(2)
+    assert isinstance(done.error, StorageError)
+    assert [segment.base_offset for segment in log.segments] == segments[:-1]
+    assert log.log_end_offset == log.next_offset == segments[-1]
+    rig.files.refuse = lambda call, path: 0
+    assert values_of(log) == [bytes([65 + number]) * 60 for number in range(segments[-1])]
+    log.truncate_to(2).result()
+    assert log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("call", ["unlink", "fsync_directory", "truncate", "replace_file", "pread"])
+def test_a_device_error_while_truncating_fails_the_directory(
+    rig: Rig, small: Small, call: str
+) -> None:
+    log = rig.log(small())
+    for number in range(30):
+        append(log, [bytes([65 + number]) * 60])
+    log.flush().result()
+    log.directory.checkpoint().result()
+    calls = (call, "pread_cached") if call == "pread" else (call,)
+    rig.files.refuse = lambda name, path: errno.EIO if name in calls else 0
+    done = log.truncate_to(5)
+    assert isinstance(done.error, StorageError) and log.directory.failure is not None
+
+
+def test_a_replica_whose_files_are_gone_takes_nothing_more(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    rig.files.refuse = lambda call, path: (
+        errno.ENOMEM if call == "open" and path.endswith("077.log") else 0
+    )
+    assert isinstance(log.truncate_fully_and_start_at(77).error, StorageError)
+    with pytest.raises(KafkaError):
+        append(log, [b"b"])
+
+
+def test_a_defect_in_an_operation_is_raised_not_swallowed(rig: Rig) -> None:
+    log = rig.log()
+
+    def defect(call: str, path: str) -> int:
+        raise ValueError("a defect")
+
+    rig.files.refuse = defect
+    with pytest.raises(ValueError, match="a defect"):
+        append(log, [b"a"])
+
+
+def test_a_replica_that_cannot_be_made_is_an_error_of_that_replica(rig: Rig) -> None:
+    directory = rig.open()
+    rig.files.refuse = lambda call, path: errno.ENOSPC if call == "mkdir" else 0
+    assert isinstance(directory.create(TP, TOPIC_ID, LogConfig()).error, StorageError)
+    assert directory.logs == {} and directory.failure is None
+    rig.files.refuse = lambda call, path: 0
+    append(directory.create(TP, TOPIC_ID, LogConfig()).result(), [b"a"])

@@ -1,0 +1,353 @@
+"""Recovery: whatever bytes a crash left, the log is the good batches before them."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.log.conftest import Rig
+from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, drive, values_of
+
+from tidelog.core.errors import ConfigError
+from tidelog.log.config import LogConfig
+from tidelog.log.directory import LogDirectory
+from tidelog.log.partition_log import PartitionLog
+from tidelog.records.batch import iter_batches
+from tidelog.records.builder import Producer
+
+Small = Callable[..., LogConfig]
+COUNT = 12
+
+
+def filled(rig: Rig, config: LogConfig | None = None, count: int = COUNT) -> PartitionLog:
+    log = rig.log(config)
+    for number in range(count):
+        append(
+            log,
+            [bytes([65 + number]) * 30],
+            epoch=number // 4,
+            producer=Producer(7, 0, number),
+            timestamp_ms=NOW_MS + number,
+        )
+    return log
+
+
+def ends(path: Path) -> list[int]:
+    """Where each batch of a log file ends."""
+    return [batch.end_position for batch in iter_batches(path.read_bytes())]
+
+
+def expect(log: PartitionLog, count: int) -> None:
+    """The log holds the first `count` records of `filled`, and all that goes with them."""
+    assert values_of(log) == [bytes([65 + number]) * 30 for number in range(count)]
+    assert log.recovery_point == log.next_offset == log.log_end_offset == count
+    assert log.epochs.entries() == [(e, 4 * e) for e in range(3) if 4 * e < count]
+    entry = log.producers.entry(7)
+    assert (entry.last_sequence if entry else -1) == count - 1
+    if count:
+        assert log.max_timestamp().result() == (NOW_MS + count - 1, count - 1, (count - 1) // 4)
+
+
+def test_a_file_cut_at_any_byte_keeps_the_whole_batches_before(rig: Rig) -> None:
+    filled(rig)
+    path = rig.log_path / "00000000000000000000.log"
+    data, batch_ends = path.read_bytes(), ends(path)
+    for size in range(len(data) + 1):
+        path.write_bytes(data[:size])
+        whole = [end for end in batch_ends if end <= size]
+        log = rig.again()
+        expect(log, len(whole))
+        assert path.stat().st_size == (whole[-1] if whole else 0)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(position=st.integers(0, 2**20), bit=st.integers(0, 7))
+def test_a_flipped_bit_cuts_before_its_batch(rig: Rig, position: int, bit: int) -> None:
+    shutil.rmtree(rig.path, ignore_errors=True)
+    filled(rig)
+    path = rig.log_path / "00000000000000000000.log"
+    batch_ends = ends(path)
+    data = bytearray(path.read_bytes())
+    position %= len(data)
+    data[position] ^= 1 << bit
+    path.write_bytes(data)
+    log = rig.again()
+    good = len([end for end in batch_ends if end <= position])
+    assert log.log_end_offset >= good
+    start = ([0, *batch_ends])[good]
+    # The leader epoch lies outside of the checksum: a later one cannot be told from the truth.
+    if not 12 <= position - start < 16:
+        expect(log, good)
+    assert len(values_of(log)) >= good
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\0" * 5, b"\0" * 100, b"\0" * 5000, b"\xff" * 100, b"garbage" * 40]
+)
+def test_garbage_behind_the_last_batch_is_cut_off(rig: Rig, tail: bytes) -> None:
+    filled(rig)
+    path = rig.log_path / "00000000000000000000.log"
+    size = path.stat().st_size
+    with path.open("ab") as file:
+        file.write(tail)
+    expect(rig.again(), COUNT)
+    assert path.stat().st_size == size
+    assert rig.tracer.named("log_recovered")[-1]["cut_bytes"] == len(tail)
+    assert any("is cut at byte" in line for line in rig.tracer.lines)
+
+
+def test_what_was_recovered_is_durable_and_goes_on(rig: Rig) -> None:
+    log = filled(rig)
+    log = rig.again()
+    synced = [path for call, path in rig.files.calls if call == "fsync"]
+    assert str(rig.log_path / "00000000000000000000.log") in synced
+    assert ("fsync_directory", str(rig.log_path)) in rig.files.calls
+    append(log, [b"x"], epoch=5, producer=Producer(7, 0, COUNT))
+    assert rig.again().log_end_offset == COUNT + 1
+
+
+def test_below_the_recovery_point_no_batch_is_checked_again(rig: Rig) -> None:
+    log = filled(rig)
+    log.flush().result()
+    log.directory.checkpoint().result()
+    path = rig.log_path / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert rig.again().log_end_offset == COUNT
+
+
+def test_a_hole_between_segments_ends_the_log(rig: Rig, small: Small) -> None:
+    log = filled(rig, small(segment_bytes=300))
+    assert len(log.segments) > 3
+    first = rig.log_path / "00000000000000000000.log"
+    first.write_bytes(first.read_bytes()[: ends(first)[0]])
+    (rig.path / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    log = rig.again()
+    assert log.log_end_offset == 1 and len(log.segments) == 1
+    assert sorted(path.name for path in rig.log_path.glob("*.log")) == [first.name]
+
+
+def test_a_hole_that_compaction_left_is_none(rig: Rig, small: Small) -> None:
+    log = filled(rig, small(segment_bytes=300, compact_enabled=True))
+    first = rig.log_path / "00000000000000000000.log"
+    first.write_bytes(first.read_bytes()[: ends(first)[0]])
+    (rig.path / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    log = rig.again()
+    assert log.log_end_offset == COUNT
+    slice_ = log.read(1, 1000, COUNT, min_one_batch=True).result()
+    assert slice_.first_offset == log.segments[1].base_offset
+
+
+def test_a_damaged_batch_in_an_older_segment_ends_the_log_there(rig: Rig, small: Small) -> None:
+    log = filled(rig, small(segment_bytes=300))
+    second = log.segments[1]
+    (rig.path / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    path = Path(second.path(".log"))
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    log = rig.again()
+    expect(log, second.base_offset)
+    assert log.active_segment.base_offset == second.base_offset
+
+
+def test_leader_epochs_never_go_back(rig: Rig) -> None:
+    filled(rig)
+    path = rig.log_path / "00000000000000000000.log"
+    batch_ends = ends(path)
+    data = bytearray(path.read_bytes())
+    data[batch_ends[8] + 12 : batch_ends[8] + 16] = struct.pack(">i", 1)
+    path.write_bytes(data)
+    assert rig.again().log_end_offset == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("leader-epoch-checkpoint", b"0\n1\nx y\n"),
+        ("leader-epoch-checkpoint", b""),
+        ("leader-epoch-checkpoint", None),
+        ("leader-epoch-checkpoint", b"0\n1\n2 8\n"),
+    ],
+)
+def test_leader_epochs_are_rebuilt_from_the_batches(
+    rig: Rig, name: str, content: bytes | None
+) -> None:
+    log = filled(rig)
+    drive(log.directory.close(broker_epoch=1))
+    path = rig.log_path / name
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    log = rig.again()
+    assert log.epochs.entries() == [(0, 0), (1, 4), (2, 8)]
+
+
+def test_entries_at_or_beyond_the_log_end_do_not_count(rig: Rig) -> None:
+    log = filled(rig)
+    log.assign_epoch(9, COUNT)
+    log.flush().result()
+    assert b"9 12" in (rig.log_path / "leader-epoch-checkpoint").read_bytes()
+    assert rig.again().epochs.entries() == [(0, 0), (1, 4), (2, 8)]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("content", [None, b"", b"123", b"\xff" * 24])
+def test_indexes_are_rebuilt(rig: Rig, small: Small, suffix: str, content: bytes | None) -> None:
+    log = filled(rig, small(segment_bytes=600))
+    drive(log.directory.close(broker_epoch=1))
+    for path in rig.log_path.glob(f"*{suffix}"):
+        if content is None:
+            path.unlink()
+        else:
+            path.write_bytes(content)
+    log = rig.again()
+    expect(log, COUNT)
+    for number in range(COUNT):
+        found = log.offset_for_timestamp(NOW_MS + number, COUNT).result()
+        assert found == (NOW_MS + number, number, number // 4)
+
+
+def test_a_damaged_snapshot_costs_only_time(rig: Rig, small: Small) -> None:
+    log = filled(rig, small(segment_bytes=600))
+    drive(log.directory.close(broker_epoch=1))
+    for path in rig.log_path.glob("*.snapshot"):
+        path.write_bytes(b"\xff" * 50)
+    expect(rig.again(), COUNT)
+
+
+def test_a_log_that_ends_before_its_start_begins_anew(rig: Rig) -> None:
+    filled(rig)
+    (rig.path / "log-start-offset-checkpoint").write_text("0\n1\ntopic 0 500\n")
+    log = rig.again()
+    assert (log.log_start_offset, log.log_end_offset) == (500, 500)
+    assert log.epochs.entries() == [] and len(log.producers) == 0
+    append(log, [b"x"], epoch=5)
+    assert rig.again().log_end_offset == 501
+
+
+def test_a_log_start_inside_the_log_survives(rig: Rig) -> None:
+    log = filled(rig)
+    log.advance_log_start(6)
+    log.directory.checkpoint().result()
+    log = rig.again()
+    assert (log.log_start_offset, log.log_end_offset) == (6, COUNT)
+    assert log.epochs.entries() == [(1, 6), (2, 8)]
+
+
+def test_a_log_that_began_inside_a_batch_is_found_again(rig: Rig) -> None:
+    leader = filled(rig)
+    follower = leader.directory.create(TP._replace(partition=1), TOPIC_ID, LogConfig()).result()
+    follower.truncate_fully_and_start_at(40).result()
+    batch = bytearray(bytes(leader.read(0, 1, 1, min_one_batch=True).result().data))
+    batch[0:8] = struct.pack(">q", 39)
+    batch[23:27] = struct.pack(">i", 2)
+    from tidelog.records.batch import BatchView
+
+    batch[17:21] = struct.pack(">I", BatchView(batch).computed_crc())
+    follower.plan_follower_append(bytes(batch))
+    follower.submit_planned()
+    assert (follower.log_start_offset, follower.log_end_offset) == (40, 42)
+    rig.again()
+    log = rig.open().logs[TP._replace(partition=1)]
+    assert (log.log_start_offset, log.log_end_offset) == (40, 42)
+
+
+def test_leftovers_are_removed_and_strangers_left_alone(rig: Rig, small: Small) -> None:
+    filled(rig, small(segment_bytes=600))
+    for name in ("00000000000000000003.log.deleted", "x.tmp", "00000000000000000009.index"):
+        (rig.log_path / name).write_bytes(b"x")
+    (rig.log_path / "notes.txt").write_text("mine")
+    expect(rig.again(), COUNT)
+    left = [path.name for path in rig.log_path.iterdir()]
+    assert "notes.txt" in left
+    assert not [name for name in left if name.endswith((".deleted", ".tmp"))]
+    assert "00000000000000000009.index" not in left or any("9.log" in name for name in left)
+
+
+def test_a_compaction_that_kafka_did_not_finish_is_refused(rig: Rig) -> None:
+    filled(rig)
+    (rig.log_path / "00000000000000000000.log.swap").write_bytes(b"x")
+    with pytest.raises(ConfigError, match="start Kafka on this directory once"):
+        rig.open()
+
+
+def test_a_creation_cut_short_never_was(rig: Rig) -> None:
+    rig.log()
+    for path in rig.log_path.iterdir():
+        path.unlink()
+    directory = rig.open()
+    assert directory.logs == {} and not rig.log_path.exists()
+
+
+def test_records_without_a_topic_id_are_kept(rig: Rig) -> None:
+    filled(rig)
+    (rig.log_path / "partition.metadata").write_bytes(b"")
+    log = rig.again()
+    assert log.topic_id == bytes(16) and log.log_end_offset == COUNT
+
+
+def test_damaged_offset_checkpoints_are_not_believed(rig: Rig) -> None:
+    log = filled(rig)
+    log.flush().result()
+    log.directory.checkpoint().result()
+    log.directory.write_high_watermarks({TP: 9}).result()
+    for name in ("recovery-point", "replication", "log-start"):
+        (rig.path / f"{name}-offset-checkpoint").write_bytes(b"0\n1\ntopic 0 -1\n")
+    directory = rig.open()
+    expect(directory.logs[TP], COUNT)
+    assert directory.high_watermarks == {}
+    assert sum("is not believed" in line for line in rig.tracer.lines) >= 2
+
+
+# clean and unclean
+
+
+def test_after_a_clean_shutdown_no_record_is_read(rig: Rig, small: Small) -> None:
+    log = filled(rig, small(segment_bytes=600))
+    drive(log.directory.close(broker_epoch=42))
+    directory = rig.open()
+    assert directory.clean_shutdown_epoch == 42
+    expect(directory.logs[TP], COUNT)
+    reads = [path for call, path in rig.files.calls if call == "pread" and path.endswith(".log")]
+    assert all(int(Path(path).name[:20]) >= log.active_segment.base_offset for path in reads[:3])
+    assert not (rig.path / ".kafka_cleanshutdown").exists()
+    assert rig.open().clean_shutdown_epoch is None, "the marker counts once"
+
+
+def test_a_damaged_marker_is_no_marker(rig: Rig) -> None:
+    log = filled(rig)
+    drive(log.directory.close(broker_epoch=42))
+    (rig.path / ".kafka_cleanshutdown").write_bytes(b"{")
+    directory = rig.open()
+    assert directory.clean_shutdown_epoch is None
+    expect(directory.logs[TP], COUNT)
+
+
+def test_closing_what_did_not_change_writes_no_log_file(rig: Rig) -> None:
+    log = filled(rig)
+    drive(log.directory.close(broker_epoch=1))
+    directory: LogDirectory = rig.open()
+    rig.files.calls.clear()
+    drive(directory.close(broker_epoch=2))
+    written = [path for call, path in rig.files.calls if call in ("fsync", "replace_file")]
+    assert not [path for path in written if "topic-0" in path]
+    assert rig.open().clean_shutdown_epoch == 2
+
+
+def test_five_duplicates_are_known_after_a_clean_restart(rig: Rig) -> None:
+    log = filled(rig)
+    drive(log.directory.close(broker_epoch=1))
+    log = rig.again()
+    entry = log.producers.entry(7)
+    assert entry is not None
+    assert [batch.last_sequence for batch in entry.batches] == [7, 8, 9, 10, 11]

@@ -1,0 +1,79 @@
+"""Offsets by timestamp: the first record that is as new."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.unit.log.conftest import Rig
+from tests.unit.log.log_rig import NOW_MS, append, batch_of, read_all
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.log.config import LogConfig
+from tidelog.records.compression import ZSTD
+
+
+@pytest.mark.parametrize("codec", [0, ZSTD])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_first_record_as_new_is_found(rig: Rig, codec: int, seed: int) -> None:
+    draw = random.Random(seed)
+    log = rig.log(LogConfig(segment_bytes=1500, index_interval_bytes=200))
+    for number in range(40):
+        append(
+            log,
+            [bytes(draw.randrange(60))] * draw.randrange(1, 5),
+            epoch=number // 6,
+            timestamp_ms=NOW_MS + number * 5 + draw.randrange(-20, 20),
+            codec=codec,
+        )
+    if seed % 2:
+        log = rig.again()
+    records = read_all(log)
+    for timestamp_ms in range(NOW_MS - 25, NOW_MS + 240, 3):
+        for end in (log.log_end_offset, 50):
+            expected = next(
+                (
+                    (record.timestamp_ms, record.offset, log.epochs.epoch_at(record.offset))
+                    for record in records
+                    if record.timestamp_ms >= timestamp_ms and record.offset < end
+                ),
+                None,
+            )
+            found = log.offset_for_timestamp(timestamp_ms, end).result()
+            first = next((r for r in records if r.timestamp_ms >= timestamp_ms), None)
+            # The first record may lie at or beyond the end: then there is none.
+            if first is not None and first.offset >= end:
+                expected = None
+            assert found == expected
+    newest = max(records, key=lambda record: record.timestamp_ms)
+    found_newest = log.max_timestamp().result()
+    assert found_newest is not None and found_newest[0] == newest.timestamp_ms
+
+
+def test_an_empty_log_and_one_without_times_have_none(rig: Rig) -> None:
+    log = rig.log()
+    assert log.offset_for_timestamp(0, 0).result() is None
+    assert log.max_timestamp().result() is None
+    log.plan_leader_append(batch_of([b"a"], timestamp_ms=-1), 0, NOW_MS)
+    log.submit_planned()
+    assert log.max_timestamp().result() is None
+
+
+def test_records_before_the_log_start_are_not_found(rig: Rig) -> None:
+    log = rig.log()
+    for number in range(5):
+        append(log, [b"a"], timestamp_ms=NOW_MS + number)
+    log.advance_log_start(3)
+    found = log.offset_for_timestamp(NOW_MS, 5).result()
+    assert found is not None and found[1] == 3
+
+
+def test_a_damaged_batch_is_reported(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a" * 100])
+    with open(log.active_segment.file.path, "r+b") as file:
+        file.seek(100)
+        file.write(b"xxxx")
+    error = log.offset_for_timestamp(NOW_MS, 1).error
+    assert isinstance(error, KafkaError) and error.code == ErrorCode.CORRUPT_MESSAGE
+    assert rig.tracer.named("log_corrupt")
