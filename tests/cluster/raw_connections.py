@@ -118,6 +118,17 @@ def memory_bytes(cluster: LocalCluster) -> int:
     raise AssertionError("the kernel tells no PSS")
 
 
+def begin_peak(cluster: LocalCluster) -> None:
+    """Measure the peak of the first broker's memory from here on."""
+    Path(f"/proc/{pid_of(cluster)}/clear_refs").write_text("5")
+
+
+def peak_bytes(cluster: LocalCluster) -> int:
+    """The most memory (RSS) of the first broker since `begin_peak`."""
+    status = Path(f"/proc/{pid_of(cluster)}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
 def descriptors(cluster: LocalCluster) -> int:
     """Open files and sockets of the first broker."""
     return len(os.listdir(f"/proc/{pid_of(cluster)}/fd"))

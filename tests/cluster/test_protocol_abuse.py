@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cluster.conftest import MakeCluster
 from tests.cluster.raw_connections import (
     MIB,
     RawConnection,
@@ -53,6 +54,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def topic_id(cluster: LocalCluster) -> bytes:
+    return make_topic(cluster)
+
+
+def make_topic(cluster: LocalCluster) -> bytes:
     with BlockingClient(cluster.bootstrap) as client:
         made = client.create_topic(TP.topic, 1, 1)
         client.await_topic(TP.topic)
@@ -262,6 +267,23 @@ def test_connections_that_come_and_go_leave_nothing(cluster: LocalCluster) -> No
                 connection.send(request(METADATA, 12, MetadataRequest(None)))
                 connection.reset()
     await_true(lambda: descriptors(cluster) <= open_before, "the descriptors' return")
+
+
+def test_connections_above_the_limit_are_closed_and_the_others_served(
+    make_cluster: MakeCluster,
+) -> None:
+    small = make_cluster(1, name="small", max_connections="20")
+    connections = [RawConnection(small) for _ in range(25)]
+    try:
+        for refused in connections[20:]:
+            assert refused.until_closed() == b""
+        assert connections[0].ask(METADATA, 12, MetadataRequest([])) is not None
+    finally:
+        for connection in connections:
+            connection.reset()
+    await_true(lambda: descriptors(small) < 40, "the descriptors' return")
+    make_topic(small)
+    write_values(small.bootstrap, TP, [b"served"])
 
 
 # -- fuzz ---------------------------------------------------------------------------------------
