@@ -1,97 +1,318 @@
-"""Rules that a log keeps with its files: the lazy epoch checkpoint (V39), failed fsyncs (D17)."""
+"""Rules of the log: V34 (checkpoints), V38 (truncation), V39 (recovery point), D1 and D17 (disks).
+
+Each on a log directory, with real files or on a simulated disk that loses power.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from pathlib import Path
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import append, drive, values_of
+from tests.unit.log.log_rig import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    Events,
+    FakeClock,
+    FaultyFiles,
+    SimRig,
+    StepLane,
+    append,
+    batch_of,
+    open_directory,
+    read_all,
+    values_of,
+)
 
-from tidelog.core.errors import StorageError
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.ports import Work
+from tidelog.core.types import TopicPartition
+from tidelog.log.config import LogConfig
+from tidelog.log.directory import LogDirectory
+from tidelog.log.partition_log import PartitionLog
+from tidelog.records.builder import Producer
+from tidelog.runtime.clock import SystemClock
+from tidelog.runtime.files import OsFiles
+from tidelog.runtime.lanes import ThreadLane
+from tidelog.sim.disk import Loss
 
-CHECKPOINT = "leader-epoch-checkpoint"
+
+class Disk:
+    """A log directory on real files, opened as often as a test likes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.files = FaultyFiles(OsFiles())
+        self.lane = StepLane(str(path), self.files)
+        self.clock = FakeClock()
+
+    def open(self) -> LogDirectory:
+        self.files = FaultyFiles(OsFiles())
+        self.lane = StepLane(str(self.path), self.files)
+        return open_directory(self.lane, LogConfig(), self.clock, Events())
+
+    def new_log(self) -> PartitionLog:
+        return self.open().create(TP, TOPIC_ID, LogConfig()).result()
+
+    def text(self, name: str) -> str:
+        return (self.path / name).read_text()
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path)
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path / "logs")
 
 
-def entries(rig: Rig) -> list[str]:
-    """The entries of the checkpoint on the disk."""
-    lines = (rig.log_path / CHECKPOINT).read_text().splitlines()
-    assert int(lines[1]) == len(lines) - 2
-    return lines[2:]
+# V34
 
 
-@pytest.mark.rule("V39")
-def test_becoming_leader_touches_no_file(rig: Rig) -> None:
-    log = rig.log()
-    append(log, [b"a"], epoch=3)
+@pytest.mark.rule("V34")
+def test_high_watermarks_of_all_replicas_are_in_one_checkpoint_of_kafkas_format(disk: Disk) -> None:
+    log = disk.new_log()
+    for _ in range(4):
+        append(log, [b"a"])
+    other = TopicPartition("other", 7)
+    log.directory.create(other, TOPIC_ID, LogConfig()).result()
+    log.directory.write_high_watermarks({TP: 3, other: 0}).result()
+    assert disk.text("replication-offset-checkpoint") == "0\n2\ntopic 0 3\nother 7 0\n"
+    assert disk.open().high_watermarks == {TP: 3, other: 0}
+
+
+@pytest.mark.rule("V34")
+def test_a_deleted_replica_is_renamed_first_and_removed_later(disk: Disk) -> None:
+    log = disk.new_log()
+    append(log, [b"a"])
+    log.directory.delete(TP).result()
+    (renamed,) = disk.path.glob("topic-0.*-delete")
+    assert not (disk.path / "topic-0").exists() and (renamed / f"{0:020d}.log").exists()
+    disk.clock.advance(60_000)
+    assert not renamed.exists()
+
+
+# V38
+
+
+@pytest.mark.rule("V38")
+def test_truncation_takes_producers_and_leader_epochs_back_with_the_records(disk: Disk) -> None:
+    log = disk.new_log()
+    for number in range(6):
+        append(log, [b"v"], epoch=number // 2, producer=Producer(4, 0, number))
+    append(log, [b"v"], epoch=2, producer=Producer(5, 0, 0))
+    log.truncate_to(3).result()
+    assert (log.log_end_offset, log.next_offset) == (3, 3)
+    assert log.epochs.entries() == [(0, 0), (1, 2)]
+    entry = log.producers.entry(4)
+    assert entry is not None and entry.last_sequence == 2
+    assert log.producers.entry(5) is None
+    again = log.plan_leader_append(batch_of([b"v"], producer=Producer(4, 0, 3)), 3, NOW_MS)
+    log.submit_planned()
+    assert again.result().base_offset == 3 and not again.result().duplicate
+
+
+@pytest.mark.rule("V38")
+def test_a_duplicate_is_told_the_originals_offsets_and_not_before_it_is_written(disk: Disk) -> None:
+    log = disk.new_log()
+    disk.lane.slow_disk = True
+    producer = Producer(4, 0, 0)
+    original = log.plan_leader_append(batch_of([b"a", b"b"], producer=producer), 0, NOW_MS)
+    log.submit_planned()
+    repeated = log.plan_leader_append(batch_of([b"a", b"b"], producer=producer), 0, NOW_MS)
+    assert not original.done and not repeated.done
+    disk.lane.run()
+    info = repeated.result()
+    assert info.duplicate and (info.base_offset, info.last_offset) == (0, 1)
+    assert log.next_offset == 2
+
+
+@pytest.mark.rule("V38")
+def test_no_checkpoint_claims_what_a_truncation_takes(disk: Disk) -> None:
+    log = disk.new_log()
+    for _ in range(6):
+        append(log, [b"v"])
     log.flush().result()
-    rig.files.calls.clear()
-    log.assign_epoch(4, log.log_end_offset)
-    assert rig.files.calls == []
-    assert log.epochs.latest_epoch == 4
-    assert entries(rig) == ["3 0"]
+    log.directory.checkpoint().result()
+    log.directory.write_high_watermarks({TP: 6}).result()
+    log.truncate_to(2).result()
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        assert disk.text(name) == "0\n1\ntopic 0 2\n"
+
+
+@pytest.mark.rule("V38")
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_loss_after_a_truncation_mixes_no_histories(seed: int) -> None:
+    """Old records may come back whole, with their epochs; never under the new epoch."""
+    rig = SimRig(seed)
+    log = rig.open().create(TP, TOPIC_ID, rig.config).result()
+    for number in range(8):
+        append(log, [f"old {number}".encode()], epoch=1)
+    log.flush().result()
+    log.directory.checkpoint().result()
+    log.truncate_to(4).result()
+    for number in range(4, 7):
+        append(log, [f"new {number}".encode()], epoch=5)
+    rig.life.alive = False
+    rig.disk.lose_power(rig.draw, Loss.UNSYNCED)
+    log = rig.open().logs[TP]
+    for record in read_all(log):
+        expected = 5 if (record.value or b"").startswith(b"new") else 1
+        assert log.epochs.epoch_at(record.offset) == expected
+    assert values_of(log)[:4] == [f"old {n}".encode() for n in range(4)]
+
+
+# V39
 
 
 @pytest.mark.rule("V39")
-def test_the_recovery_point_moves_only_after_the_epochs_below_it_are_on_disk(rig: Rig) -> None:
-    log = rig.log()
+@pytest.mark.rule("V31")
+def test_becoming_leader_writes_no_file(disk: Disk) -> None:
+    log = disk.new_log()
+    disk.files.calls.clear()
+    log.assign_epoch(3, 0)
     append(log, [b"a"], epoch=3)
-    append(log, [b"b"], epoch=5)
-    rig.files.refuse = lambda call, path: (
-        errno.ENOSPC if call == "replace_file" and path.endswith(CHECKPOINT) else 0
-    )
-    assert isinstance(log.flush().error, StorageError)
+    assert {call for call, _ in disk.files.calls} <= {"open", "pwritev"}
+    assert not (disk.path / "topic-0" / "leader-epoch-checkpoint").exists()
+
+
+@pytest.mark.rule("V39")
+def test_the_recovery_point_passes_no_epoch_that_is_not_on_disk(disk: Disk) -> None:
+    log = disk.new_log()
+    append(log, [b"a"], epoch=3)
+    disk.lane.eager = False
+    flushed = log.flush()
+    order: list[tuple[str, str]] = []
+    disk.files.refuse = lambda call, path: order.append((call, path)) or 0  # type: ignore[func-returns-value]
     assert log.recovery_point == 0
-    rig.files.refuse = lambda call, path: 0
-    rig.files.calls.clear()
-    log.flush().result()
-    assert log.recovery_point == 2
-    assert entries(rig) == ["3 0", "5 1"]
+    disk.lane.run()
+    flushed.result()
+    assert log.recovery_point == 1
+    assert disk.text("topic-0/leader-epoch-checkpoint") == "0\n1\n3 0\n"
+    calls = [call for call, _ in order]
+    assert calls.index("fsync") < calls.index("replace_file")
 
 
 @pytest.mark.rule("V39")
-def test_epochs_that_no_checkpoint_holds_come_back_from_the_batches(rig: Rig) -> None:
-    log = rig.log()
+def test_a_failed_epoch_checkpoint_keeps_the_recovery_point_back(disk: Disk) -> None:
+    log = disk.new_log()
     append(log, [b"a"], epoch=3)
-    append(log, [b"b", b"c"], epoch=5)
-    assert not (rig.log_path / CHECKPOINT).exists() or entries(rig) == []
-    again = rig.again()
-    assert again.epochs.entries() == [(3, 0), (5, 1)]
+    disk.files.refuse = lambda call, path: (
+        errno.ENOSPC if call == "replace_file" and path.endswith("leader-epoch-checkpoint") else 0
+    )
+    assert log.flush().error is not None
+    log.directory.checkpoint().result()
+    assert log.recovery_point == 0
+    assert "topic 0 1" not in disk.text("recovery-point-offset-checkpoint")
 
 
 @pytest.mark.rule("V39")
-@pytest.mark.parametrize("start", [2, 3, 99])
-def test_entries_at_or_beyond_the_end_of_the_log_are_dropped_on_load(rig: Rig, start: int) -> None:
-    log = rig.log()
-    append(log, [b"a", b"b"], epoch=3)
-    drive(log.directory.close(broker_epoch=1))
-    (rig.log_path / CHECKPOINT).write_text(f"0\n2\n3 0\n7 {start}\n")
-    again = rig.again()
-    assert again.epochs.latest_epoch == 3
-    assert values_of(again) == [b"a", b"b"]
+def test_entries_at_or_beyond_the_log_end_are_dropped_on_load(disk: Disk) -> None:
+    log = disk.new_log()
+    append(log, [b"a"], epoch=3)
+    log.assign_epoch(8, 1)
+    log.flush().result()
+    assert disk.text("topic-0/leader-epoch-checkpoint") == "0\n2\n3 0\n8 1\n"
+    assert disk.open().logs[TP].epochs.entries() == [(3, 0)]
+
+
+@pytest.mark.rule("V39")
+@pytest.mark.parametrize("seed", range(20))
+def test_what_lies_below_the_recovery_point_survives_a_power_loss(seed: int) -> None:
+    rig = SimRig(seed, LogConfig(segment_bytes=600))
+    log = rig.open().create(TP, TOPIC_ID, rig.config).result()
+    for number in range(20):
+        append(log, [bytes([number]) * 50], epoch=number // 6)
+        if number == 13:
+            log.flush().result()
+            log.directory.checkpoint().result()
+    epochs = log.epochs.entries()
+    point = log.recovery_point
+    assert point >= 14
+    rig.life.alive = False
+    rig.disk.lose_power(rig.draw, Loss.UNSYNCED)
+    log = rig.open().logs[TP]
+    assert log.log_end_offset >= point
+    assert values_of(log) == [bytes([number]) * 50 for number in range(log.log_end_offset)]
+    assert log.epochs.entries() == [entry for entry in epochs if entry[1] < log.log_end_offset]
+
+
+# D1, D17
+
+
+@pytest.mark.rule("D1")
+@pytest.mark.parametrize(
+    "number", [errno.EIO, errno.EROFS, errno.EACCES, errno.ENOENT, errno.ENXIO, errno.ESTALE]
+)
+def test_the_first_device_error_on_any_access_fails_the_directory(disk: Disk, number: int) -> None:
+    log = disk.new_log()
+    append(log, [b"a"])
+    told: list[StorageError] = []
+    log.directory.on_failure = told.append
+    disk.files.refuse = lambda call, path: number if call.startswith("pread") else 0
+    error = log.read(0, 100, 1, min_one_batch=True).error
+    assert isinstance(error, StorageError) and told == [error]
+    assert (error.errno, error.path) == (number, f"{disk.path}/topic-0/{0:020d}.log")
+    with pytest.raises(StorageError):
+        append(log, [b"b"])
+
+
+@pytest.mark.rule("D1")
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM]
+)
+def test_a_full_disk_or_lack_of_something_else_is_not_a_device_error(
+    disk: Disk, number: int
+) -> None:
+    log = disk.new_log()
+    log.directory.on_failure = lambda error: pytest.fail(str(error))
+    disk.files.refuse = lambda call, path: number if call == "pwritev" else 0
+    completion = log.plan_leader_append(batch_of([b"a"]), 0, NOW_MS)
+    log.submit_planned()
+    assert isinstance(completion.error, StorageError) and completion.error.errno == number
+    disk.files.refuse = lambda call, path: 0
+    append(log, [b"b"])
+    assert values_of(log) == [b"b"] and log.directory.failure is None
+
+
+@pytest.mark.rule("D1")
+def test_an_expected_missing_file_is_no_device_error(disk: Disk) -> None:
+    log = disk.new_log()
+    append(log, [b"a"])
+    log.directory.delete(TP).result()
+    error = log.read(0, 100, 1, min_one_batch=True).error
+    assert isinstance(error, KafkaError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert log.directory.failure is None
+
+
+@pytest.mark.rule("D1")
+def test_a_lane_tells_directory_call_path_errno_and_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        lane = ThreadLane(str(tmp_path), loop, SystemClock(loop))
+        path = str(tmp_path / "missing")
+        for work in Work:
+            with pytest.raises(StorageError) as caught:
+                await lane.submit(lambda files: files.unlink(path), work, "test")
+            error = caught.value
+            assert (error.directory, error.operation, error.path, error.errno) == (
+                str(tmp_path), "unlink", path, errno.ENOENT,
+            )  # fmt: skip
+            assert error.at_ms > 0
+        await lane.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.rule("D17")
-def test_a_failed_fsync_is_never_repeated_as_if_it_had_worked(rig: Rig) -> None:
-    log = rig.log()
+@pytest.mark.parametrize("call", ["fsync", "fsync_directory"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_after_a_failed_fsync_nothing_counts_as_durable(disk: Disk, call: str, number: int) -> None:
+    log = disk.new_log()
     append(log, [b"a"])
-    rig.files.refuse = lambda call, path: errno.EIO if call == "fsync" else 0
+    disk.files.refuse = lambda name, path: number if name == call else 0
     error = log.flush().error
-    assert isinstance(error, StorageError)
-    assert error.is_device_failure
-    assert log.directory.failure is error
-    assert log.recovery_point == 0
-
-    rig.files.refuse = lambda call, path: 0
-    rig.files.calls.clear()
-    assert log.flush().error is error
-    assert rig.files.calls == []
-    with pytest.raises(StorageError):
-        drive(log.directory.close(broker_epoch=1))
-    assert not (rig.path / ".kafka_cleanshutdown").exists()
+    assert isinstance(error, StorageError) and error.is_device_failure
+    assert log.recovery_point == 0 and log.directory.failure is error
+    disk.files.refuse = lambda name, path: 0
+    disk.files.calls.clear()
+    assert log.flush().error is error and disk.files.calls == []

@@ -89,6 +89,7 @@ def test_the_topic_id_is_durable_before_any_record_counts_as_such(rig: Rig) -> N
     assert str(rig.log_path / "partition.metadata") in replaced
 
 
+@pytest.mark.rule("V34")
 def test_a_deleted_replica_is_renamed_now_and_removed_later(rig: Rig) -> None:
     log = rig.log(LogConfig(file_delete_delay_ms=5000))
     append(log, [b"a"])
@@ -193,6 +194,7 @@ def test_a_stray_is_kept_listed_and_restorable(rig: Rig) -> None:
     assert values_of(rig.again()) == [b"a"]
 
 
+@pytest.mark.rule("V35")
 def test_an_old_stray_is_purged(rig: Rig) -> None:
     log = rig.log()
     directory = log.directory
@@ -316,6 +318,7 @@ def test_flushes_asked_for_together_share_one(rig: Rig) -> None:
     assert rig.lane.names.count("flush") == 2, "nothing to flush"
 
 
+@pytest.mark.rule("E3")
 def test_a_close_leaves_everything_for_a_clean_start(rig: Rig, small: Small) -> None:
     log = rig.log(small())
     for number in range(20):

@@ -197,6 +197,7 @@ def test_a_failed_fsync_is_never_tried_again(rig: Rig, number: int) -> None:
     assert not (rig.path / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.rule("V39")
 def test_a_checkpoint_that_does_not_fit_does_not_move_the_recovery_point(rig: Rig) -> None:
     log = rig.log()
     append(log, [b"a"], epoch=3)

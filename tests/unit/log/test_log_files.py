@@ -235,8 +235,8 @@ def test_directories_are_named_as_kafka_names_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "a", "-1", "a-", "a-x", "a-01", "a-99999999999", "a/b-1", "..-1", "a b-1", "a-\u0661",
-             "recovery-point-offset-checkpoint", "a-0.0123-delete"]
+    "name", ["", "a", "-1", "a-", "a-x", "a-01", "a-99999999999", "a/b-1", "..-1", "a b-1",
+             "a-\u0661", "recovery-point-offset-checkpoint", "a-0.0123-delete"]
 )  # fmt: skip
 def test_other_names_are_no_partitions(name: str) -> None:
     assert names.parse_directory_name(name) is None

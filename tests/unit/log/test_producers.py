@@ -156,6 +156,7 @@ def test_a_marker_ends_the_transaction_and_a_new_epoch_forgets_batches() -> None
 # truncation
 
 
+@pytest.mark.rule("V38")
 def test_truncation_goes_back_to_remembered_batches() -> None:
     state = ProducerState()
     for number in range(4):

@@ -169,6 +169,7 @@ def test_leader_epochs_never_go_back(rig: Rig) -> None:
     assert rig.again().log_end_offset == 9
 
 
+@pytest.mark.rule("V39")
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -192,11 +193,42 @@ def test_leader_epochs_are_rebuilt_from_the_batches(
     assert log.epochs.entries() == [(0, 0), (1, 4), (2, 8)]
 
 
+@pytest.mark.rule("V39")
 def test_entries_at_or_beyond_the_log_end_do_not_count(rig: Rig) -> None:
     log = filled(rig)
     log.assign_epoch(9, COUNT)
     log.flush().result()
     assert b"9 12" in (rig.log_path / "leader-epoch-checkpoint").read_bytes()
+    assert rig.again().epochs.entries() == [(0, 0), (1, 4), (2, 8)]
+
+
+@pytest.mark.rule("V39")
+def test_leading_writes_nothing_and_the_next_flush_writes_the_epochs_before_it_counts(
+    rig: Rig,
+) -> None:
+    log = filled(rig)
+    log.flush().result()
+    rig.files.calls.clear()
+    log.assign_epoch(9, COUNT)
+    assert rig.files.calls == []
+    append(log, [b"x"], epoch=9)
+    points: list[int] = []
+    rig.files.refuse = lambda call, path: points.append(log.recovery_point) or 0  # type: ignore[func-returns-value]
+    log.flush().result()
+    assert points and max(points) == COUNT, "the recovery point rose before all was on disk"
+    written = [(call, Path(path).name) for call, path in rig.files.calls]
+    synced = written.index(("fsync", "00000000000000000000.log"))
+    assert synced < written.index(("replace_file", "leader-epoch-checkpoint"))
+    assert log.recovery_point == COUNT + 1
+    assert b"9 12" in (rig.log_path / "leader-epoch-checkpoint").read_bytes()
+
+
+@pytest.mark.rule("V39")
+def test_entries_at_or_beyond_the_recovery_point_are_made_from_the_batches(rig: Rig) -> None:
+    log = filled(rig)
+    log.directory.checkpoint().result()
+    path = rig.log_path / "leader-epoch-checkpoint"
+    path.write_bytes(b"0\n3\n0 0\n1 3\n2 7\n")
     assert rig.again().epochs.entries() == [(0, 0), (1, 4), (2, 8)]
 
 
@@ -312,6 +344,7 @@ def test_damaged_offset_checkpoints_are_not_believed(rig: Rig) -> None:
 # clean and unclean
 
 
+@pytest.mark.rule("E3")
 def test_after_a_clean_shutdown_no_record_is_read(rig: Rig, small: Small) -> None:
     log = filled(rig, small(segment_bytes=600))
     drive(log.directory.close(broker_epoch=42))
@@ -324,6 +357,7 @@ def test_after_a_clean_shutdown_no_record_is_read(rig: Rig, small: Small) -> Non
     assert rig.open().clean_shutdown_epoch is None, "the marker counts once"
 
 
+@pytest.mark.rule("E3")
 def test_a_damaged_marker_is_no_marker(rig: Rig) -> None:
     log = filled(rig)
     drive(log.directory.close(broker_epoch=42))

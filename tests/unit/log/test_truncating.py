@@ -30,6 +30,7 @@ def filled(rig: Rig, config: LogConfig, count: int = 30, epochs: int = 5) -> Par
     return log
 
 
+@pytest.mark.rule("V38")
 @pytest.mark.parametrize("offset", range(0, 31, 3))
 def test_everything_from_the_offset_on_is_gone(rig: Rig, small: Small, offset: int) -> None:
     log = filled(rig, small())
@@ -91,6 +92,7 @@ def test_below_the_first_segment_everything_goes(rig: Rig, small: Small) -> None
     assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (5, 5, 1)
 
 
+@pytest.mark.rule("V67")
 @pytest.mark.parametrize("offset", [0, 15, 30, 1000])
 def test_a_log_can_start_anew_anywhere(rig: Rig, small: Small, offset: int) -> None:
     log = filled(rig, small())
@@ -161,6 +163,7 @@ def test_a_flush_under_way_ends_before_the_truncation_begins(rig: Rig, small: Sm
     assert log.recovery_point == 5 and log.log_end_offset == 5
 
 
+@pytest.mark.rule("V38")
 def test_checkpoints_on_disk_never_claim_more_than_the_cut_log_has(rig: Rig, small: Small) -> None:
     log = filled(rig, small())
     directory = log.directory
@@ -178,6 +181,7 @@ def test_checkpoints_on_disk_never_claim_more_than_the_cut_log_has(rig: Rig, sma
     assert max(lowered) < cut_at
 
 
+@pytest.mark.rule("V38")
 def test_producers_beyond_what_is_remembered_are_read_from_the_log(rig: Rig, small: Small) -> None:
     log = filled(rig, small())
     log.truncate_to(9).result()

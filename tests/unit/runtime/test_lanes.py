@@ -1,0 +1,352 @@
+"""The real lane: on the loop while the disk is quick, on threads otherwise; failures attributed."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ConfigError, StorageError
+from tidelog.core.ports import Files, Work
+from tidelog.core.types import TopicPartition
+from tidelog.log.config import LogConfig
+from tidelog.log.directory import LogDirectory
+from tidelog.records.batch import iter_batches
+from tidelog.records.builder import NewRecord, build_batch
+from tidelog.runtime import lanes
+from tidelog.runtime.clock import SystemClock
+from tidelog.runtime.files import OsFiles, lock_directory
+from tidelog.runtime.lanes import ThreadLane, open_lane
+
+
+def run(test: Callable[[ThreadLane], Coroutine[Any, Any, None]], directory: Path) -> None:
+    """Run a test on a loop with a lane of `directory`."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        lane = ThreadLane(str(directory), loop, SystemClock(loop))
+        try:
+            await test(lane)
+        finally:
+            await lane.close()
+
+    asyncio.run(main())
+
+
+def here(files: Files) -> int:
+    """The thread that runs it."""
+    return threading.get_ident()
+
+
+def slow_down(lane: ThreadLane) -> None:
+    """As if an operation had just taken too long."""
+    lane._slow_until_ns = 1 << 62
+
+
+def test_fast_operations_run_at_once_on_the_loop(tmp_path: Path) -> None:
+    async def test(lane: ThreadLane) -> None:
+        assert lane.is_fast
+        completion = lane.submit(here, Work.FAST, "test")
+        assert completion.done and completion.result() == threading.get_ident()
+
+    run(test, tmp_path)
+
+
+def test_slow_operations_run_on_a_thread_in_order(tmp_path: Path) -> None:
+    async def test(lane: ThreadLane) -> None:
+        order: list[int] = []
+        completions = [
+            lane.submit(lambda _, n=n: order.append(n) or here(_), Work.SLOW, "test")  # type: ignore[misc, func-returns-value]
+            for n in range(50)
+        ]
+        assert not completions[-1].done
+        threads = [await completion for completion in completions]
+        assert order == list(range(50))
+        assert len(set(threads)) == 1 and threads[0] != threading.get_ident()
+
+    run(test, tmp_path)
+
+
+def test_results_are_delivered_on_the_loop(tmp_path: Path) -> None:
+    async def test(lane: ThreadLane) -> None:
+        told: list[int] = []
+        completion = lane.submit(here, Work.SLOW, "test")
+        completion.then(lambda _: told.append(threading.get_ident()))
+        await completion
+        assert told == [threading.get_ident()]
+
+    run(test, tmp_path)
+
+
+def test_after_a_slow_call_fast_operations_leave_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = [1_000_000_000]
+    monkeypatch.setattr(lanes.time, "monotonic_ns", lambda: now_ns[0])
+
+    async def test(lane: ThreadLane) -> None:
+        def slow(_: Files) -> None:
+            now_ns[0] += lanes.SLOW_CALL_NS
+
+        def long_but_slow_anyway(_: Files) -> None:
+            now_ns[0] += 10 * lanes.SLOW_CALL_NS
+
+        await lane.submit(long_but_slow_anyway, Work.SLOW, "fsync")
+        assert lane.is_fast, "an fsync may take its time"
+        lane.submit(slow, Work.FAST, "write").result()
+        assert not lane.is_fast
+        completion = lane.submit(here, Work.FAST, "write")
+        assert not completion.done
+        assert await completion != threading.get_ident()
+        now_ns[0] += lanes.CLEAN_NS - 1
+        assert not lane.is_fast
+        now_ns[0] += 1
+        assert lane.is_fast
+        assert lane.submit(here, Work.FAST, "write").done
+
+    run(test, tmp_path)
+
+
+def test_a_fast_operation_never_overtakes_one_that_waits(tmp_path: Path) -> None:
+    async def test(lane: ThreadLane) -> None:
+        gate = threading.Event()
+        order: list[str] = []
+        slow_down(lane)
+        first = lane.submit(lambda _: gate.wait(10) and order.append("first"), Work.FAST, "a")
+        lane._slow_until_ns = 0
+        second = lane.submit(lambda _: order.append("second"), Work.FAST, "b")
+        assert not second.done and not lane.is_fast
+        gate.set()
+        await first
+        await second
+        assert order == ["first", "second"] and lane.is_fast
+
+    run(test, tmp_path)
+
+
+def test_an_fsync_under_way_does_not_hold_up_appends_of_a_slow_disk(tmp_path: Path) -> None:
+    async def test(lane: ThreadLane) -> None:
+        gate = threading.Event()
+        fsync = lane.submit(lambda _: gate.wait(10), Work.SLOW, "fsync")
+        slow_down(lane)
+        await lane.submit(here, Work.FAST, "append")
+        assert not fsync.done
+        gate.set()
+        await fsync
+
+    run(test, tmp_path)
+
+
+@pytest.mark.rule("D1")
+@pytest.mark.parametrize("work", list(Work))
+def test_a_failure_names_directory_call_path_errno_and_time(tmp_path: Path, work: Work) -> None:
+    async def test(lane: ThreadLane) -> None:
+        before_ms = SystemClock(asyncio.get_running_loop()).wall_ms()
+        path = str(tmp_path / "missing" / "file")
+        completion: Completion[Any] = lane.submit(lambda files: files.open(path), work, "open")
+        with pytest.raises(StorageError) as caught:
+            await completion
+        error = caught.value
+        assert (error.directory, error.operation, error.path) == (str(tmp_path), "open", path)
+        assert error.errno == errno.ENOENT and error.at_ms >= before_ms
+        assert error.is_device_failure and not error.is_full
+
+    run(test, tmp_path)
+
+
+@pytest.mark.rule("D17")
+def test_a_failed_sync_is_known_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(lane: ThreadLane) -> None:
+        def refuse(descriptor: int) -> None:
+            raise OSError(errno.ENOSPC, "no space")
+
+        monkeypatch.setattr("os.fsync", refuse)
+        for operation in (
+            lambda files: files.fsync(files.open(str(tmp_path / "f"), write=True, create=True)),
+            lambda files: files.fsync_directory(str(tmp_path)),
+            lambda files: files.replace_file(str(tmp_path / "g"), b"x", sync=True),
+        ):
+            with pytest.raises(StorageError) as caught:
+                await lane.submit(operation, Work.SLOW, "sync")
+            assert caught.value.operation == "fsync"
+            assert caught.value.is_device_failure, "whatever the errno"
+
+    run(test, tmp_path)
+
+
+def test_other_errors_come_as_they_are(tmp_path: Path) -> None:
+    async def test(lane: ThreadLane) -> None:
+        def defect(_: Files) -> None:
+            raise ValueError("a defect")
+
+        for work in Work:
+            with pytest.raises(ValueError, match="a defect"):
+                await lane.submit(defect, work, "test")
+
+    run(test, tmp_path)
+
+
+def test_closing_finishes_what_was_submitted(tmp_path: Path) -> None:
+    async def test(lane: ThreadLane) -> None:
+        completions = [lane.submit(here, Work.SLOW, "test") for _ in range(20)]
+        await lane.close()
+        assert all(completion.done for completion in completions)
+        await lane.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            lane.submit(here, Work.FAST, "late")
+
+    run(test, tmp_path)
+
+
+class _Silent:
+    def event(self, name: str, /, **fields: Any) -> None: ...
+    def mark(self, name: str, /) -> None: ...
+    def log(self, logger: str, level: int, message: str, /) -> None: ...
+
+
+def test_a_log_on_a_lane_that_turns_slow_and_quick_keeps_every_append_in_order(
+    tmp_path: Path,
+) -> None:
+    """Loop, fast thread and slow thread at once: appends, reads, flushes, rolls, truncations."""
+
+    async def test(lane: ThreadLane) -> None:
+        clock = SystemClock(asyncio.get_running_loop())
+        config = LogConfig(segment_bytes=20_000, index_interval_bytes=500)
+        directory = await LogDirectory.open(
+            lane,
+            cluster_id="c",
+            broker_id=1,
+            clock=clock,
+            tracer=_Silent(),
+            default_config=config,
+            config_of=lambda _: config,
+            max_open_files=2,
+        )
+        log = await directory.create(TopicPartition("t", 0), bytes([1] * 16), config)
+        expected: list[bytes] = []
+        for step in range(600):
+            lane._slow_until_ns = (1 << 62) if step // 20 % 2 else 0
+            value = f"{step}".encode() * (step % 40 + 1)
+            completion = log.plan_leader_append(
+                build_batch([NewRecord(None, value, step)]), 0, clock.wall_ms()
+            )
+            log.submit_planned()
+            expected.append(value)
+            if step % 7 == 0:
+                assert (await completion).last_offset == len(expected) - 1
+            if step % 31 == 0:
+                log.flush()
+            if step % 53 == 0 and log.log_end_offset:
+                offset = step * 7 % log.log_end_offset
+                slice_ = await log.read(offset, 5000, log.log_end_offset, min_one_batch=True)
+                (first, *_) = iter_batches(slice_.data)
+                assert first.base_offset == offset
+            if step % 149 == 148:
+                await log.truncate_to(len(expected) - 5)
+                del expected[-5:]
+        await log.flush()
+        assert log.recovery_point == log.log_end_offset == len(expected)
+        offset = 0
+        found: list[bytes] = []
+        while offset < log.log_end_offset:
+            slice_ = await log.read(offset, 1 << 20, log.log_end_offset, min_one_batch=True)
+            found += [bytes(batch.records) for batch in iter_batches(slice_.data)]
+            offset = slice_.next_offset
+        assert len(found) == len(expected)
+        assert all(value in record for value, record in zip(expected, found, strict=True))
+
+    run(test, tmp_path)
+
+
+# files
+
+
+def test_a_short_read_means_the_end_of_the_file(tmp_path: Path) -> None:
+    files = OsFiles()
+    handle = files.open(str(tmp_path / "f"), write=True, create=True)
+    assert files.pwritev(handle, [b"abc", memoryview(b"def")], 0) == 6
+    assert files.pread(handle, 100, 2) == b"cdef"
+    assert bytes(files.pread_cached(handle, 100, 2) or b"") == b"cdef"
+    assert bytes(files.pread_cached(handle, 3, 1) or b"") == b"bcd"
+    assert files.pread(handle, 5, 6) == b"" and files.size(handle) == 6
+    files.truncate(handle, 2)
+    assert files.size(handle) == 2
+    files.close(handle)
+
+
+def test_where_the_page_cache_cannot_be_asked_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = OsFiles()
+    handle = files.open(str(tmp_path / "f"), write=True, create=True)
+    files.pwritev(handle, [b"abcdef"], 0)
+
+    def unknown_flag(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "no such flag")
+
+    monkeypatch.setattr("os.preadv", unknown_flag)
+    assert files.pread_cached(handle, 3, 0) == b"abc"
+
+    def would_block(*_: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "would block")
+
+    files = OsFiles()
+    monkeypatch.setattr("os.preadv", would_block)
+    assert files.pread_cached(handle, 3, 0) is None
+    files.close(handle)
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    files = OsFiles()
+    path = str(tmp_path / "f")
+    for sync in (False, True):
+        files.replace_file(path, b"x" * 10, sync=sync)
+        files.replace_file(path, b"new", sync=sync)
+        assert files.read_file(path) == b"new"
+        assert files.listdir(str(tmp_path)) == ["f"]
+
+
+def test_directories_come_and_go(tmp_path: Path) -> None:
+    files = OsFiles()
+    root = str(tmp_path / "a" / "b")
+    files.mkdir(root)
+    files.mkdir(root)
+    files.replace_file(f"{root}/f", b"x", sync=False)
+    assert files.exists(f"{root}/f") and not files.exists(f"{root}/g")
+    files.rename(f"{root}/f", f"{root}/g")
+    assert files.listdir(root) == ["g"]
+    files.remove_tree(root)
+    files.remove_tree(root)
+    assert not files.exists(root)
+    files.rmdir(str(tmp_path / "a"))
+    assert files.free_bytes(str(tmp_path)) > 0
+
+
+def test_a_second_broker_is_kept_out_and_told_who_has_the_directory(tmp_path: Path) -> None:
+    first = lock_directory(str(tmp_path / "logs"))
+    with pytest.raises(ConfigError, match=f"in use by the process {os.getpid()}"):
+        lock_directory(str(tmp_path / "logs"))
+    os.close(first)
+    os.close(lock_directory(str(tmp_path / "logs")))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="a directory that this broker may write"):
+        lock_directory(str(tmp_path / "file"))
+
+
+def test_an_opened_lane_holds_the_lock_until_it_is_closed(tmp_path: Path) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        lane = open_lane(str(tmp_path), loop, SystemClock(loop))
+        with pytest.raises(ConfigError):
+            open_lane(str(tmp_path), loop, SystemClock(loop))
+        await lane.close()
+        await open_lane(str(tmp_path), loop, SystemClock(loop)).close()
+
+    asyncio.run(main())
