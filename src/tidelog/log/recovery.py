@@ -378,7 +378,7 @@ class _Loader:
         for _, batch in scan:
             epoch = batch.partition_leader_epoch
             problem = self._out_of_order(batch, end, end == segment.base_offset, latest_epoch)
-            if problem and scan_from is not None and batch.last_offset >= scan_from:
+            if problem and scan_from is not None and max(batch.last_offset, end) >= scan_from:
                 scan.problem = problem
                 break
             latest_epoch = max(latest_epoch, epoch)

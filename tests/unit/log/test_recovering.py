@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.log.conftest import Rig
 from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, drive, values_of
@@ -68,6 +68,7 @@ def test_a_file_cut_at_any_byte_keeps_the_whole_batches_before(rig: Rig) -> None
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+@example(position=0, bit=7)
 @given(position=st.integers(0, 2**20), bit=st.integers(0, 7))
 def test_a_flipped_bit_cuts_before_its_batch(rig: Rig, position: int, bit: int) -> None:
     shutil.rmtree(rig.path, ignore_errors=True)
