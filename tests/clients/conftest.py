@@ -1,4 +1,4 @@
-"""Clients of other projects against one cluster of three brokers per module."""
+"""Clients of other projects, all against one cluster of three brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUM_PARTITIONS = 2
 MakeTopic = Callable[..., str]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three brokers that are up; a test that kills one starts it again."""
     directory = str(tmp_path_factory.mktemp("clients") / "cluster")
@@ -35,9 +35,8 @@ def bootstrap(cluster: LocalCluster) -> str:
 @pytest.fixture
 def make_topic(bootstrap: str, request: pytest.FixtureRequest) -> MakeTopic:
     """Makes the topic of a test: three replicas, two of which must be in sync."""
-    name = "".join(
-        letter if letter.isalnum() else "-" for letter in request.node.name.removeprefix("test_")
-    )
+    words = f"{request.node.path.stem}.{request.node.name}"
+    name = "".join(letter if letter.isalnum() or letter == "." else "-" for letter in words)
 
     def make(partitions: int = 1, **config: str) -> str:
         keys = {"min.insync.replicas": "2"}

@@ -18,7 +18,7 @@ from tidelog.runtime.blocking import BlockingClient
 PATIENCE_S = 60.0
 PARTITIONS = 3
 #: Acknowledged before the kill, and after it by the partition that lost its leader.
-ENOUGH = 2_000
+ENOUGH = 1_000
 #: Records that are sent and not acknowledged: the kill strikes some of them.
 WINDOW = 500
 
