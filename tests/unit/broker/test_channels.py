@@ -30,6 +30,7 @@ def created(around: Office, controller: Candidate, name: str = "t") -> None:
     assert around.create(controller, name, (1, 2, 3)).error_code == ErrorCode.NONE
 
 
+@pytest.mark.rule("V17")
 def test_live_brokers_are_told_before_roles_and_partitions_after(three: Office) -> None:
     three.controller()
     three.pass_time(100)
@@ -148,6 +149,7 @@ def test_a_channel_ends_with_the_registration(three: Office) -> None:
     assert "L" not in other.script.kinds()
 
 
+@pytest.mark.rule("V17")
 def test_propagation_may_be_held_back_to_merge(three: Office) -> None:
     with office(3, controller_propagation_linger_ms="200") as lingering:
         controller = lingering.controller()

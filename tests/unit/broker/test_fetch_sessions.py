@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from tests.broker_fakes import TOPIC, TOPIC_ID, FakeBroker, a_cluster, state
 
 from tidelog.broker.apis import fetch
@@ -115,6 +116,7 @@ def test_an_incremental_fetch_is_answered_with_news_only() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.rule("G4")
 def test_wrong_ids_epochs_and_kinds_of_a_session_are_refused() -> None:
     async def story() -> None:
         broker = await leading()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+import pytest
 from tests.broker_fakes import FakeBroker, a_cluster, settle, state
 
 from tidelog.broker.apis import list_offsets, offset_for_leader_epoch
@@ -134,6 +135,7 @@ def test_one_request_may_mix_lookups_and_known_offsets() -> None:
     run(story())
 
 
+@pytest.mark.rule("V32")
 def test_the_end_of_a_leader_epoch() -> None:
     async def story() -> None:
         broker = await a_leader()

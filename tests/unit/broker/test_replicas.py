@@ -7,6 +7,7 @@ import errno
 from collections.abc import Coroutine
 from typing import Any
 
+import pytest
 from tests.broker_fakes import (
     T0,
     TOPIC_ID,
@@ -106,6 +107,7 @@ def test_what_cannot_be_used_of_a_stored_configuration_leaves_the_defaults() -> 
     run(story())
 
 
+@pytest.mark.rule("S3")
 def test_a_store_that_cannot_be_reached_is_waited_for() -> None:
     async def story() -> None:
         broker = a_cluster()[1]
@@ -149,6 +151,7 @@ def test_no_role_is_taken_when_the_registration_ends_meanwhile() -> None:
     run(story())
 
 
+@pytest.mark.rule("V6", "V24")
 def test_names_and_numbers_that_are_none_are_refused() -> None:
     async def story() -> None:
         broker = a_cluster()[1]

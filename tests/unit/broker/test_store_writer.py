@@ -78,6 +78,7 @@ def change(partition: int = 0, expected: int = 0, isr: Sequence[int] = (1, 2)) -
 
 
 class TestStates:
+    @pytest.mark.rule("V6", "V15")
     def test_a_state_is_written_where_the_version_is_as_expected(self, desk: Desk) -> None:
         desk.make()
         [outcome] = desk.write(change())
@@ -85,6 +86,7 @@ class TestStates:
         assert published == state((1, 2), partition_epoch=1)
         assert outcome == Written(published.mzxid)
 
+    @pytest.mark.rule("V6", "V15")
     def test_a_conflict_tells_what_the_node_holds(self, desk: Desk) -> None:
         desk.make()
         desk.office.publish(TP, state((3,)))
@@ -92,6 +94,7 @@ class TestStates:
         assert isinstance(outcome, Conflict)
         assert outcome.state == state((3,), partition_epoch=1)
 
+    @pytest.mark.rule("V15", "V16")
     def test_a_conflict_is_isolated(self, desk: Desk) -> None:
         desk.make(3)
         desk.office.publish(TopicPartition("t", 1), state((3,)))
@@ -149,6 +152,7 @@ class TestStates:
 
 
 class TestUnknownOutcomes:
+    @pytest.mark.rule("S2")
     def test_what_was_written_counts_as_written(self, desk: Desk) -> None:
         desk.make(2)
         desk.store.lose_next_answer()
@@ -157,6 +161,7 @@ class TestUnknownOutcomes:
         assert len(desk.transactions) == 1
         assert outcomes[0] == Written(desk.office.state(TP).mzxid)
 
+    @pytest.mark.rule("S2")
     def test_what_was_not_written_is_written(self, desk: Desk) -> None:
         desk.make()
         desk.store.lose_next_request()
@@ -164,6 +169,7 @@ class TestUnknownOutcomes:
         assert isinstance(outcome, Written)
         assert desk.office.state(TP).partition_epoch == 1
 
+    @pytest.mark.rule("S2")
     @pytest.mark.parametrize("lose", ["lose_next_answer", "lose_next_request"])
     def test_every_kind_of_write_is_settled(self, desk: Desk, lose: str) -> None:
         for write in (
@@ -186,6 +192,7 @@ class TestDeposed:
             desk.write(change())
         assert desk.office.state(TP) == FIRST
 
+    @pytest.mark.rule("V3", "S2")
     def test_an_unknown_outcome_is_not_settled_by_a_deposed_controller(self, desk: Desk) -> None:
         desk.make()
         desk.store.lose_next_answer()
@@ -201,6 +208,7 @@ class TestDeposed:
 
 
 class TestTopics:
+    @pytest.mark.rule("V20")
     def test_a_topic_is_made_in_one_transaction_where_it_fits(self, desk: Desk) -> None:
         made = new_topic(3, configs={"retention.ms": "5"})
         [outcome] = desk.write(CreateTopic(made))
@@ -225,6 +233,7 @@ class TestTopics:
         nodes = desk.office.do(desk.store.get_many(paths))
         assert all(node is not None for node in nodes)
 
+    @pytest.mark.rule("V23")
     def test_a_topic_of_that_name_is_a_conflict(self, desk: Desk) -> None:
         desk.office.place_topic("t", {0: (9,)})
         made = new_topic()
@@ -233,6 +242,7 @@ class TestTopics:
         assert isinstance(outcome, Conflict)
         assert desk.office.children(layout.topic_path("t")) == []
 
+    @pytest.mark.rule("V23")
     def test_no_partition_of_a_large_topic_is_written_into_somebody_elses(self, desk: Desk) -> None:
         desk.office.place_topic("t", {0: (9,)})
         made = new_topic(limits.MAX_TRANSACTION_OPS)
@@ -259,6 +269,7 @@ class TestDeletion:
         assert desk.office.children(layout.DELETE_TOPICS) == []
         assert desk.write(ForgetDeletion("t")) == [Written()]
 
+    @pytest.mark.rule("V22")
     def test_all_nodes_of_a_topic_go_the_request_last(self, desk: Desk) -> None:
         desk.make(limits.MAX_TRANSACTION_OPS)
         desk.write(QueueDeletion("t"))
@@ -293,6 +304,7 @@ class TestDeletion:
 
 
 class TestProducerIds:
+    @pytest.mark.rule("G3")
     def test_a_block_is_recorded(self, desk: Desk) -> None:
         [outcome] = desk.write(TakeProducerIds(2, 1000, 1999, 0))
         assert isinstance(outcome, Written)
@@ -305,6 +317,7 @@ class TestProducerIds:
         [outcome] = desk.write(TakeProducerIds(2, 0, 999, -1))
         assert isinstance(outcome, Written)
 
+    @pytest.mark.rule("G3")
     def test_a_conflict_tells_what_was_given_out(self, desk: Desk) -> None:
         data = layout.encode_producer_id_block(9, 5000, 5999)
         desk.office.write(SetData(layout.PRODUCER_ID_BLOCK, data, 0))
@@ -317,6 +330,7 @@ class TestProducerIds:
         assert outcome == Conflict(producer_ids=None)
 
 
+@pytest.mark.rule("S3")
 def test_a_store_that_cannot_be_reached_is_waited_for(desk: Desk) -> None:
     desk.make()
     desk.office.cut_off.append("admin")

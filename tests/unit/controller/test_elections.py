@@ -75,6 +75,7 @@ class TestDeath:
         assert (after.leader, after.isr) == (NO_LEADER, (1,))
         assert after.isr_epochs == (epoch(1),)
 
+    @pytest.mark.rule("V13")
     def test_the_last_isr_is_kept_whole(self) -> None:
         after = elected(state(isr=(1, 2)), brokers(3))
         assert (after.leader, after.isr) == (NO_LEADER, (1, 2))
@@ -100,6 +101,7 @@ class TestBounce:
         after = elected(state(), brokers(broker(1, life=2), 2, 3))
         assert (after.leader, after.isr) == (2, (2, 3))
 
+    @pytest.mark.rule("V10", "V12")
     def test_a_bounced_follower_leaves_the_isr(self) -> None:
         after = elected(state(), brokers(1, broker(2, life=2), 3))
         assert (after.leader, after.isr) == (1, (1, 3))
@@ -114,6 +116,7 @@ class TestBounce:
         assert (after.leader, after.isr) == (NO_LEADER, (2,))
         assert after.isr_epochs == (epoch(2),)
 
+    @pytest.mark.rule("V10", "V12")
     def test_where_all_have_bounced_one_leads_and_the_others_catch_up_from_it(self) -> None:
         live = brokers(broker(1, life=2), broker(2, life=2))
         after = elected(state(isr=(1, 2)), live, replicas=(2, 1, 3))
@@ -134,6 +137,7 @@ class TestBounce:
 
 
 class TestAbsentReplicas:
+    @pytest.mark.rule("V12", "D3")
     def test_a_member_without_its_replica_leaves_the_isr(self) -> None:
         after = elected(state(), brokers(1, 2, 3), absent=[2])
         assert (after.leader, after.isr) == (1, (1, 3))

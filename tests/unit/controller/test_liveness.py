@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.controller_builders import broker, brokers, epoch, state
 
 from tidelog.controller import liveness
@@ -52,6 +53,7 @@ def test_a_clean_shutdown_of_the_recorded_life_is_a_restart_but_no_bounce() -> N
     assert liveness.bounced_members(state(), live) == ()
 
 
+@pytest.mark.rule("E3", "V10")
 def test_a_clean_shutdown_of_a_later_life_proves_nothing() -> None:
     live = brokers(1, broker(2, life=3, previous_broker_epoch=epoch(2, life=2)), 3)
     assert liveness.bounced_members(state(), live) == (2,)
@@ -63,12 +65,14 @@ def test_without_recorded_epochs_a_registration_after_the_last_write_has_bounced
     assert liveness.bounced_members(published, brokers(1, 2, 3)) == ()
 
 
+@pytest.mark.rule("V10")
 def test_a_single_missing_epoch_is_judged_by_the_last_write_too() -> None:
     published = state(isr_epochs=[epoch(1), -1, epoch(3)], mzxid=150)
     assert liveness.bounced_members(published, brokers(1, broker(2, life=2), 3)) == (2,)
     assert liveness.bounced_members(published, brokers(1, 2, 3)) == ()
 
 
+@pytest.mark.rule("E3", "V10")
 def test_without_a_recorded_epoch_no_shutdown_is_proved() -> None:
     published = state(isr_epochs=None, mzxid=150)
     live = brokers(1, broker(2, life=2, previous_broker_epoch=-1), 3)

@@ -38,6 +38,7 @@ def test_every_partition_has_distinct_live_replicas(
         assert all(0 <= one < len(racks) for one in replicas)
 
 
+@pytest.mark.rule("V21")
 @given(PLACEMENTS)
 def test_the_same_seed_places_alike(drawn: tuple[list[str | None], int, int, int]) -> None:
     racks, partitions, replication_factor, seed = drawn
@@ -46,6 +47,7 @@ def test_the_same_seed_places_alike(drawn: tuple[list[str | None], int, int, int
     assert place(brokers[::-1], partitions, replication_factor, seed) == once
 
 
+@pytest.mark.rule("V21")
 @given(PLACEMENTS)
 def test_leaders_are_spread_evenly(drawn: tuple[list[str | None], int, int, int]) -> None:
     racks, partitions, replication_factor, seed = drawn
@@ -54,6 +56,7 @@ def test_leaders_are_spread_evenly(drawn: tuple[list[str | None], int, int, int]
     assert max(led.values()) - min(led[one] for one in range(len(racks))) <= 1
 
 
+@pytest.mark.rule("V21")
 @given(PLACEMENTS)
 def test_no_rack_gets_a_second_replica_while_another_has_none(
     drawn: tuple[list[str | None], int, int, int],
@@ -66,6 +69,7 @@ def test_no_rack_gets_a_second_replica_while_another_has_none(
         assert len(used) == min(replication_factor, len(set(rack_of.values())))
 
 
+@pytest.mark.rule("V21")
 @given(st.integers(1, 9), st.integers(1, 60), st.integers(1, 5), st.integers(0, 10_000))
 def test_replicas_are_spread_evenly_without_racks(
     size: int, partitions: int, replication_factor: int, seed: int

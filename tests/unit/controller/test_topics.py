@@ -180,6 +180,7 @@ def test_configuration_is_checked(image: Image) -> None:
     assert "retention.ms" in error.message
 
 
+@pytest.mark.rule("V13")
 @pytest.mark.parametrize(("value", "expected"), [("true", True), ("false", False)])
 def test_a_topic_may_have_its_own_word_on_unclean_elections(
     image: Image, value: str, expected: bool
@@ -190,6 +191,7 @@ def test_a_topic_may_have_its_own_word_on_unclean_elections(
     assert made.configs == {config.name: value}
 
 
+@pytest.mark.rule("V13")
 def test_without_one_the_cluster_decides(image: Image) -> None:
     assert plan(image, CreatableTopic("t", 1, 1)).topic.unclean is None
 

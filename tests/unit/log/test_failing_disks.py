@@ -179,7 +179,7 @@ def test_other_errors_are_never_the_disk(rig: Rig, number: int) -> None:
     append(log, [b"a"])
 
 
-@pytest.mark.rule("D17")
+@pytest.mark.rule("D17", "E3")
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EINVAL])
 def test_a_failed_fsync_is_never_tried_again(rig: Rig, number: int) -> None:
     log = rig.log()

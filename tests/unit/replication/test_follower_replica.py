@@ -60,6 +60,7 @@ def test_a_rule_that_cuts_on_becoming_follower_would_be_obeyed(
     assert follower.is_busy
 
 
+@pytest.mark.rule("V61")
 def test_records_are_appended_and_then_the_marks_taken() -> None:
     follower = a_follower(log_end_offset=10)
     assert answer(follower, has_records=True, leader_high_watermark=12) is APPEND
@@ -78,6 +79,7 @@ def test_an_answer_while_busy_is_dropped() -> None:
     assert answer(follower, position=position, has_records=True) is NOTHING
 
 
+@pytest.mark.rule("V33")
 def test_an_answer_to_another_position_is_dropped() -> None:
     follower = a_follower(log_end_offset=10)
     for stale in (FetchPosition(4, 10, -1), FetchPosition(5, 9, -1), FetchPosition(5, 10, 3)):
@@ -85,6 +87,7 @@ def test_an_answer_to_another_position_is_dropped() -> None:
     assert follower.high_watermark == 0
 
 
+@pytest.mark.rule("V67")
 def test_the_leaders_log_start_is_followed_up_to_the_high_watermark() -> None:
     follower = a_follower(log_end_offset=10)
     assert answer(follower, leader_high_watermark=6, leader_log_start=4) == (AdvanceLogStart(4),)
@@ -93,6 +96,7 @@ def test_the_leaders_log_start_is_followed_up_to_the_high_watermark() -> None:
     assert answer(follower, leader_high_watermark=9, leader_log_start=7) == (AdvanceLogStart(7),)
 
 
+@pytest.mark.rule("V32")
 def test_a_divergence_is_cut_and_reported() -> None:
     follower = a_follower(epochs=EPOCHS, log_end_offset=15, high_watermark=11)
     assert answer(follower, diverging=EpochEnd(1, 9)) == (TruncateTo(9),)
@@ -103,6 +107,7 @@ def test_a_divergence_is_cut_and_reported() -> None:
     assert not follower.is_busy
 
 
+@pytest.mark.rule("V67")
 def test_a_divergence_below_either_log_start_starts_over() -> None:
     follower = a_follower(epochs=EPOCHS, log_end_offset=15)
     assert answer(follower, diverging=EpochEnd(1, 9), leader_log_start=11) == (
@@ -114,6 +119,7 @@ def test_a_divergence_below_either_log_start_starts_over() -> None:
     )
 
 
+@pytest.mark.rule("V67")
 def test_an_offset_out_of_range_asks_for_the_log_start_and_starts_over_there() -> None:
     follower = a_follower(log_end_offset=10)
     assert answer(follower, error=ErrorCode.OFFSET_OUT_OF_RANGE) == (AskLogStart(),)

@@ -31,6 +31,7 @@ def test_epochs_of_askers() -> None:
     assert epoch_error(5, 6) == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+@pytest.mark.rule("V60")
 def test_an_append_alone_in_the_isr_commits() -> None:
     leader = a_leader(isr=(1,), replicas=(1,))
     assert leader.appended(4, 0) == MOVED
@@ -59,6 +60,7 @@ def test_a_fetch_of_an_unassigned_replica_is_refused() -> None:
     assert raised.value.code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+@pytest.mark.rule("V63")
 def test_a_fetch_of_an_earlier_incarnation_is_refused() -> None:
     leader = a_leader(log_end_offset=4)
     fetch(leader, 2, 1, broker_epoch=200)
@@ -76,6 +78,7 @@ def test_a_fetch_above_the_log_end_is_refused() -> None:
     assert raised.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.rule("V63")
 def test_a_follower_that_catches_up_is_proposed_with_the_epochs_counted() -> None:
     leader = a_leader(isr=(1, 3), log_end_offset=8, high_watermark=4)
     change = proposed(fetch(leader, 2, 8))
@@ -84,6 +87,7 @@ def test_a_follower_that_catches_up_is_proposed_with_the_epochs_counted() -> Non
     assert (change.leader_epoch, change.partition_epoch) == (5, 10)
 
 
+@pytest.mark.rule("V63")
 def test_a_fetch_below_the_high_watermark_does_not_vouch_for_its_incarnation() -> None:
     leader = a_leader(isr=(1, 2, 3), log_end_offset=8, high_watermark=4)
     fetch(leader, 2, 6, broker_epoch=102)
@@ -100,6 +104,7 @@ def test_nothing_is_proposed_twice() -> None:
     assert fetch(leader, 2, 8) is NOTHING
 
 
+@pytest.mark.rule("A8")
 def test_while_a_change_is_in_flight_nobody_else_is_proposed() -> None:
     leader = a_leader(isr=(1,), log_end_offset=8)
     send(leader, fetch(leader, 2, 8))
@@ -148,6 +153,7 @@ def test_a_follower_that_fell_silent_after_catching_up_is_not_waited_for_for_eve
     assert leader.high_watermark == 12
 
 
+@pytest.mark.rule("A8")
 def test_a_withdrawn_change_leaves_nothing_behind() -> None:
     leader = a_leader(isr=(1, 2), replicas=(1, 2), log_end_offset=8)
     fetch(leader, 2, 4, now_ms=0)
@@ -159,6 +165,7 @@ def test_a_withdrawn_change_leaves_nothing_behind() -> None:
     assert not leader.is_wanted(shrink)
 
 
+@pytest.mark.rule("A9")
 def test_an_accepted_change_is_committed_and_everybody_examined_again() -> None:
     leader = a_leader(isr=(1,), log_end_offset=8)
     change = send(leader, fetch(leader, 2, 8))
@@ -169,6 +176,7 @@ def test_an_accepted_change_is_committed_and_everybody_examined_again() -> None:
     assert proposed(effects).partition_epoch == 11
 
 
+@pytest.mark.rule("A9")
 def test_answers_of_other_leaderships_and_older_states_are_ignored() -> None:
     leader = a_leader(isr=(1,), log_end_offset=8)
     change = send(leader, fetch(leader, 2, 8))
@@ -177,6 +185,7 @@ def test_answers_of_other_leaderships_and_older_states_are_ignored() -> None:
     assert leader.is_wanted(change)
 
 
+@pytest.mark.rule("A4")
 def test_the_own_partition_epoch_settles_the_change_once() -> None:
     leader = a_leader(isr=(1,), log_end_offset=8)
     change = send(leader, fetch(leader, 2, 8))
@@ -195,6 +204,7 @@ def test_a_refused_newcomer_is_left_alone_for_a_moment() -> None:
     assert proposed(fetch(leader, 2, 8, now_ms=REFUSED_JOIN_BACKOFF_MS)).isr == (1, 2)
 
 
+@pytest.mark.rule("A8")
 def test_what_else_a_refused_change_held_is_proposed_again() -> None:
     leader = a_leader(isr=(1, 3), log_end_offset=8)
     leader.followers[2].fetched(8, 0, 8, 102, LAG_MS + 1)
@@ -213,6 +223,7 @@ def test_a_refused_shrink_waits_for_the_next_examination() -> None:
     assert proposed(leader.examine(LAG_MS + 1)).isr == (1,)
 
 
+@pytest.mark.rule("V60")
 def test_a_refusal_may_let_the_high_watermark_go_on() -> None:
     leader = a_leader(isr=(1, 2), replicas=(1, 2), log_end_offset=8)
     fetch(leader, 2, 2, now_ms=0)
@@ -221,6 +232,7 @@ def test_a_refusal_may_let_the_high_watermark_go_on() -> None:
     assert leader.change_refused(change, ErrorCode.INELIGIBLE_REPLICA, LAG_MS + 1) is MOVED
 
 
+@pytest.mark.rule("A8")
 def test_an_unknown_outcome_keeps_the_change_and_asks_again() -> None:
     leader = a_leader(isr=(1,), log_end_offset=8)
     change = send(leader, fetch(leader, 2, 8))
@@ -238,6 +250,7 @@ def test_the_refusal_of_a_change_that_is_void_means_nothing() -> None:
     assert leader.change_refused(change, ErrorCode.UNKNOWN_SERVER_ERROR, 0) is NOTHING
 
 
+@pytest.mark.rule("V60", "A9")
 def test_a_command_with_a_newer_partition_epoch_replaces_assignment_and_isr() -> None:
     leader = a_leader(isr=(1, 2), replicas=(1, 2), log_end_offset=8)
     fetch(leader, 2, 8)
@@ -249,6 +262,7 @@ def test_a_command_with_a_newer_partition_epoch_replaces_assignment_and_isr() ->
     assert proposed(effects).isr == (1, 4)
 
 
+@pytest.mark.rule("V31")
 def test_a_command_that_is_not_newer_changes_nothing() -> None:
     leader = a_leader()
     before = leader.key()
@@ -256,6 +270,7 @@ def test_a_command_that_is_not_newer_changes_nothing() -> None:
     assert leader.key() == before
 
 
+@pytest.mark.rule("V64")
 def test_a_shrink_below_the_minimum_is_told_once() -> None:
     leader = a_leader(isr=(1, 2), replicas=(1, 2), log_end_offset=8, min_insync_replicas=2)
     fetch(leader, 2, 2, now_ms=0)
@@ -269,6 +284,7 @@ def test_a_shrink_below_the_minimum_is_told_once() -> None:
     )
 
 
+@pytest.mark.rule("V60", "V64")
 def test_raising_the_minimum_may_refuse_and_lowering_it_may_commit() -> None:
     leader = a_leader(isr=(1,), replicas=(1, 2), alive=dead_but(1))
     assert leader.minimum_changed(2, 0) == (IsrBelowMinimum(),)
@@ -285,6 +301,7 @@ def test_brokers_that_come_back_may_join() -> None:
     assert proposed(effects).isr == (1, 2)
 
 
+@pytest.mark.rule("V36")
 def test_latest_has_an_answer_once_the_high_watermark_reached_the_epoch() -> None:
     leader = a_leader(log_end_offset=8, high_watermark=4, epoch_start_offset=8)
     assert not leader.is_watermark_current

@@ -10,10 +10,12 @@ from tidelog.core.types import EpochEnd
 from tidelog.replication import truncation
 
 
+@pytest.mark.rule("V32")
 def test_a_follower_starts_at_its_end_whatever_its_high_watermark() -> None:
     assert truncation.offset_on_becoming_follower(10, 4) == 10
 
 
+@pytest.mark.rule("V32")
 def test_a_prefix_does_not_diverge() -> None:
     epochs = LeaderEpochs([(1, 0), (3, 10)])
     assert truncation.diverging_epoch(epochs, 20, 3, 15) is None
@@ -21,23 +23,27 @@ def test_a_prefix_does_not_diverge() -> None:
     assert truncation.diverging_epoch(epochs, 20, -1, 0) is None
 
 
+@pytest.mark.rule("V32")
 def test_an_epoch_that_the_leader_does_not_have_diverges_at_the_one_before() -> None:
     epochs = LeaderEpochs([(1, 0), (3, 10)])
     assert truncation.diverging_epoch(epochs, 20, 2, 12) == EpochEnd(1, 10)
 
 
+@pytest.mark.rule("V32")
 def test_an_offset_beyond_the_end_of_its_epoch_diverges_there() -> None:
     epochs = LeaderEpochs([(1, 0), (3, 10)])
     assert truncation.diverging_epoch(epochs, 20, 1, 12) == EpochEnd(1, 10)
     assert truncation.diverging_epoch(epochs, 20, 3, 25) == EpochEnd(3, 20)
 
 
+@pytest.mark.rule("V67")
 def test_an_epoch_above_all_of_ours_has_no_answer() -> None:
     with pytest.raises(KafkaError) as raised:
         truncation.diverging_epoch(LeaderEpochs([(1, 0)]), 20, 2, 12)
     assert raised.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.rule("V32")
 def test_the_follower_cuts_to_the_smaller_end_of_a_shared_epoch() -> None:
     own = LeaderEpochs([(1, 0), (2, 12)])
     assert truncation.truncation_offset(EpochEnd(1, 10), own, 15) == 10
@@ -45,11 +51,13 @@ def test_the_follower_cuts_to_the_smaller_end_of_a_shared_epoch() -> None:
     assert truncation.truncation_offset(EpochEnd(2, 20), own, 15) == 15
 
 
+@pytest.mark.rule("V32")
 def test_where_the_follower_lacks_the_epoch_it_cuts_to_its_own_largest_below() -> None:
     own = LeaderEpochs([(1, 0), (4, 12)])
     assert truncation.truncation_offset(EpochEnd(3, 14), own, 15) == 12
 
 
+@pytest.mark.rule("V32")
 def test_without_an_epoch_of_its_own_the_leaders_end_counts() -> None:
     assert truncation.truncation_offset(EpochEnd(3, 14), LeaderEpochs(), 20) == 14
     assert truncation.truncation_offset(EpochEnd(3, 14), LeaderEpochs(), 12) == 12

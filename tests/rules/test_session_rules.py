@@ -1,0 +1,207 @@
+"""Rules of a broker's session with the store, held by the code that brokers run.
+
+V4 (the registration), V40 and S3 (what ends with it, and what does not), S2 (an unknown outcome),
+S5 (an id that a dying session holds), E3 (what a clean shutdown proves, and once).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+from tests.store.clusters import SimCluster
+
+from tidelog.broker.broker import Broker
+from tidelog.broker.session import BrokerIdInUseError
+from tidelog.core.config import BrokerConfig
+from tidelog.metadata import layout
+from tidelog.metadata.store import Create, Node
+from tidelog.sim.store import SimStoreClient
+
+TIMEOUT_MS = 1000
+
+
+class House:
+    """Brokers of one simulated host that share one store; `tell` runs a story to its end."""
+
+    def __init__(self) -> None:
+        self.cluster = SimCluster()
+
+    def broker(self, broker_id: int = 1) -> Broker:
+        """A broker that has not started, with a session timeout of a second."""
+        store = self.cluster.store(timeout_ms=TIMEOUT_MS)
+        config = BrokerConfig.from_properties(
+            {"broker.id": str(broker_id), "listeners": "PLAINTEXT://host:9092"}
+        )
+        return Broker(config, self.cluster.ports, store)
+
+    async def registered(self, broker_id: int = 1) -> Broker:
+        """A broker with a registration."""
+        broker = self.broker(broker_id)
+        await broker.session.open()
+        await broker.session.register()
+        return broker
+
+    def tell(self, story: Coroutine[Any, Any, None]) -> None:
+        """Run a story."""
+        self.cluster.run(story)
+
+    def expire(self, broker: Broker) -> None:
+        """The store ends the broker's session."""
+        session_id = broker.store.session_id
+        assert session_id is not None
+        self.cluster.server.expire(session_id)
+
+    def node(self, broker_id: int = 1) -> Node | None:
+        """The registration as the store has it."""
+        return self.cluster.server.tree.get(layout.broker_path(broker_id))
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    made = House()
+    yield made
+    made.cluster.close()
+
+
+def simulated(broker: Broker) -> SimStoreClient:
+    assert isinstance(broker.store, SimStoreClient)
+    return broker.store
+
+
+@pytest.mark.rule("V4")
+def test_a_broker_registers_itself_with_an_ephemeral_node_whose_creation_id_is_its_epoch(
+    house: House,
+) -> None:
+    async def story() -> None:
+        broker = await house.registered(7)
+        node = house.node(7)
+        assert node is not None
+        assert node.stat.ephemeral_owner == broker.store.session_id
+        assert broker.broker_epoch == node.stat.czxid
+        assert json.loads(node.data)["endpoints"] == ["PLAINTEXT://host:9092"]
+        await broker.session.close()
+        assert house.node(7) is None
+
+    house.tell(story())
+
+
+@pytest.mark.rule("V4", "V40")
+def test_after_an_expiry_a_broker_leads_nothing_and_registers_under_a_higher_epoch(
+    house: House,
+) -> None:
+    async def story() -> None:
+        broker = await house.registered()
+        first = broker.broker_epoch
+        ended: list[tuple[str, int]] = []
+
+        def end(what: str) -> Callable[[str], None]:
+            return lambda reason: ended.append((what, broker.broker_epoch))
+
+        broker.controller.resign = end("resigned")  # type: ignore[method-assign]
+        broker.replicas.stop_leading = end("stopped leading")  # type: ignore[method-assign]
+        renewed: list[int] = []
+        broker.controller.session_renewed = lambda: renewed.append(  # type: ignore[method-assign]
+            broker.broker_epoch
+        )
+        house.expire(broker)
+        await house.cluster.until(lambda: bool(renewed))
+        assert ended == [("resigned", -1), ("stopped leading", -1)]
+        node = house.node()
+        assert node is not None
+        assert renewed == [broker.broker_epoch] == [node.stat.czxid]
+        assert broker.broker_epoch > first
+
+    house.tell(story())
+
+
+@pytest.mark.rule("S3")
+def test_a_store_that_cannot_be_reached_ends_neither_leadership_nor_registration(
+    house: House,
+) -> None:
+    async def story() -> None:
+        broker = await house.registered()
+        first = broker.broker_epoch
+        ended: list[str] = []
+        broker.controller.resign = ended.append  # type: ignore[method-assign]
+        broker.replicas.stop_leading = ended.append  # type: ignore[method-assign]
+        house.cluster.reachable = False
+        await house.cluster.sleep(TIMEOUT_MS * 0.7)
+        house.cluster.reachable = True
+        await house.cluster.sleep(TIMEOUT_MS)
+        assert ended == []
+        assert broker.broker_epoch == first
+
+    house.tell(story())
+
+
+@pytest.mark.rule("S2")
+@pytest.mark.parametrize("lost", ["lose_next_answer", "lose_next_request"])
+def test_a_registration_of_unknown_outcome_is_read_back(house: House, lost: str) -> None:
+    async def story() -> None:
+        broker = house.broker()
+        await broker.session.open()
+        getattr(simulated(broker), lost)()
+        await broker.session.register()
+        node = house.node()
+        assert node is not None
+        assert broker.broker_epoch == node.stat.czxid
+        assert json.loads(node.data)["version"] == 5
+
+    house.tell(story())
+
+
+@pytest.mark.rule("S5")
+def test_an_id_that_a_dying_session_holds_is_waited_for(house: House) -> None:
+    async def story() -> None:
+        dying = await house.cluster.open(timeout_ms=TIMEOUT_MS)
+        broker = house.broker()
+        await broker.session.open()
+        await dying.transact([Create(layout.broker_path(1), b"old", ephemeral=True)])
+        house.cluster.silence(dying)
+        await broker.session.register()
+        node = house.node()
+        assert node is not None
+        assert node.stat.ephemeral_owner == broker.store.session_id
+
+    house.tell(story())
+
+
+@pytest.mark.rule("S5")
+def test_an_id_that_a_live_broker_holds_is_refused_after_the_session_timeout(
+    house: House,
+) -> None:
+    async def story() -> None:
+        await house.registered()
+        second = house.broker()
+        await second.session.open()
+        clock = house.cluster.ports.clock
+        began_ms = clock.monotonic_ms()
+        with pytest.raises(BrokerIdInUseError, match="broker id 1 is registered by another"):
+            await second.session.register()
+        assert clock.monotonic_ms() - began_ms >= TIMEOUT_MS
+        assert second.broker_epoch == -1
+
+    house.tell(story())
+
+
+@pytest.mark.rule("E3")
+def test_a_clean_shutdown_is_proved_once_and_not_by_a_later_registration(house: House) -> None:
+    async def story() -> None:
+        broker = house.broker()
+        broker.clean_shutdown_epoch = 41
+        await broker.session.open()
+        await broker.session.register()
+        node = house.node()
+        assert node is not None
+        assert json.loads(node.data)["previous_broker_epoch"] == 41
+        first = broker.broker_epoch
+        house.expire(broker)
+        await house.cluster.until(lambda: broker.broker_epoch > first)
+        node = house.node()
+        assert node is not None
+        assert "previous_broker_epoch" not in json.loads(node.data)
+
+    house.tell(story())
