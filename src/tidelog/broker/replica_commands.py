@@ -183,9 +183,9 @@ class _LeaderAndIsr:
         self.broker.fetchers.add(followers)
 
     async def _set_strays_aside(self) -> None:
-        """Move aside what a full command does not list (V35), and of what cannot be told to be
-        the commanded topic's (V23)."""
-        strays = self._nameless()
+        """Move aside what a full command does not list (V35), and what is not the commanded
+        topic's, or cannot be told to be (V23)."""
+        strays = self._leftovers()
         if self.request.type == _FULL:
             listed = {name: command.topic_id for name, command in self.commands.items()}
             kept = {
@@ -214,11 +214,16 @@ class _LeaderAndIsr:
             except StorageError as error:
                 self.broker.tracer.log("server", logging.ERROR, f"cannot set aside: {error}")
 
-    def _nameless(self) -> list[TopicPartition]:
+    def _leftovers(self) -> list[TopicPartition]:
         found = []
-        for topic_partition, (_, _, state) in self.commands.items():
+        for topic_partition, (_, topic_id, state) in self.commands.items():
             partition = self.replicas.get(topic_partition)
-            if partition is not None and commands.is_nameless_leftover(
+            if partition is None:
+                continue
+            if state.is_new and not partition.has_topic_id(topic_id):
+                # The controller makes the new topic's replica now: the old topic is gone.
+                found.append(topic_partition)
+            elif commands.is_nameless_leftover(
                 broker_id=self.broker.broker_id,
                 own_topic_id=partition.topic_id,
                 is_empty=partition.log.log_end_offset == 0,

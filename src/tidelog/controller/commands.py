@@ -257,8 +257,9 @@ class CommandBuilder:
         self._brokers_changed = True
 
     def tell_role(self, topic_partition: TopicPartition, is_new: bool) -> None:
-        """Tell all live replicas of a partition what they are in it; nothing without a state."""
-        if topic_partition not in self._image.states:
+        """Tell all live replicas of a partition what they are in it; nothing without a state, or
+        once its topic is to be deleted: a role told later would make the replica again (V22)."""
+        if not self._has_roles(topic_partition):
             return
         role = self._role(topic_partition, is_new)
         for replica in self._image.replicas(topic_partition):
@@ -267,10 +268,14 @@ class CommandBuilder:
 
     def retell_role(self, broker_id: int, topic_partition: TopicPartition, is_new: bool) -> None:
         """Tell one broker what it is in a partition, unless it is told anyway or is gone."""
-        if broker_id in self._image.brokers and topic_partition in self._image.states:
+        if broker_id in self._image.brokers and self._has_roles(topic_partition):
             roles = self._of(broker_id).roles
             if topic_partition not in roles:
                 roles[topic_partition] = self._role(topic_partition, is_new)
+
+    def _has_roles(self, topic_partition: TopicPartition) -> bool:
+        image = self._image
+        return topic_partition in image.states and not image.is_deleting(topic_partition.topic)
 
     def show(self, topic_partition: TopicPartition) -> None:
         """Tell everybody the published state of a partition; nothing where it has none."""
@@ -335,7 +340,7 @@ class CommandBuilder:
         for topic_partition in image.hosted_by(broker_id):
             if topic_partition in told:
                 roles[topic_partition] = told[topic_partition]
-            elif topic_partition in image.states and not image.is_deleting(topic_partition.topic):
+            elif self._has_roles(topic_partition):
                 roles[topic_partition] = self._role(topic_partition, False)
         commands.roles = roles
         commands.shown = everything

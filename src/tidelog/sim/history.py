@@ -123,6 +123,13 @@ class History:
         """A topic is there (first seen, or acknowledged)."""
         self.topics.setdefault(topic_id, TopicLife(name, topic_id, now_ns))
 
+    def was_remade_since(self, name: str, time_ns: int) -> bool:
+        """Whether a topic was deleted or made anew after a time, as far as clients know."""
+        return any(
+            life.name == name and (life.deletion_begun_ns >= time_ns or life.created_ns >= time_ns)
+            for life in self.topics.values()
+        )
+
     def deletion_begins(self, name: str, now_ns: int) -> None:
         """Somebody asks for a topic's deletion; from here on nothing of it is promised."""
         for life in self.topics.values():

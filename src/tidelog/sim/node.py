@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -146,11 +147,14 @@ class Incarnation:
             self.runs = False
             self.end_reason = "the run has ended"
             self._held.extend(asyncio.all_tasks(self.loop))
-        for held in self._held:
-            if isinstance(held, asyncio.Task):
-                held._log_destroy_pending = False  # type: ignore[attr-defined]
-                with contextlib.suppress(BaseException):  # its ports raise NodeDead
-                    held.get_coro().close()
+        with warnings.catch_warnings():
+            # A task that never ran holds coroutines that were never awaited: it died before.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for held in self._held:
+                if isinstance(held, asyncio.Task):
+                    held._log_destroy_pending = False  # type: ignore[attr-defined]
+                    with contextlib.suppress(BaseException):  # its ports raise NodeDead
+                        held.get_coro().close()
         self._held.clear()
         self._waiting.clear()
         self.on_death.clear()

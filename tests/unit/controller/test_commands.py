@@ -172,6 +172,14 @@ class TestDeletion:
         assert (stopped.topic_name, one.partition_index) == ("t", 0)
         assert (one.leader_epoch, one.delete_partition) == (-2, True)
 
+    def test_no_role_is_told_any_more(self, image: Image) -> None:
+        image.apply(DeletionRequested("t"))
+        builder = CommandBuilder(image)
+        builder.delete("t")
+        builder.tell_role(TP, is_new=False)
+        builder.retell_role(1, TP, is_new=False)
+        assert all(not one.roles for one in builder.build().values())
+
     def test_everybody_hears_that_the_topic_goes(self, image: Image) -> None:
         image.apply(DeletionRequested("t"))
         builder = CommandBuilder(image)

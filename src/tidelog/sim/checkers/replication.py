@@ -49,7 +49,8 @@ class _Seen:
     """What was last seen of a replica."""
 
     __slots__ = (
-        "high_watermark", "in_flight", "incarnation", "is_leader", "leader_epoch", "log_version",
+        "high_watermark", "in_flight", "incarnation", "is_doubtful", "is_leader", "leader_epoch",
+        "log_version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -59,6 +60,9 @@ class _Seen:
         self.high_watermark = -1
         self.in_flight: tuple[tuple[int, int], ...] = ()
         self.log_version = -1
+        #: Its node lost data since it was last known in sync: what a truncation took may be back,
+        #: below a high watermark that was written down later. It must reconcile before it counts.
+        self.is_doubtful = False
 
 
 class Truth:
@@ -131,6 +135,9 @@ class ReplicationChecker:
             epoch = self._intact.pop(node.node_id, None)
             if epoch is not None:
                 self._lost[(node.node_id, epoch)] = None
+            for (node_id, _), seen in self._seen.items():
+                if node_id == node.node_id:
+                    seen.is_doubtful = True
         node.logs.follow()
 
     def _broker_registered(self, broker_id: int, broker_epoch: int) -> None:
@@ -205,7 +212,12 @@ class ReplicationChecker:
                 f" {claim.high_watermark}"
             )
         rewritten = not same_life or log is None or log.version != seen.log_version
-        self._compare(node, claim, log, truth, 0 if rewritten else max(0, seen.high_watermark))
+        if seen.is_doubtful:
+            seen.is_doubtful = not claim.is_leader and not self._is_in_sync(claim.key, node)
+            rewritten = True
+        if not seen.is_doubtful:
+            first = 0 if rewritten else max(0, seen.high_watermark)
+            self._compare(node, claim, log, truth, first)
         seen.incarnation = node.incarnation
         seen.is_leader = claim.is_leader
         seen.leader_epoch = claim.leader_epoch
@@ -214,6 +226,12 @@ class ReplicationChecker:
             seen.in_flight = claim.in_flight
             self._check_joining(claim)
         seen.log_version = -1 if log is None else log.version
+
+    def _is_in_sync(self, key: LogKey, node: Observed) -> bool:
+        state = self.published.partitions.get(key)
+        return (
+            state is not None and node.node_id in state.isr and self.is_intact(state, node.node_id)
+        )
 
     def _new_leader(
         self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth

@@ -262,7 +262,10 @@ class PartitionProducer:
             return False
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._waiting[0] is not waiting:
             return False  # a batch before it was refused
-        if error in _NEW_ID:
+        operation = waiting.operation
+        remade = self.client.history.was_remade_since(operation.topic, operation.begin_ns)
+        if error in _NEW_ID or (error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and remade):
+            # The new topic may have taken a later batch first: it knows nothing of the producer.
             self._renew()
             return False
         self.client.history.anomaly(f"{error.name} for the oldest open {waiting.operation}")
