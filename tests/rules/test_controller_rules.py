@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.controller_builders import (
 )
 from tests.controller_office import Candidate, Office, no_topics, office
 
+from tidelog.broker.controller_shell import ControllerShell
 from tidelog.broker.store_reader import StoreReader
 from tidelog.controller.decision import Conflict
 from tidelog.controller.events import BrokersRead
@@ -106,6 +108,23 @@ def test_there_is_one_controller_and_when_it_goes_one_of_the_others_wins(three: 
     assert second is not first
 
 
+@pytest.mark.rule("V1", "V3")
+def test_of_all_that_race_one_alone_takes_office(monkeypatch: pytest.MonkeyPatch) -> None:
+    took_office: list[int] = []
+    serve = ControllerShell._serve
+
+    async def recorded(shell: ControllerShell, claim: Any) -> None:
+        took_office.append(claim.controller_epoch)
+        await serve(shell, claim)
+
+    monkeypatch.setattr(ControllerShell, "_serve", recorded)
+    with office(5) as five:
+        five.controller().crash()
+        five.pass_time(500)
+        five.controller()
+    assert took_office == [1, 2]
+
+
 @pytest.mark.rule("V1")
 def test_requests_to_another_broker_are_refused(three: Office) -> None:
     controller = three.controller()
@@ -150,6 +169,26 @@ def test_every_election_raises_the_controller_epoch_in_the_same_transaction(thre
     assert claims[-1] == b"2"
     assert (True, None) not in seen
     assert sorted(claims) == claims  # type: ignore[type-var]
+
+
+@pytest.mark.rule("V3")
+def test_an_election_counts_on_the_epoch_that_it_has_read(three: Office) -> None:
+    first = three.controller()
+    rivals = others(three, first)
+    for rival in rivals:
+        transact = rival.store.transact
+
+        async def late(ops: Any, transact: Any = transact) -> Any:
+            # Between the reading and the election somebody else was elected, and went.
+            three.server.tree.transact([SetData(layout.CONTROLLER_EPOCH, b"50", ANY_VERSION)], 0)
+            for one in rivals:
+                del one.store.transact
+            return await transact(ops)
+
+        rival.store.transact = late  # type: ignore[method-assign]
+    first.crash()
+    three.until(lambda: len(three.controllers) == 1 and three.controllers != [first.broker_id])
+    assert three.controller().controller.controller_epoch == 51
 
 
 @pytest.mark.rule("V3")
@@ -296,12 +335,13 @@ def test_states_are_written_under_the_version_that_was_read(three: Office) -> No
     path = layout.partition_state_path(TP)
     victim = others(three, controller)[0]
     before = three.state(TP)
-    three.publish(TP, before)
+    three.publish(TP, replace(before, leader_epoch=40))
     victim.crash()
     three.until(lambda: victim.broker_id not in three.state(TP).isr)
     node = three.read(path)
     assert node is not None
     assert node.stat.version == before.partition_epoch + 2
+    assert three.state(TP).leader_epoch == 41, "what somebody else wrote was written over"
 
 
 @pytest.mark.rule("V6")
@@ -334,7 +374,7 @@ def test_a_conflict_in_the_store_holds_nobody_else_back(three: Office) -> None:
     three.create(controller, "t", (1, 2, 3), (1, 2, 3), (1, 2, 3))
     foreign = TopicPartition("t", 1)
     before = three.state(foreign)
-    three.publish(foreign, before)
+    three.publish(foreign, replace(before, leader_epoch=40))
     victim = others(three, controller)[0]
     victim.crash()
     for partition in range(3):
@@ -344,6 +384,7 @@ def test_a_conflict_in_the_store_holds_nobody_else_back(three: Office) -> None:
             )
         )
     assert three.state(foreign).partition_epoch == before.partition_epoch + 2
+    assert three.state(foreign).leader_epoch == 41
     assert three.state(TP).partition_epoch == before.partition_epoch + 1
 
 
@@ -410,6 +451,18 @@ def test_live_brokers_are_told_before_a_role_that_names_them(three: Office) -> N
     assert victim.broker_id in [one.id for one in first.live_brokers]
     assert victim.script.kinds()[:2] == ["U", "F"]
     assert len(victim.script.received[0].live_brokers) == 3
+
+
+@pytest.mark.rule("V17")
+def test_propagation_is_not_held_back_unless_it_is_asked_for(three: Office) -> None:
+    controller = three.controller()
+    three.pass_time(300)
+    three.begin_create(controller, "t", (1, 2, 3))
+    path = layout.partition_state_path(TP)
+    three.until(lambda: three.server.tree.get(path) is not None)
+    three.until(
+        lambda: all(TP in one.script.roles() for one in three.brokers.values()), limit_ms=10
+    )
 
 
 @pytest.mark.rule("V17")
@@ -538,6 +591,29 @@ def test_what_changes_while_a_controller_loads_is_not_missed(
     first.crash()
     three.until(lambda: bool(loads))
     three.until(lambda: three.children(layout.DELETE_TOPICS) == [])
+
+
+@pytest.mark.rule("V41")
+@pytest.mark.parametrize("what", ["broker", "topic", "deletion"])
+def test_what_changes_after_it_has_loaded_is_heard_of(three: Office, what: str) -> None:
+    controller = three.controller()
+    three.create(controller, "t", (1, 2, 3))
+    controller.crash()
+    three.until(lambda: three.controllers not in ([], [controller.broker_id]))
+    successor = three.controller()
+    three.until(lambda: controller.broker_id not in three.state(TP).isr)
+    three.pass_time(300)
+    if what == "broker":
+        [victim] = [one for one in others(three, successor) if one.is_up]
+        victim.crash()
+        three.until(lambda: victim.broker_id not in three.state(TP).isr)
+    elif what == "topic":
+        three.place_topic("u", {0: (successor.broker_id,)})
+        path = layout.partition_state_path(TopicPartition("u", 0))
+        three.until(lambda: three.server.tree.get(path) is not None)
+    else:
+        three.write(Create(layout.delete_topic_path("t"), b""))
+        three.until(lambda: three.server.tree.get(layout.topic_path("t")) is None)
 
 
 @pytest.mark.rule("V41", "V20")

@@ -261,6 +261,16 @@ def test_unclean_elections_are_off_by_default_and_mark_the_leader_as_recovering(
 
 
 @pytest.mark.rule("V13")
+@pytest.mark.parametrize("of_cluster", [True, False])
+@pytest.mark.parametrize("of_topic", [True, False])
+def test_a_topics_own_setting_goes_before_the_clusters(of_cluster: bool, of_topic: bool) -> None:
+    found = TopicFound(topic(unclean=of_topic), {0: state((1,))})
+    controller = unloaded(found, live=brokers(2, 3), of=settings(unclean=of_cluster))
+    writes, _ = step(controller)
+    assert state_writes(writes)[TP].leader == (2 if of_topic else NO_LEADER)
+
+
+@pytest.mark.rule("V13")
 def test_the_effective_default_comes_from_the_configuration() -> None:
     with office(3) as strict, office(3, unclean_leader_election_enable="true") as lenient:
         for around, leads in ((strict, False), (lenient, True)):

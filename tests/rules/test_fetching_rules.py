@@ -152,6 +152,7 @@ def test_latest_has_no_answer_before_the_high_watermark_reaches_the_epoch() -> N
         await leader.command(state(leader_epoch=1, partition_epoch=1, isr=(1, 2)))
         assert (await outcome(ask(leader, -1))).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
         assert (await outcome(ask(leader, 1))).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+        assert (await outcome(ask(leader, -1, 5))).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
         assert (await outcome(ask(leader, -1, 4))).error_code == ErrorCode.LEADER_NOT_AVAILABLE
         assert (await outcome(ask(leader, -2))).offset == 0
         assert (await outcome(ask(leader, -1, 7, replica_id=2))).offset == 3
@@ -185,6 +186,38 @@ def test_a_consumer_between_high_watermark_and_end_gets_nothing_and_above_it_an_
             answer = consume(leader, offset)
             assert (answer.error_code, bytes(answer.records or b"")) == (0, b"")
         assert consume(leader, 4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(story())
+
+
+@pytest.mark.rule("V23", "G4")
+def test_a_session_that_names_the_topic_by_its_old_id_reads_nothing_of_the_new_one() -> None:
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await leader.command(state(isr=(1,), is_new=True))
+        leader.produce(2)
+
+        def fetched(session_id: int, session_epoch: int, *topics: FetchTopic) -> Any:
+            message = FetchRequest(
+                min_bytes=1,
+                session_id=session_id,
+                session_epoch=session_epoch,
+                topics=list(topics),
+            )
+            request = Request(RequestHeader(FETCH, 17, 0, None), message, None, 0)  # type: ignore[arg-type]
+            return fetch.handle(leader, request)  # type: ignore[arg-type]
+
+        wanted = FetchTopic("", TOPIC_ID, [FetchPartition(0, -1, 0, -1, -1, 1_000)])
+        first = fetched(0, 0, wanted)
+        assert len(first.responses[0].partitions[0].records) == 2
+        leader.replicas.forget(leader.partition())
+        leader.directory.logs.clear()
+        await leader.command(state(isr=(1,), is_new=True), topic_id=b"O" * 16)
+        leader.produce(3)
+        second = fetched(first.session_id, 1, wanted)
+        [answer] = second.responses[0].partitions
+        assert answer.error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert not answer.records
 
     run(story())
 
