@@ -22,11 +22,15 @@ from tests.broker_fakes import (
     state,
 )
 
+from tidelog.broker.apis import produce
+from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
+from tidelog.log.appends import AppendInfo
 from tidelog.replication import commands
 from tidelog.replication.follower import FollowerReplica
 from tidelog.replication.leader import LeaderReplica
+from tidelog.wire.messages.produce import PartitionProduceResponse
 
 OTHER_ID = b"O" * 16
 
@@ -120,6 +124,26 @@ def commands_change(role: LeaderReplica):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.rule("V30")
+def test_a_replica_that_lost_its_role_still_knows_the_partition_epoch_that_it_was_answered() -> (
+    None
+):
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(partition_epoch=3, isr=(1, 2), is_new=True))
+        partition = broker.partition()
+        assert isinstance(partition.role, LeaderReplica)
+        partition.change_accepted(
+            commands_change(partition.role), (1, 2, 3), leader_epoch=0, partition_epoch=5
+        )
+        broker.replicas.stop_leading("expired")
+        response = await broker.command(state(partition_epoch=4, isr=(1, 2)))
+        assert errors(response) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+        assert partition.role is None
+
+    run(story())
+
+
+@pytest.mark.rule("V30")
 def test_a_stop_is_fenced_by_leader_epoch_unless_the_topic_goes() -> None:
     async def story() -> None:
         broker = a_cluster()[1]
@@ -165,6 +189,19 @@ def test_a_new_leader_has_stopped_fetching_and_knows_where_its_epoch_starts() ->
         assert isinstance(role, LeaderReplica)
         assert role.epoch_start_offset == 4
         assert cluster[2].log().epochs.entries() == [(0, 0), (1, 4)]
+
+    run(story())
+
+
+@pytest.mark.rule("V31")
+def test_a_new_leader_takes_isr_and_partition_epoch_from_the_command() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(partition_epoch=7, isr=(1, 3), is_new=True))
+        role = broker.partition().role
+        assert isinstance(role, LeaderReplica)
+        assert role.isr.committed == (1, 3)
+        assert role.isr.partition_epoch == broker.partition().partition_epoch == 7
 
     run(story())
 
@@ -288,6 +325,22 @@ def test_high_watermarks_are_written_down_every_interval_and_at_the_end() -> Non
     run(story())
 
 
+@pytest.mark.rule("V34", "V44")
+def test_a_replica_found_at_start_begins_with_the_high_watermark_written_down() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        broker.directory.logs[T0] = found = FakeLog(T0, TOPIC_ID)
+        found.fill(0, 0, 0)
+        broker.directory.high_watermarks = {T0: 2}
+        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        assert broker.partition().high_watermark == 2
+        await broker.command(state(leader_epoch=1, isr=(1, 2)))
+        assert broker.partition().high_watermark == 2
+        await broker.tasks.close()
+
+    run(story())
+
+
 # V35, V44, V45
 
 
@@ -385,6 +438,22 @@ def test_a_full_command_sets_the_replica_of_the_old_topic_aside_and_the_new_one_
         assert errors(response) == [0]
         assert broker.directory.set_aside_logs == [T0]
         assert broker.log() is not old
+        assert broker.log().log_end_offset == 0
+        await broker.tasks.close()
+
+    run(story())
+
+
+@pytest.mark.rule("V23")
+def test_the_first_command_of_a_new_topic_sets_the_replica_of_the_old_one_aside() -> None:
+    async def story() -> None:
+        broker = a_cluster()[2]
+        broker.directory.logs[T0] = old = FakeLog(T0, OTHER_ID)
+        old.fill(0, 0, 0)
+        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        response = await broker.command(state(1, isr=(1, 2, 3), is_new=True))
+        assert errors(response) == [0]
+        assert broker.directory.set_aside_logs == [T0]
         assert broker.log().log_end_offset == 0
         await broker.tasks.close()
 
@@ -545,6 +614,27 @@ def test_a_truncation_takes_the_high_watermark_with_it() -> None:
         await settle()
         assert cluster[2].log().calls == [("truncate_to", 2)]
         assert cluster[2].partition().high_watermark <= 2
+
+    run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_repeated_batch_is_answered_when_the_high_watermark_passes_the_original() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        leader = cluster[1]
+        await replicate({1: leader}, isr=(1, 2))
+        leader.produce(2)
+        assert leader.partition().high_watermark == 0
+        answer = PartitionProduceResponse(0)
+        request = produce._Produce(leader, -1)  # type: ignore[arg-type]
+        repeated = produce._PartitionAppend(request, leader.partition(), answer)
+        repeated.appended(Completion.of(AppendInfo(0, 1, -1, 2, 2, 0, duplicate=True)))
+        assert not repeated.done
+        await cluster[2].command(state(isr=(1, 2), is_new=True))
+        await settle()
+        assert leader.partition().high_watermark == 2
+        assert (repeated.done, answer.error_code, answer.base_offset) == (True, 0, 0)
 
     run(story())
 
