@@ -1,10 +1,11 @@
 """The real lane of a log directory: on the loop while the disk is quick, else on a thread.
 
 A hand-over to a thread costs 57 µs and more when the loop is busy, the operation itself 0.8 µs
-(DESIGN.md, rule 3). So FAST operations run at once until one has taken SLOW_CALL_NS; from then on
-they go to the directory's thread until CLEAN_NS have passed without a slow one. SLOW operations
-have a thread of their own, so that an fsync under way does not hold up appends. Every failure is
-attributed to directory, call, path, errno and time.
+(DESIGN.md, rule 3). So FAST operations run at once until one has waited SLOW_CALL_NS for the disk;
+from then on they go to the directory's thread until CLEAN_NS have passed without a slow one. Time
+in which a busy machine ran somebody else is not the disk's: only a call that gave the processor up
+by itself has waited. SLOW operations have a thread of their own, so that an fsync under way does
+not hold up appends. Every failure is attributed to directory, call, path, errno and time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +32,11 @@ SLOW_CALL_NS = 20_000_000
 CLEAN_NS = 10_000_000_000
 
 _Result = tuple[Completion[Any], Any, BaseException | None]
+
+
+def voluntary_switches() -> int:
+    """How often this thread has given up the processor by itself: to wait, not by preemption."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 class _Worker:
@@ -139,6 +146,7 @@ class ThreadLane:
     ) -> tuple[Any, BaseException | None]:
         """Run an operation here; its result or its failure, attributed. A FAST one that takes long
         keeps the loop from running any for a while."""
+        waits = voluntary_switches()
         begin_ns = time.monotonic_ns()
         try:
             return operation(self._files), None
@@ -149,7 +157,7 @@ class ThreadLane:
         finally:
             if work is Work.FAST:
                 end_ns = time.monotonic_ns()
-                if end_ns - begin_ns >= SLOW_CALL_NS:
+                if end_ns - begin_ns >= SLOW_CALL_NS and voluntary_switches() != waits:
                     self._slow_until_ns = end_ns + CLEAN_NS
 
     def finished(self, worker: _Worker, result: _Result) -> None:

@@ -35,7 +35,10 @@ from tidelog.runtime.watchdog import Watchdog
 
 EXIT_OK = 0
 EXIT_FAILED = 1
-EXIT_USAGE = 2
+EXIT#: The threads of lanes and store do little but system calls: they get their turn soon.
+_SWITCH_INTERVAL_S = 0.0005
+
+_USAGE = 2
 #: A broken invariant, failed directory or hanging loop ended the process at once.
 EXIT_HALTED = 70
 
@@ -49,6 +52,7 @@ def run_broker(config: BrokerConfig) -> int:
     if sys.flags.optimize:
         _complain("tidelog: python -O removes the checks that brokers rely on: refused")
         return EXIT_FAILED
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     listener = start_logging()
     try:
         return asyncio.run(_serve(config))

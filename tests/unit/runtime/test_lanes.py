@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import errno
 import os
 import threading
@@ -90,6 +91,8 @@ def test_after_a_slow_call_fast_operations_leave_the_loop(
 ) -> None:
     now_ns = [1_000_000_000]
     monkeypatch.setattr(lanes.time, "monotonic_ns", lambda: now_ns[0])
+    # Every call gives the processor up, as one that waits for its disk does.
+    monkeypatch.setattr(lanes, "voluntary_switches", itertools.count().__next__)
 
     async def test(lane: ThreadLane) -> None:
         def slow(_: Files) -> None:
@@ -127,6 +130,23 @@ def test_a_fast_operation_never_overtakes_one_that_waits(tmp_path: Path) -> None
         await first
         await second
         assert order == ["first", "second"] and lane.is_fast
+
+    run(test, tmp_path)
+
+
+def test_a_call_that_was_only_preempted_does_not_make_the_disk_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = [1_000_000_000]
+    monkeypatch.setattr(lanes.time, "monotonic_ns", lambda: now_ns[0])
+    monkeypatch.setattr(lanes, "voluntary_switches", lambda: 7)
+
+    async def test(lane: ThreadLane) -> None:
+        def preempted(_: Files) -> None:
+            now_ns[0] += lanes.SLOW_CALL_NS
+
+        lane.submit(preempted, Work.FAST, "write").result()
+        assert lane.is_fast
 
     run(test, tmp_path)
 
@@ -251,6 +271,7 @@ def test_a_log_on_a_lane_that_turns_slow_and_quick_keeps_every_append_in_order(
             if step % 149 == 148:
                 await log.truncate_to(len(expected) - 5)
                 del expected[-5:]
+        await completion
         await log.flush()
         assert log.recovery_point == log.log_end_offset == len(expected)
         offset = 0
