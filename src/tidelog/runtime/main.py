@@ -35,12 +35,12 @@ from tidelog.runtime.watchdog import Watchdog
 
 EXIT_OK = 0
 EXIT_FAILED = 1
-EXIT#: The threads of lanes and store do little but system calls: they get their turn soon.
-_SWITCH_INTERVAL_S = 0.0005
-
-_USAGE = 2
+EXIT_USAGE = 2
 #: A broken invariant, failed directory or hanging loop ended the process at once.
 EXIT_HALTED = 70
+
+#: The threads of lanes and store do little but system calls: they get their turn soon.
+_SWITCH_INTERVAL_S = 0.0005
 
 _USAGE = "usage: python -m tidelog.runtime.main --config FILE [--override KEY=VALUE ...]"
 #: Allocations between collections: requests make no cycles, and a collection stops the loop.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import errno
+import itertools
 import os
 import threading
 from collections.abc import Callable, Coroutine
