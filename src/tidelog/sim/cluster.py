@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidelog.broker.broker import Broker
+from tidelog.broker.partitions import Partition
 from tidelog.client.steps import Address
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import NodeDead, TidelogError
@@ -84,6 +85,27 @@ class Settings:
         )
 
 
+def _claim(partition: Partition) -> Claim:
+    role = partition.role
+    in_flight: tuple[tuple[int, int], ...] = ()
+    if isinstance(role, LeaderReplica) and (role.isr.in_flight or role.isr.queued):
+        queued = role.isr.queued
+        in_flight = tuple(
+            pair
+            for change in (*role.isr.in_flight, *(() if queued is None else (queued,)))
+            for pair in zip(change.isr, change.isr_epochs, strict=True)
+        )
+    name = partition.topic_partition
+    return Claim(
+        LogKey(partition.topic_id, name.partition),
+        name,
+        isinstance(role, LeaderReplica),
+        partition.leader_epoch,
+        partition.high_watermark,
+        in_flight,
+    )
+
+
 def host_of(broker_id: int) -> str:
     """The host name of a broker."""
     return f"broker{broker_id}"
@@ -99,6 +121,7 @@ class SimBroker:
         self.broker: Broker | None = None
         self.store: SimStoreClient | None = None
         self._is_ending = False
+        self._looked_at: dict[Partition, object] = {}
         self._logs = NodeLogs(node.node_id, cluster.world.disk(node.node_id, LOG_DIRECTORY))
 
     @property
@@ -122,32 +145,30 @@ class SimBroker:
         """Number of its present or last life."""
         return 0 if self.node.incarnation is None else self.node.incarnation.number
 
-    def claims(self) -> Iterator[Claim]:
-        """Its replicas as it sees them."""
-        if self.broker is None or (self.life is None and not self._is_ending):
+    @property
+    def is_up(self) -> bool:
+        """Whether it hosts its replicas now."""
+        return self.broker is not None and (self.life is not None or self._is_ending)
+
+    def claims(self, *, all_of_them: bool) -> Iterator[Claim]:
+        """Its replicas as it sees them: all, or those that have changed since they were seen."""
+        if self.broker is None or not self.is_up:
             return
+        looked_at = self._looked_at
         for partition in self.broker.replicas.all():
-            if partition.topic_id == ZERO_TOPIC_ID:
-                continue  # a power loss took its partition.metadata: nobody can say what it is
             role = partition.role
-            in_flight: tuple[tuple[int, int], ...] = ()
-            leads = isinstance(role, LeaderReplica)
-            if isinstance(role, LeaderReplica) and (role.isr.in_flight or role.isr.queued):
-                queued = role.isr.queued
-                in_flight = tuple(
-                    pair
-                    for change in (*role.isr.in_flight, *(() if queued is None else (queued,)))
-                    for pair in zip(change.isr, change.isr_epochs, strict=True)
-                )
-            name = partition.topic_partition
-            yield Claim(
-                LogKey(partition.topic_id, name.partition),
-                name,
-                leads,
-                partition.leader_epoch,
+            look = (
+                role,
                 partition.high_watermark,
-                in_flight,
+                partition.leader_epoch,
+                role.isr if isinstance(role, LeaderReplica) else None,
             )
+            if looked_at.get(partition) == look and not all_of_them:
+                continue
+            looked_at[partition] = look
+            if partition.topic_id != ZERO_TOPIC_ID:
+                # else a power loss took its partition.metadata: nobody can say what it is
+                yield _claim(partition)
 
     # What is done to it
 
@@ -159,6 +180,7 @@ class SimBroker:
         cluster = self._cluster
         draw = stream(cluster.world.seed, "store", self.node_id, incarnation.number)
         self.broker = None
+        self._looked_at = {}
         store = self.store = SimStoreClient(
             cluster.store,
             loop=ports.loop,

@@ -63,7 +63,7 @@ class Node:
     def truncate(self, size_bytes: int) -> None:
         self.disk.truncate(self.disk.file(SEGMENT), size_bytes)
 
-    def claims(self) -> Iterator[Claim]:
+    def claims(self, *, all_of_them: bool) -> Iterator[Claim]:
         if self.is_up:
             yield Claim(
                 KEY, NAME, self.is_leader, self.leader_epoch, self.high_watermark, self.in_flight

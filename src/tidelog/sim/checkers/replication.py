@@ -41,8 +41,12 @@ class Observed(Protocol):
     @property
     def logs(self) -> NodeLogs: ...
 
-    def claims(self) -> Iterator[Claim]:
-        """Its replicas; nothing while it is down."""
+    @property
+    def is_up(self) -> bool:
+        """Whether it hosts its replicas now."""
+
+    def claims(self, *, all_of_them: bool) -> Iterator[Claim]:
+        """Its replicas, nothing while it is down; else only those that have changed since."""
 
 
 class _Seen:
@@ -112,9 +116,9 @@ class ReplicationChecker:
 
     def after_event(self, node: Observed) -> None:
         """An event of this node was executed."""
-        node.logs.follow()
+        changed = node.logs.follow()
         incarnation = node.incarnation
-        for claim in node.claims():
+        for claim in node.claims(all_of_them=bool(changed)):
             log = node.logs.logs.get(claim.key) or node.logs.adopt(str(claim.name), claim.key)
             seen = self._seen.get((node.node_id, claim.key))
             if seen is None:
@@ -176,14 +180,11 @@ class ReplicationChecker:
 
     def _cut(self, log: ReplicaLog, _end_before: int) -> None:
         node = self._nodes[log.node_id]
-        if node.incarnation in self._up(node):
+        if node.is_up:
             self.truncations += 1
         state = self.published.partitions.get(log.key)
         if state is not None and log.node_id in state.isr:
             self._check_member(state, log.node_id, "cut its log")
-
-    def _up(self, node: Observed) -> tuple[int, ...]:
-        return (node.incarnation,) if any(True for _ in node.claims()) else ()
 
     # Claims
 
