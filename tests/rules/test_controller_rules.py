@@ -616,6 +616,19 @@ def test_what_changes_after_it_has_loaded_is_heard_of(three: Office, what: str) 
         three.until(lambda: three.server.tree.get(layout.topic_path("t")) is None)
 
 
+@pytest.mark.rule("V41", "V8")
+def test_a_deletion_asked_for_while_there_was_no_controller_is_taken_up(three: Office) -> None:
+    controller = three.controller()
+    three.create(controller, "t", (1, 2, 3))
+    for one in three.brokers.values():
+        one.crash()
+    three.write(Create(layout.delete_topic_path("t"), b""))
+    for one in three.brokers.values():
+        one.start()
+    three.until(lambda: three.server.tree.get(layout.topic_path("t")) is None)
+    assert three.children(layout.DELETE_TOPICS) == []
+
+
 @pytest.mark.rule("V41", "V20")
 def test_a_creation_that_stopped_halfway_is_finished(three: Office) -> None:
     first = three.controller()

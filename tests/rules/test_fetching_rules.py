@@ -33,7 +33,12 @@ from tidelog.wire.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ReplicaState,
+)
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -331,6 +336,77 @@ def made(
             for topic in message.topics
         ],
     )
+
+
+def fetched(
+    broker: FakeBroker, offset: int, last_fetched_epoch: int, *, session: tuple[int, int] = (0, -1)
+) -> Any:
+    """What broker 2 is answered as a follower."""
+    asked = FetchPartition(0, -1, offset, last_fetched_epoch, 0, 1_000)
+    message = FetchRequest(
+        replica_state=ReplicaState(2, 2),
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[FetchTopic("", TOPIC_ID, [asked])] if session[1] <= 0 else [],
+    )
+    request = Request(RequestHeader(FETCH, 17, 0, None), message, None, 0)  # type: ignore[arg-type]
+    return fetch.handle(broker, request)  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("V60", "V32")
+def test_an_offset_of_another_history_tells_nothing() -> None:
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await replicate({1: leader}, isr=(1, 2))
+        leader.log().fill(0, 0, 0)
+        await leader.command(state(leader_epoch=1, partition_epoch=1, isr=(1, 2)))
+        leader.produce(2)
+        [answer] = fetched(leader, 5, 0).responses[0].partitions
+        assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 3)
+        assert role_of(leader).followers[2].log_end_offset == -1
+        assert leader.partition().high_watermark == 0
+        fetched(leader, 5, 1)
+        assert leader.partition().high_watermark == 5
+
+    run(story())
+
+
+@pytest.mark.rule("V61")
+def test_a_moved_log_start_is_part_of_the_next_incremental_answer() -> None:
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await replicate({1: leader}, isr=(1, 2))
+        leader.produce(4)
+        session_id = fetched(leader, 4, 0, session=(0, 0)).session_id
+        # The answer to the fetch that moved the high watermark told of it already.
+        assert fetched(leader, 4, 0, session=(session_id, 1)).responses == []
+        leader.log().advance_log_start(3)
+        leader.partition().log_start_moved()
+        [topic] = fetched(leader, 4, 0, session=(session_id, 2)).responses
+        assert [one.log_start_offset for one in topic.partitions] == [3]
+        assert fetched(leader, 4, 0, session=(session_id, 3)).responses == []
+
+    run(story())
+
+
+@pytest.mark.rule("V67")
+def test_log_starts_travel_both_ways() -> None:
+    async def story() -> None:
+        cluster = a_cluster(2)
+        await replicate(cluster, isr=(1, 2))
+        cluster[1].produce(4)
+        await settle()
+        await cluster[1].clock.advance(cluster[1].config.replica_fetch_wait_max_ms + 20)
+        assert cluster[2].partition().high_watermark == 4
+        cluster[1].log().advance_log_start(2)
+        cluster[1].partition().log_start_moved()
+        await cluster[1].clock.advance(cluster[1].config.replica_fetch_wait_max_ms + 20)
+        assert cluster[2].log().log_start_offset == 2
+        cluster[1].produce(1)
+        await settle()
+        assert role_of(cluster[1]).followers[2].log_start_offset == 2
+
+    run(story())
 
 
 @pytest.mark.rule("V62")

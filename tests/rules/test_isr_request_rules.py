@@ -257,6 +257,15 @@ def test_without_epochs_only_unchanged_members_pass() -> None:
     assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
+@pytest.mark.rule("V63")
+def test_without_epochs_a_newcomer_passes_only_if_it_was_there_when_the_state_was_written() -> None:
+    controller = loaded(TopicFound(topic(), {0: state((1, 2), mzxid=1000)}))
+    controller.image.apply(BrokersChanged(brokers(1, 2, broker(3, life=20))))
+    writes, effects = step(controller, alter(1, 2, 3, version=2))
+    assert writes == []
+    assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
 # G3
 
 

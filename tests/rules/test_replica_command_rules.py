@@ -25,7 +25,7 @@ from tests.broker_fakes import (
 from tidelog.broker.apis import produce
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
+from tidelog.core.types import RECOVERED, RECOVERING, ZERO_TOPIC_ID, TopicPartition
 from tidelog.log.appends import AppendInfo
 from tidelog.replication import commands
 from tidelog.replication.follower import FollowerReplica
@@ -688,5 +688,58 @@ def test_acks_all_is_answered_when_the_high_watermark_passes_the_batch() -> None
         leader.log().finish()
         await settle()
         assert wait.outcome == ["acknowledged"]
+
+    run(story())
+
+
+@pytest.mark.rule("V64")
+def test_a_produce_with_acks_all_is_answered_when_its_last_offset_is_passed() -> None:
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await leader.command(state(isr=(1, 2), is_new=True))
+        leader.produce(3)
+        partition = leader.partition()
+        answers = [PartitionProduceResponse(0) for _ in range(2)]
+        appends = [
+            produce._PartitionAppend(
+                produce._Produce(leader, acks),  # type: ignore[arg-type]
+                partition,
+                answer,
+            )
+            for acks, answer in zip((-1, 1), answers, strict=True)
+        ]
+        for append in appends:
+            append.appended(Completion.of(AppendInfo(0, 2, -1, 3, 3, 0)))
+        assert [append.done for append in appends] == [False, True]
+        for high_watermark, is_done in ((2, False), (3, True)):
+            assert partition.role is not None
+            partition.role.high_watermark = high_watermark
+            partition.watchers.high_watermark_moved(partition)
+            assert appends[0].done is is_done
+
+    run(story())
+
+
+# V13
+
+
+@pytest.mark.rule("V13")
+@pytest.mark.parametrize("recovery_state", [RECOVERED, RECOVERING])
+def test_who_is_elected_uncleanly_says_which_offsets_are_at_risk(recovery_state: int) -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        broker.directory.logs[T0] = found = FakeLog(T0, TOPIC_ID)
+        found.fill(0, 0, 0)
+        broker.directory.high_watermarks = {T0: 2}
+        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        told = state(leader_epoch=1, isr=(1,))
+        told.leader_recovery_state = recovery_state
+        await broker.command(told)
+        said = [
+            (one["high_watermark"], one["log_end_offset"])
+            for one in broker.tracer.named("unclean_leader")
+        ]
+        assert said == ([(2, 3)] if recovery_state == RECOVERING else [])
+        await broker.tasks.close()
 
     run(story())

@@ -81,6 +81,10 @@ class SessionPartition:
     def changed(self) -> None:
         """FetchWatcher: look at it at the next fetch."""
         self.session.dirty[self] = None
+        watched = self.watched
+        if watched is not None and watched.log.size_bytes < self.seen_size_bytes:
+            # Retention took segments: what is appended from now on counts from here.
+            self.seen_size_bytes = watched.log.size_bytes
 
     def readable(self) -> None:
         """FetchWatcher: look at it now if a fetch waits."""

@@ -194,6 +194,9 @@ class FollowedPartition:
                 self._ask_log_start()
             elif isinstance(effect, AdvanceLogStart):
                 self.partition.log.advance_log_start(effect.offset)
+                if self.is_ready:
+                    # The leader hears of it with the next fetch (V67).
+                    self._fetcher.ready(self)
             else:
                 raise InvariantError(f"{effect} is not an effect of a follower")
 

@@ -17,7 +17,7 @@ from tidelog.broker.purgatory import PartitionWatchers
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
 from tidelog.core.ports import Buffer
-from tidelog.core.types import NO_EPOCH, EpochEnd, TopicId
+from tidelog.core.types import NO_EPOCH, RECOVERING, EpochEnd, TopicId
 from tidelog.replication import commands, truncation, watermark
 from tidelog.replication.effects import (
     MOVED,
@@ -352,8 +352,30 @@ class Partition:
             now_ms=now_ms,
         )
         self._take_role(role, state, "became_leader")
+        if state.leader_recovery_state == RECOVERING:
+            self._tell_what_is_at_risk(role)
         self.run(role.examine(now_ms))
         self.watchers.log_end_moved(self)
+
+    def _tell_what_is_at_risk(self, role: LeaderReplica) -> None:
+        """An unclean election: what was committed beyond our end is lost, and what we have beyond
+        our high watermark may never have been committed (V13)."""
+        tracer = self._broker.tracer
+        tracer.event(
+            "unclean_leader",
+            partition=str(self.topic_partition),
+            leader_epoch=role.leader_epoch,
+            high_watermark=role.high_watermark,
+            log_end_offset=role.log_end_offset,
+        )
+        tracer.log(
+            "state_change",
+            logging.WARNING,
+            f"unclean election: broker {self._broker.broker_id} leads {self.topic_partition} from"
+            f" outside the ISR, epoch {role.leader_epoch}; records from offset"
+            f" {role.log_end_offset} on are lost if there were any, and from offset"
+            f" {role.high_watermark} on it is not known whether others had the same",
+        )
 
     def become_follower(self, state: LeaderAndIsrPartitionState) -> FollowerReplica:
         """Follow under a new leader epoch (V32, V33); the log is quiet.

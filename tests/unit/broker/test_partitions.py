@@ -195,6 +195,7 @@ def test_a_leader_that_leads_on_refuses_nobody() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.rule("V62")
 def test_the_byte_lag_is_looked_up_where_it_is_on() -> None:
     async def story() -> None:
         broker = a_cluster(replica_lag_max_bytes="10")[1]

@@ -37,6 +37,7 @@ def partition(high_watermark: int) -> Any:
     return SimpleNamespace(high_watermark=high_watermark, topic_partition="t-0")
 
 
+@pytest.mark.rule("V64")
 def test_the_high_watermark_releases_exactly_what_it_has_reached() -> None:
     watchers = PartitionWatchers()
     waiters = {offset: Waiter() for offset in (5, 10, 15)}
