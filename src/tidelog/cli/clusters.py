@@ -65,7 +65,7 @@ def down(directory: DirectoryOption = DEFAULT_DIRECTORY, timeout: TimeoutOption 
     """Stop all brokers of a local cluster; its data stays."""
     cluster = LocalCluster.existing(directory)
     cluster.down(timeout)
-    say(f"{len(cluster.broker_ids)} brokers are stopped; the data stays in {cluster.directory}")
+    say(f"all brokers are stopped; the data stays in {cluster.directory}")
 
 
 def status(
