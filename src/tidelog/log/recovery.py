@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.core.epochs import LeaderEpochs
-from tidelog.core.ports import Files, Handle
+from tidelog.core.ports import Files
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId
 from tidelog.log import names
 from tidelog.log.checkpoints import (
@@ -215,26 +215,58 @@ class _Loader:
         for number, segment_file in enumerate(found):
             last = number + 1 == len(found)
             segment_end = None if last else found[number + 1].base_offset
-            if not last and self._is_believed(segment_file, segment_end, scan_from):
+            if segment_end is not None and self._is_believed(segment_end, scan_from):
+                if segment_end == scan_from:
+                    segment_file = self._without_stale_tail(segment_file, segment_end)
                 loaded.segments.append(self._load_old(segment_file))
-                end = found[number + 1].base_offset
+                end = segment_end
                 continue
             if segment_file.base_offset != end and not self._may_follow(segment_file, end):
                 self._drop(found[number:], f"ends at offset {end}, the next segment is at")
                 break
-            segment, end, is_whole = self._scan(segment_file, scan_from)
+            segment, end, is_whole = self._scan(segment_file, scan_from, segment_end)
             loaded.segments.append(segment)
             if not is_whole and not last:
                 self._drop(found[number + 1 :], f"was cut at offset {end}, before the segment at")
                 break
         loaded.log_end_offset = end
 
-    def _is_believed(
-        self, segment_file: SegmentFile, segment_end: int | None, scan_from: int | None
-    ) -> bool:
+    def _is_believed(self, segment_end: int, scan_from: int | None) -> bool:
         if not self.epochs_known:
             return False
-        return scan_from is None or (segment_end is not None and segment_end <= scan_from)
+        return scan_from is None or segment_end <= scan_from
+
+    def _without_stale_tail(self, segment_file: SegmentFile, segment_end: int) -> SegmentFile:
+        """Cut what lies behind the segment's end.
+
+        A log that was cut exactly here and rolled at once may find the new segment's name on the
+        disk, and the cut undone: the records behind it are not this log's any more.
+        """
+        segment = self._new_segment(segment_file)
+        position = self._resume_from_index(segment, segment_file.size_bytes)
+        self.resumed = False
+        handle = self.files.open(segment.file.path, write=True)
+        try:
+            scan = Scan(
+                lambda size, at: self.files.pread(handle, size, at),
+                position,
+                segment_file.size_bytes,
+            )
+            for at, batch in scan:
+                if batch.base_offset >= segment_end:
+                    self._note(
+                        f"{names.offset_name(segment.base_offset, names.LOG)} is cut at byte {at} "
+                        f"of {segment_file.size_bytes}: the next segment begins at {segment_end}"
+                    )
+                    self.loaded.cut_bytes += segment_file.size_bytes - at
+                    self.files.truncate(handle, at)
+                    self.files.fsync(handle)
+                    segment.size_bytes = at
+                    self._rebuild_indexes(segment)
+                    return segment_file._replace(size_bytes=at)
+        finally:
+            self.files.close(handle)
+        return segment_file
 
     def _may_follow(self, segment_file: SegmentFile, end: int) -> bool:
         """Whether offsets may be missing before a segment: compaction removes some, a crash that
@@ -298,11 +330,14 @@ class _Loader:
         for path, data in index_files(segment):
             self.files.replace_file(path, data, sync=True)
 
-    def _scan(self, segment_file: SegmentFile, scan_from: int | None) -> tuple[Segment, int, bool]:
-        """Go through a segment: (it, the offset after it, whether all of it is good).
+    def _scan(
+        self, segment_file: SegmentFile, scan_from: int | None, segment_end: int | None
+    ) -> tuple[Segment, int, bool]:
+        """Go through a segment: (it, the offset after it, whether what follows may be kept).
 
         After a clean shutdown from its last index entry on, otherwise from its start; batches at
-        or beyond `scan_from` are checked whole.
+        or beyond `scan_from` are checked whole. Records at or beyond `segment_end`, where the next
+        segment begins, are those of a cut that was undone: they go, and the next segment stays.
         """
         segment = self._new_segment(segment_file)
         position = 0
@@ -310,7 +345,13 @@ class _Loader:
             position = self._resume_from_index(segment, segment_file.size_bytes)
         handle = self.files.open(segment.file.path, write=True)
         try:
-            end, good = self._walk(segment, handle, position, segment_file.size_bytes, scan_from)
+            scan = Scan(
+                lambda size, at: self.files.pread(handle, size, at),
+                position,
+                segment_file.size_bytes,
+                scan_from,
+            )
+            end, good = self._walk(segment, scan, scan_from, segment_end)
             size = segment.size_bytes
             if size < segment_file.size_bytes:
                 self.loaded.cut_bytes += segment_file.size_bytes - size
@@ -358,28 +399,25 @@ class _Loader:
         segment.offset_of_max_timestamp = segment.base_offset
 
     def _walk(
-        self,
-        segment: Segment,
-        handle: Handle,
-        position: int,
-        size_bytes: int,
-        scan_from: int | None,
+        self, segment: Segment, scan: Scan, scan_from: int | None, segment_end: int | None
     ) -> tuple[int, bool]:
         """Note each batch in the segment; returns (offset after the last one, nothing is bad)."""
         interval = self.request.index_interval_bytes
         # The batch of the last index entry is in the index already.
-        resumed = position > 0
+        resumed = scan.position > 0
         epochs = self.loaded.epochs
         end = segment.base_offset
         latest_epoch = -1
-        scan = Scan(
-            lambda size, at: self.files.pread(handle, size, at), position, size_bytes, scan_from
-        )
+        stale = False
         for _, batch in scan:
             epoch = batch.partition_leader_epoch
             problem = self._out_of_order(batch, end, end == segment.base_offset, latest_epoch)
             if problem and scan_from is not None and max(batch.last_offset, end) >= scan_from:
                 scan.problem = problem
+                break
+            if segment_end is not None and batch.base_offset >= segment_end:
+                scan.problem = f"the next segment begins at {segment_end}"
+                stale = True
                 break
             latest_epoch = max(latest_epoch, epoch)
             if resumed:
@@ -399,9 +437,9 @@ class _Loader:
         if scan.problem is not None:
             self._note(
                 f"{names.offset_name(segment.base_offset, names.LOG)} is cut at byte "
-                f"{segment.size_bytes} of {size_bytes}, offset {end}: {scan.problem}"
+                f"{segment.size_bytes}, offset {end}: {scan.problem}"
             )
-        return end, scan.problem is None
+        return end, stale or scan.problem is None
 
     def _out_of_order(
         self, batch: BatchView, end: int, first: bool, latest_epoch: int

@@ -8,32 +8,34 @@ appends are whole is left in `plans_written` for the log, which cuts the file ba
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from tidelog.core.limits import MAX_IOVECS
 from tidelog.core.ports import Buffer, Files, Handle
 from tidelog.log.handles import OpenFile
 
 
-@dataclass(slots=True)
 class WriteStep:
     """Appends to one file, in order, from `position` on."""
 
-    file: OpenFile
-    position: int
-    create: bool = False
-    buffers: list[Buffer] = field(default_factory=list)
+    __slots__ = ("buffers", "create", "file", "position")
+
+    def __init__(self, file: OpenFile, position: int, create: bool = False) -> None:
+        self.file = file
+        self.position = position
+        self.create = create
+        self.buffers: list[Buffer] = []
 
 
-@dataclass(slots=True)
 class WriteOperation:
     """All steps of one submission."""
 
-    steps: list[WriteStep]
-    #: Appends written whole; fewer than all only where the operation failed.
-    plans_written: int = 0
-    #: Files made; a roll is done even where the write behind it failed.
-    files_created: int = 0
+    __slots__ = ("files_created", "plans_written", "steps")
+
+    def __init__(self, steps: list[WriteStep]) -> None:
+        self.steps = steps
+        #: Appends written whole; fewer than all only where the operation failed.
+        self.plans_written = 0
+        #: Files made; a roll is done even where the write behind it failed.
+        self.files_created = 0
 
     def __call__(self, files: Files) -> None:
         """Write everything. Raises OSError, with what was written in the counters."""

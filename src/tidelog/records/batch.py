@@ -38,6 +38,8 @@ TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
 
+_NOT_FROM_CLIENTS = CONTROL_MASK | TIMESTAMP_TYPE_MASK
+
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
@@ -249,14 +251,15 @@ def check(batch: BatchView) -> None:
             batch.position,
             f"length is {batch.batch_length}, a batch has at least {MIN_BATCH_LENGTH}",
         )
-    here = len(batch.buffer) - batch.position
-    if batch.size_bytes > here:
-        raise CorruptBatch(
-            batch.position, f"{batch.size_bytes} bytes long, but only {here} are here"
-        )
+    # Written out: every append comes by here.
+    buffer, position = batch.buffer, batch.position
+    end = position + LOG_OVERHEAD_BYTES + batch.batch_length
+    if end > len(buffer):
+        here = len(buffer) - position
+        raise CorruptBatch(position, f"{batch.size_bytes} bytes long, but only {here} are here")
     if batch.magic != MAGIC:
         raise CorruptBatch(batch.position, f"magic is {batch.magic}, only 2 is supported")
-    computed = batch.computed_crc()
+    computed = crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
     if computed != batch.crc:
         raise CorruptBatch(
             batch.position, f"CRC is {batch.crc:#010x}, its bytes give {computed:#010x}"
@@ -284,11 +287,11 @@ def check_from_client(batch: BatchView) -> None:
             f"but the last offset delta {batch.last_offset_delta} tells of "
             f"{batch.last_offset_delta + 1}",
         )
-    if batch.attributes & (CONTROL_MASK | TIMESTAMP_TYPE_MASK):
+    if batch.attributes & _NOT_FROM_CLIENTS:
         if batch.is_control:
             raise InvalidBatch(batch.position, "clients must not write control batches")
         raise InvalidBatch(batch.position, "producers must not set timestamp type LogAppendTime")
-    if batch.has_producer_id and (batch.base_sequence < 0 or batch.producer_epoch < 0):
+    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
         raise InvalidBatch(
             batch.position,
             f"producer {batch.producer_id} with sequence {batch.base_sequence} and epoch "

@@ -16,7 +16,9 @@ from tidelog.core.limits import MAX_DECOMPRESSED_BYTES
 from tidelog.records import compression
 from tidelog.records.batch import (
     COMPRESSION_MASK,
+    HEADER_BYTES,
     LOG_APPEND_TIME,
+    MIN_BATCH_LENGTH,
     BatchView,
     CorruptBatch,
     InvalidBatch,
@@ -278,9 +280,10 @@ def _largest_delta(data: bytes, count: int, keys_required: bool) -> int:
 
 
 def _check_first_record(batch: BatchView) -> None:
-    available = batch.batch_length - 49
+    available = batch.batch_length - MIN_BATCH_LENGTH
+    start = batch.position + HEADER_BYTES
     # Enough for the varints of size, timestamp, offset and key.
-    head = bytes(batch.records[:32])
+    head = bytes(batch.buffer[start : min(start + 32, batch.end_position)])
     try:
         size, position = _varint(head, 0)
         rest = available - position - size

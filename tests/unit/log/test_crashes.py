@@ -120,11 +120,11 @@ class Run:
         log.assign_epoch(self.epoch, log.log_end_offset)
         for _ in range(steps):
             lane.eager = self.draw.random() < 0.5
+            lane.slow_disk = self.draw.random() < 0.2
             self.step(log)
             if self.draw.random() < 0.5:
                 lane.run()
-        lane.eager = True
-        lane.run()
+        self.settle()
         if self.draw.random() < 0.3:
             coroutine = self.directory.close(broker_epoch=7)
             with pytest.raises(StopIteration):
@@ -159,6 +159,12 @@ class Run:
             # A crash may bring removed segments back: nothing changes for the history.
             log.enforce_retention(NOW_MS, log.log_end_offset)
 
+    def settle(self) -> None:
+        """Let everything that waits be done, and the disk be quick."""
+        lane = self.rig.lane
+        lane.run()
+        lane.eager, lane.slow_disk = True, False
+
     def flush_done(self, end: int, done: Completion[None]) -> None:
         if done.error is None:
             self.history.flushed(min(end, self.history.now.end))
@@ -182,13 +188,13 @@ class Run:
         records = batch_of(values, producer=producer)
         completion = log.plan_leader_append(records, self.epoch, NOW_MS)
         log.submit_planned()
-        if not completion.done:
+        if self.draw.random() < 0.5:
             self.rig.lane.run()
-        completion.result()
+        if completion.done:
+            completion.result()
 
     def cut(self, log: PartitionLog, offset: int) -> None:
-        self.rig.lane.eager = True
-        self.rig.lane.run()
+        self.settle()
         self.history.will_cut(self.batch_start(log, offset))
         completion = log.truncate_to(offset)
         self.rig.lane.run()
@@ -210,8 +216,7 @@ class Run:
         return max(b.base_offset for b in batches_of(log) if b.base_offset <= offset)
 
     def restart(self, log: PartitionLog, offset: int) -> None:
-        self.rig.lane.eager = True
-        self.rig.lane.run()
+        self.settle()
         self.history.will_cut(0)
         # A crash between the old files and the new one leaves an empty directory.
         self.history.restarted(0)
@@ -231,7 +236,7 @@ class Run:
 
     def check(self, log: PartitionLog) -> None:
         """After an end of any kind."""
-        self.rig.lane.eager = True
+        self.settle()
         held = self.held(log)
         start, end = log.log_start_offset, log.log_end_offset
         assert end >= self.history.durable_end, "durable records are lost"
@@ -274,9 +279,24 @@ def crash(run: Run, loss: Loss) -> None:
         run.rig.disk.lose_power(run.draw, loss)
 
 
-@settings(max_examples=120, deadline=None)
+#: Each was once the first to find a defect, or finds one that is put in on purpose: nothing lowered
+#: before a cut, names or records or epochs not synced, no CRC, a hole between segments.
+KNOWN_SEEDS = (0, 1, 2, 3, 6, 7, 10, 15, 61, 75, 106, 134, 193, 222, 246, 482, 516, 665, 945, 1987)
+
+
+@pytest.mark.parametrize("seed", KNOWN_SEEDS)
+def test_a_crash_that_once_found_a_defect(seed: int) -> None:
+    live_and_die(seed)
+
+
+@settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_crash_leaves_a_prefix_with_all_that_was_durable(seed: int) -> None:
+    live_and_die(seed)
+
+
+def live_and_die(seed: int) -> None:
+    """Several lives of one log directory, each ending somehow."""
     run = Run(seed)
     for _ in range(4):
         strike_at = run.draw.choice([-1, run.draw.randrange(1, 40), run.draw.randrange(1, 400)])
