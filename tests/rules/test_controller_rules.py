@@ -487,7 +487,7 @@ def test_a_stuck_broker_holds_nobody_else_back(three: Office) -> None:
     three.until(lambda: TP in stuck.script.roles())
 
 
-@pytest.mark.rule("V81")
+@pytest.mark.rule("V81", "D3")
 def test_commands_that_wait_are_merged_the_last_state_wins(three: Office) -> None:
     controller = three.controller()
     stuck, victim = others(three, controller)

@@ -7,6 +7,8 @@ of all members), G3 (producer ids).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.controller_builders import (
@@ -26,6 +28,7 @@ from tests.controller_builders import (
 )
 from tests.controller_office import Office, not_controller, office
 
+from tidelog.broker.apis import alter_partition
 from tidelog.controller.decision import Conflict, TakeProducerIds
 from tidelog.controller.events import ProducerIdsAsked, ProducerIdsRead
 from tidelog.controller.image import BrokersChanged, ProducerIdsFound, TopicFound
@@ -35,7 +38,7 @@ from tidelog.core.types import RECOVERED, RECOVERING, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.store import ANY_VERSION, SetData
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 
 @pytest.fixture
@@ -102,6 +105,19 @@ def test_whoever_waits_when_the_term_ends_hears_that_it_has(three: Office) -> No
     assert answers[0].error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH)
 
 
+@pytest.mark.rule("A2")
+def test_a_broker_that_does_not_control_says_so() -> None:
+    answers: list[AlterPartitionResponse] = []
+
+    class Elsewhere:
+        def alter_partition(self, message: object, version: int, refusal: Any) -> Any:
+            return refusal()
+
+    request = SimpleNamespace(message=None, header=SimpleNamespace(api_version=3))
+    answers.append(alter_partition.handle(SimpleNamespace(controller=Elsewhere()), request))  # type: ignore[arg-type]
+    assert answers[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
 # A3
 
 
@@ -134,6 +150,38 @@ def test_each_refusal_has_its_own_error(
 
 
 @pytest.mark.rule("A3")
+def test_a_recovering_leader_stays_alone_until_it_has_recovered() -> None:
+    recovering = state((1,), leader_recovery_state=RECOVERING)
+    controller = loaded(TopicFound(topic(), {0: recovering}))
+    writes, effects = step(controller, alter(1, 2, recovery=RECOVERING))
+    assert writes == []
+    assert isr_answer(effects).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.rule("A3")
+@pytest.mark.parametrize("version", [0, 1])
+def test_old_leaders_are_told_that_nothing_was_attempted(version: int) -> None:
+    controller = loaded(TopicFound(topic(), {0: state((1, 2))}), live=brokers(1, 2))
+    writes, effects = step(controller, alter(1, 2, 3, version=version))
+    assert writes == []
+    assert isr_answer(effects).error_code == ErrorCode.OPERATION_NOT_ATTEMPTED
+
+
+@pytest.mark.rule("A3")
+def test_only_the_leader_may_ask() -> None:
+    writes, effects = step(loaded(), alter(1, 2, sender=2))
+    assert writes == []
+    assert isr_answer(effects).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.rule("A3")
+def test_a_conflict_in_the_store_is_a_stale_partition_epoch() -> None:
+    held = state((1, 2), leader_epoch=5, partition_epoch=30)
+    _, effects = step(loaded(), alter(1, 2), outcomes={0: Conflict(state=held)})
+    assert isr_answer(effects).error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+@pytest.mark.rule("A3")
 def test_a_dead_member_is_ineligible() -> None:
     controller = loaded(TopicFound(topic(), {0: state((1, 2))}), live=brokers(1, 2))
     _, effects = step(controller, alter(1, 2, 3))
@@ -147,7 +195,7 @@ def test_a_stale_partition_epoch_is_also_answered_by_the_role_that_holds() -> No
     assert (role.leader_epoch, role.partition_epoch, role.isr) == (5, 10, (1, 2, 3))
 
 
-@pytest.mark.rule("A3")
+@pytest.mark.rule("A3", "A4")
 def test_a_recovering_leader_persists_that_it_has_recovered() -> None:
     recovering = state((1,), leader_recovery_state=RECOVERING)
     controller = loaded(TopicFound(topic(), {0: recovering}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tests.broker_fakes import (
     state,
 )
 
-from tidelog.broker.apis import produce
+from tidelog.broker.apis import produce, update_metadata
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import RECOVERED, RECOVERING, ZERO_TOPIC_ID, TopicPartition
@@ -31,6 +32,7 @@ from tidelog.replication import commands
 from tidelog.replication.follower import FollowerReplica
 from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.produce import PartitionProduceResponse
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
 OTHER_ID = b"O" * 16
 
@@ -56,6 +58,26 @@ def test_a_stale_controller_or_registration_is_refused_whole() -> None:
         assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
         assert broker.partition().is_leader
         assert await broker.stop(controller_epoch=4) == ErrorCode.STALE_CONTROLLER_EPOCH
+
+    run(story())
+
+
+@pytest.mark.rule("V30")
+def test_metadata_of_a_stale_controller_is_refused_and_changes_nothing() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(is_new=True), controller_epoch=5)
+        before = (broker.view.controller_id, sorted(broker.view.brokers))
+        for stale in (
+            UpdateMetadataRequest(2, controller_epoch=4, broker_epoch=broker.broker_epoch),
+            UpdateMetadataRequest(2, controller_epoch=5, broker_epoch=broker.broker_epoch - 1),
+        ):
+            answer = update_metadata.handle(broker, SimpleNamespace(message=stale))  # type: ignore[arg-type]
+            assert answer.error_code in (
+                ErrorCode.STALE_CONTROLLER_EPOCH,
+                ErrorCode.STALE_BROKER_EPOCH,
+            )
+            assert (broker.view.controller_id, sorted(broker.view.brokers)) == before
 
     run(story())
 

@@ -19,7 +19,7 @@ from tests.replica_builders import (
 
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import EpochEnd
+from tidelog.core.types import RECOVERED, EpochEnd
 from tidelog.replication import isr as isr_rules
 from tidelog.replication import truncation
 from tidelog.replication.effects import (
@@ -367,6 +367,12 @@ def test_answers_asked_for_before_a_truncation_or_a_leader_epoch_are_dropped() -
 # A4 to A9: ISR changes
 
 
+@pytest.mark.rule("A3")
+def test_a_new_leader_counts_itself_as_recovered_and_proposes_so() -> None:
+    leader = a_leader(isr=(1,), log_end_offset=10)
+    assert proposed(fetch(leader, 2, 10)).leader_recovery_state == RECOVERED
+
+
 @pytest.mark.rule("A4")
 def test_the_state_that_already_holds_is_a_success_also_at_the_epoch_known() -> None:
     leader = a_leader(isr=(1,), replicas=(1, 2), log_end_offset=10)
@@ -431,7 +437,12 @@ def test_a_change_that_was_refused_for_good_leaves_the_union(error: ErrorCode) -
 @pytest.mark.rule("A8")
 @pytest.mark.parametrize(
     "error",
-    [code for code in ErrorCode if code not in (*isr_rules.NOT_MADE, ErrorCode.NONE)],
+    [
+        code
+        for code in ErrorCode
+        if code
+        not in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.NONE)
+    ],
 )
 def test_every_other_error_leaves_the_change_counted(error: ErrorCode) -> None:
     leader = a_leader(isr=(1,), log_end_offset=10)

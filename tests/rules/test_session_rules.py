@@ -88,7 +88,7 @@ def test_a_broker_registers_itself_with_an_ephemeral_node_whose_creation_id_is_i
     house.tell(story())
 
 
-@pytest.mark.rule("V4", "V40")
+@pytest.mark.rule("V4", "V40", "S3")
 def test_after_an_expiry_a_broker_leads_nothing_and_registers_under_a_higher_epoch(
     house: House,
 ) -> None:

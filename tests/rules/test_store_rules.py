@@ -57,8 +57,12 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
 
 @pytest.mark.rule("S1")
 @told
-async def test_a_session_that_was_expired_writes_nothing_any_more(cluster: Cluster) -> None:
+async def test_a_session_that_was_expired_writes_nothing_any_more(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when it has not heard of it: what was sent before it knew is refused by the store."""
+    # Nothing but the refusal of a write brings it the news.
+    monkeypatch.setattr(Database, "has_changed", lambda self: False)
     store, witness = await cluster.open(timeout_ms=300), await cluster.open()
     await store.transact([Create("/e", b"", ephemeral=True), Create("/a", b"")])
     gone: list[WatchEvent] = []
@@ -127,6 +131,54 @@ async def test_a_watcher_hears_of_a_change_before_it_can_read_anything_later(
         else:
             await watcher.transact([Check("/b", version + 1)])
         assert len(heard) == 1
+
+
+@pytest.mark.rule("S1")
+def test_a_write_that_is_under_way_when_its_session_expires_is_refused() -> None:
+    cluster = SimCluster()
+
+    async def story() -> None:
+        store, witness = await cluster.open(), await cluster.open()
+        await store.transact([Create("/a", b"")])
+        assert store.session_id is not None
+        write = asyncio.ensure_future(store.transact([SetData("/a", b"late", 0)]))
+        await asyncio.sleep(0)
+        cluster.server.expire(store.session_id)
+        with pytest.raises(SessionExpired):
+            await write
+        node = await witness.get("/a")
+        assert node is not None and node.stat.version == 0
+
+    cluster.run(story())
+    cluster.close()
+
+
+@pytest.mark.rule("S1")
+def test_a_change_while_the_connection_was_broken_is_heard_of_before_anything_later() -> None:
+    cluster = SimCluster()
+
+    async def story() -> None:
+        writer = await cluster.open()
+        reachable = [True]
+        watcher = cluster.store()
+        watcher._reachable = lambda: reachable[0]
+        await watcher.open()
+        cluster.stores.append(watcher)
+        await writer.transact([Create("/a", b"")])
+        heard: list[WatchEvent] = []
+        await watcher.get("/a", heard.append)
+        reachable[0] = False
+        await cluster.sleep(1000)
+        await writer.transact([SetData("/a", b"1", 0)])
+        await cluster.sleep(200)
+        assert heard == []
+        reachable[0] = True
+        node = await watcher.get("/a")
+        assert node is not None and node.data == b"1"
+        assert len(heard) == 1
+
+    cluster.run(story())
+    cluster.close()
 
 
 # S2

@@ -426,6 +426,7 @@ def test_a_queue_that_moves_kills_nobody(tmp_path: Path) -> None:
     lock.close()
 
 
+@pytest.mark.rule("S4")
 def test_a_pid_that_another_process_has_by_now_is_not_killed(tmp_path: Path) -> None:
     lock = StoreLock(str(tmp_path))
     lines: list[str] = []

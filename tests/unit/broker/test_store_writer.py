@@ -142,6 +142,7 @@ class TestStates:
         assert isinstance(outcome, Conflict)
         assert outcome.state is None
 
+    @pytest.mark.rule("V16", "V20")
     def test_many_writes_are_packed_up_to_the_limit(self, desk: Desk) -> None:
         count = limits.MAX_TRANSACTION_OPS + 200
         desk.make(count)

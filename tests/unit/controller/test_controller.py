@@ -512,6 +512,7 @@ class TestDeletion:
 
 
 class TestAbsentReplicas:
+    @pytest.mark.rule("D3")
     def test_a_member_without_its_replica_leaves_the_isr_and_makes_it_anew(self) -> None:
         controller = loaded()
         writes, effects = step(controller, roles_answered(2))
@@ -521,11 +522,13 @@ class TestAbsentReplicas:
         step(controller, roles_answered(2, ErrorCode.NONE))
         assert controller.image.absent(TP) == ()
 
+    @pytest.mark.rule("D3")
     def test_outside_the_isr_it_says_nothing(self) -> None:
         controller = loaded(TopicFound(topic(), {0: state((1, 3))}))
         step(controller, roles_answered(2))
         assert controller.image.absent(TP) == ()
 
+    @pytest.mark.rule("D3")
     def test_other_answers_change_nothing(self) -> None:
         controller = loaded()
         for answer in (
@@ -538,6 +541,7 @@ class TestAbsentReplicas:
             writes, effects = step(controller, answer)
             assert (writes, effects.commands) == ([], {})
 
+    @pytest.mark.rule("D3")
     def test_a_sole_member_without_its_replica_stays_leaderless(self) -> None:
         controller = loaded(TopicFound(topic(), {0: state((1,))}))
         writes, _ = step(controller, roles_answered(1))
@@ -545,6 +549,7 @@ class TestAbsentReplicas:
         writes, _ = step(controller, roles_answered(1))
         assert writes == []
 
+    @pytest.mark.rule("D3")
     def test_an_unclean_election_with_nothing_left_makes_an_empty_replica(self) -> None:
         controller = loaded(
             TopicFound(topic("t", {0: (1,)}), {0: state((1,))}), of=settings(unclean=True)

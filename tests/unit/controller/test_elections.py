@@ -178,6 +178,7 @@ class TestUncleanElection:
     def test_nobody_alive_means_no_leader(self) -> None:
         assert elected(state(isr=(1,)), brokers(4), unclean=True).leader == NO_LEADER
 
+    @pytest.mark.rule("D3", "V13")
     def test_a_replica_that_exists_goes_before_one_that_does_not(self) -> None:
         election = elect(state(isr=(1,)), brokers(1, 2), absent=[1], unclean=True)
         assert election is not None
@@ -192,9 +193,11 @@ class TestUncleanElection:
 class TestCreationCutShort:
     FRESH = state(partition_epoch=0, leader_epoch=0)
 
+    @pytest.mark.rule("D3")
     def test_a_fresh_partition_with_all_replicas_alive_may_not_exist_yet(self) -> None:
         assert elections.cut_short(self.FRESH, (1, 2, 3), brokers(1, 2, 3))
 
+    @pytest.mark.rule("D3")
     @pytest.mark.parametrize(
         ("published", "live"),
         [

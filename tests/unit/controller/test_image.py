@@ -90,6 +90,7 @@ class TestPresence:
         image.apply(ReplicaAnswered(TP, 2, present=True))
         assert image.presence(TP) == {}
 
+    @pytest.mark.rule("D3")
     def test_another_life_of_the_broker_has_said_nothing(self, image: Image) -> None:
         image.apply(ReplicaAnswered(TP, 1, present=False))
         image.apply(ReplicaAnswered(TP, 2, present=False))
@@ -119,6 +120,7 @@ class TestDeletions:
         image.apply(ReplicasStopped(2, (other,)))
         assert image.deletions["t"].done
 
+    @pytest.mark.rule("V22")
     @pytest.mark.parametrize("after", [brokers(2, 3), brokers(broker(1, life=2), 2, 3)])
     def test_a_broker_that_dies_or_bounces_is_not_waited_for(
         self, image: Image, after: dict[int, object]
