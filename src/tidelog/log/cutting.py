@@ -4,7 +4,7 @@ First the batch boundary is found and the directory lowers what its checkpoints 
 (`LogDirectory.lower`), then the files are cut, then offsets, indexes, leader epochs and producer
 state follow. Where the
 remembered batches of a producer do not reach back to the cut, its state is read anew from a
-snapshot and the batches behind it (`recovery.producers_at`).
+snapshot and the batches behind it (`rebuilding.producers_at`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Work
 from tidelog.log.producers import ProducerState
-from tidelog.log.recovery import SegmentFile, producers_at
+from tidelog.log.rebuilding import SegmentFile, producers_at
 from tidelog.log.segment import Segment
 from tidelog.log.truncation import Cut, TruncateOperation, find_cut
 

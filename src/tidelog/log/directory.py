@@ -12,11 +12,9 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from tidelog.core.completion import Completion
-from tidelog.core.epochs import LeaderEpochs
-from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.errors import StorageError
 from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.log import names
@@ -27,27 +25,20 @@ from tidelog.log.handles import DEFAULT_MAX_OPEN_FILES, OpenFiles
 from tidelog.log.index import DamagedIndex
 from tidelog.log.metadata_files import (
     CLEAN_SHUTDOWN,
-    PARTITION_METADATA,
     format_clean_shutdown,
-    format_partition_metadata,
 )
-from tidelog.log.offset_checkpoints import OffsetCheckpoint
+from tidelog.log.offset_checkpoints import OffsetCheckpoint, after_all
 from tidelog.log.opening import LoadedPartition, Opened, open_directory
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.producers import ProducerState
-from tidelog.log.recovery import read_indexes, rebuild_indexes
+from tidelog.log.rebuilding import read_indexes, rebuild_indexes
+from tidelog.log.replicas import ReplicaDirectories, Stray
 from tidelog.log.segment import IndexCache, Segment
 from tidelog.records.batch import CorruptBatch
 
 _LOGGER = "tidelog.log"
 
 
-class Stray(NamedTuple):
-    """A partition that was set aside: the directory's name, and since when (wall clock, ms)."""
-
-    name: str
-    partition_name: str
-    since_ms: int
+__all__ = ["LogDirectory", "Stray"]
 
 
 class LogDirectory:
@@ -79,16 +70,13 @@ class LogDirectory:
         self.failure: StorageError | None = None
         #: Told once when the directory fails.
         self.on_failure: Callable[[StorageError], None] | None = None
-        self._checkpoints = {
+        #: By file name.
+        self.checkpoints = {
             name: OffsetCheckpoint(lane, f"{self.path}/{name}", {}, self.failed)
             for name in (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_START_OFFSETS)
         }
-        #: Renames under way: a replica of the same partition is made after them.
-        self._leaving: dict[TopicPartition, Completion[None]] = {}
-        self._names_given = 0
-        self._names_taken: dict[str, None] = {}
+        self._replicas = ReplicaDirectories(self)
         self._loading_index: dict[Segment, Completion[None]] = {}
-        self._closed = False
 
     # opening
 
@@ -120,14 +108,12 @@ class LogDirectory:
     async def _take(self, opened: Opened, config_of: Callable[[str], LogConfig]) -> None:
         self.clean_shutdown_epoch = opened.clean_shutdown_epoch
         for name, offsets in opened.checkpoints.items():
-            self._checkpoints[name].offsets = offsets
+            self.checkpoints[name].offsets = offsets
         for loaded in opened.partitions:
             self._add_loaded(loaded, config_of(loaded.topic_partition.topic))
-        now_ms = self.clock.wall_ms()
-        self._names_taken = dict.fromkeys(opened.aside)
         for name in opened.aside:
-            self._take_aside(name, now_ms)
-        marks = self._checkpoints[HIGH_WATERMARKS].offsets
+            self._replicas.take_aside(name, self.clock.wall_ms())
+        marks = self.checkpoints[HIGH_WATERMARKS].offsets
         self.high_watermarks = {
             key: max(min(marks[key], log.log_end_offset), log.log_start_offset)
             for key, log in self.logs.items()
@@ -135,7 +121,7 @@ class LogDirectory:
         }
         if not opened.was_clean:
             # What the disk claims must not outlive the records that were lost (V38).
-            await self._checkpoints[HIGH_WATERMARKS].write(self.high_watermarks)
+            await self.checkpoints[HIGH_WATERMARKS].write(self.high_watermarks)
             await self.checkpoint()
         self.tracer.event(
             "log_directory_opened", directory=self.path, partitions=len(self.logs),
@@ -169,18 +155,6 @@ class LogDirectory:
                 end_offset=loaded.log_end_offset, cut_bytes=loaded.cut_bytes,
             )  # fmt: skip
 
-    def _take_aside(self, name: str, now_ms: int) -> None:
-        """List a stray; finish a deletion that was interrupted; leave anything else alone."""
-        aside = names.parse_aside_name(name)
-        if aside is None:
-            return
-        if aside.suffix == names.DELETE_SUFFIX:
-            self.remove_later([f"{self.path}/{name}"], 0)
-        elif aside.suffix == names.STRAY_SUFFIX:
-            # A name of ours tells the time; of another's we know only that it is here now.
-            since_ms = aside.since_ms if 0 < aside.since_ms <= now_ms else now_ms
-            self.strays[name] = Stray(name, aside.partition_name, since_ms)
-
     # replicas
 
     def create(
@@ -206,183 +180,30 @@ class LogDirectory:
         Raises KafkaError for a name that V24 forbids, ValueError for a replica that is here.
         The completion's error is a StorageError.
         """
-        for topic_partition, _, _ in replicas:
-            if topic_partition in self.logs:
-                raise ValueError(f"{topic_partition} is in {self.path} already")
-            try:
-                names.directory_name(topic_partition)
-            except ValueError as error:
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
-        completion: Completion[list[PartitionLog]] = Completion()
-        if self.failure is not None:
-            completion.fail(self.failure)
-            return completion
-        waiting: list[Completion[None]] = []
-        for topic_partition, _, _ in replicas:
-            leaving = self._leaving.get(topic_partition)
-            if leaving is not None:
-                waiting.append(leaving)
-            # Nothing on disk may speak of an earlier replica of that name.
-            waiting += [
-                checkpoint.lower(topic_partition, -1) for checkpoint in self._checkpoints.values()
-            ]
-        after_all(waiting, lambda error: self._create_now(replicas, completion, error))
-        return completion
-
-    def _create_now(
-        self,
-        replicas: Sequence[tuple[TopicPartition, TopicId, LogConfig]],
-        completion: Completion[list[PartitionLog]],
-        error: BaseException | None,
-    ) -> None:
-        if error is not None:
-            completion.fail(error)
-            return
-        root = self.path
-        made = [
-            (f"{root}/{names.directory_name(key)}", format_partition_metadata(topic_id))
-            for key, topic_id, _ in replicas
-        ]
-
-        def make(files: Files) -> None:
-            for path, metadata in made:
-                files.mkdir(path)
-                files.replace_file(f"{path}/{PARTITION_METADATA}", metadata, sync=False)
-                log = files.open(f"{path}/{names.offset_name(0, names.LOG)}", create=True)
-                files.close(log)
-            files.fsync_directory(root)
-
-        def created(done: Completion[None]) -> None:
-            if done.error is not None:
-                self.failed(done.error)
-                completion.fail(done.error)
-                return
-            completion.resolve([self._add_new(*replica) for replica in replicas])
-
-        self.lane.submit(make, Work.SLOW, "create replicas").then(created)
-
-    def _add_new(
-        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
-    ) -> PartitionLog:
-        path = f"{self.path}/{names.directory_name(topic_partition)}"
-        segment = Segment(path, 0, self.clock.wall_ms())
-        log = PartitionLog(
-            self, topic_partition, topic_id, config, [segment], 0, 0, 0,
-            LeaderEpochs(), ProducerState(),
-        )  # fmt: skip
-        log.names_changed = log.metadata_unsynced = True
-        self.logs[topic_partition] = log
-        return log
+        return self._replicas.create_many(replicas)
 
     def delete(self, topic_partition: TopicPartition) -> Completion[None]:
         """Rename the replica's directory now, remove it after `file.delete.delay.ms` (V34)."""
-        config = self.logs[topic_partition].config
-        return self._leave(topic_partition, names.DELETE_SUFFIX, config.file_delete_delay_ms)
+        delay_ms = self.logs[topic_partition].config.file_delete_delay_ms
+        return self._replicas.leave(topic_partition, names.DELETE_SUFFIX, delay_ms)
 
     def set_aside(self, topic_partition: TopicPartition) -> Completion[None]:
         """Move the replica aside as stray: kept, listed, no longer served (V35, V45)."""
-        return self._leave(topic_partition, names.STRAY_SUFFIX, None)
-
-    def _leave(
-        self, topic_partition: TopicPartition, suffix: str, delay_ms: int | None
-    ) -> Completion[None]:
-        log = self.logs.pop(topic_partition)
-        self.high_watermarks.pop(topic_partition, None)
-        now_ms = self.clock.wall_ms()
-        name = self._unused_name(topic_partition, now_ms, suffix)
-        new_path = f"{self.path}/{name}"
-        completion: Completion[None] = Completion()
-        self._leaving[topic_partition] = completion
-
-        def quiet(_: Completion[None]) -> None:
-            log.forget_files()
-
-            def rename(files: Files) -> None:
-                files.rename(log.path, new_path)
-                files.fsync_directory(self.path)
-
-            self.lane.submit(rename, Work.SLOW, "rename replica").then(renamed)
-
-        def renamed(done: Completion[None]) -> None:
-            if self._leaving.get(topic_partition) is completion:
-                del self._leaving[topic_partition]
-            if done.error is not None:
-                self.failed(done.error)
-                completion.fail(done.error)
-                return
-            if delay_ms is None:
-                self.strays[name] = Stray(name, names.directory_name(topic_partition), now_ms)
-            else:
-                self.remove_later([new_path], delay_ms)
-            self.tracer.event(
-                "replica_renamed", partition=str(topic_partition), directory=self.path, name=name
-            )
-            completion.resolve(None)
-
-        log.close("deleted" if delay_ms is not None else "set aside").then(quiet)
-        return completion
-
-    def _unused_name(self, topic_partition: TopicPartition, now_ms: int, suffix: str) -> str:
-        """A name that no directory here has had since the start, nor has now."""
-        while True:
-            self._names_given += 1
-            name = names.aside_name(topic_partition, now_ms, self._names_given, suffix)
-            if name not in self._names_taken:
-                self._names_taken[name] = None
-                return name
+        return self._replicas.leave(topic_partition, names.STRAY_SUFFIX, None)
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
         """Remove strays that were set aside `delay_ms` ago or longer; returns how many."""
-        old = [stray.name for stray in self.strays.values() if now_ms - stray.since_ms >= delay_ms]
-        for name in old:
-            del self.strays[name]
-        completion: Completion[int] = Completion()
-        if not old or self.failure is not None:
-            completion.resolve(0)
-            return completion
-        paths = [f"{self.path}/{name}" for name in old]
-
-        def removed(done: Completion[None]) -> None:
-            if done.error is not None:
-                self.failed(done.error)
-                completion.fail(done.error)
-            else:
-                completion.resolve(len(old))
-
-        def remove(files: Files) -> None:
-            for path in paths:
-                files.remove_tree(path)
-
-        self.lane.submit(remove, Work.SLOW, "purge strays").then(removed)
-        return completion
+        return self._replicas.purge_strays(now_ms, delay_ms)
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Remove files and directories after a while; what is left at the end goes at the start."""
-        gone = list(paths)
-
-        def remove(files: Files) -> None:
-            for path in gone:
-                if path.endswith(names.DELETE_SUFFIX):
-                    files.remove_tree(path)
-                elif files.exists(path):
-                    files.unlink(path)
-
-        def removed(done: Completion[None]) -> None:
-            if done.error is not None:
-                self.failed(done.error)
-
-        def due() -> None:
-            if not self._closed and self.failure is None:
-                self.lane.submit(remove, Work.SLOW, "remove").then(removed)
-
-        if gone:
-            self.clock.call_later(delay_ms, due)
+        self._replicas.remove_later(paths, delay_ms)
 
     # checkpoints and indexes
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> Completion[None]:
         """Write the high watermarks of all replicas here; one not named keeps its last (V34)."""
-        checkpoint = self._checkpoints[HIGH_WATERMARKS]
+        checkpoint = self.checkpoints[HIGH_WATERMARKS]
         new: dict[TopicPartition, int] = {}
         for key, log in self.logs.items():
             offset = offsets.get(key, checkpoint.offsets.get(key))
@@ -401,8 +222,8 @@ class LogDirectory:
         }
         completion: Completion[None] = Completion()
         writes = [
-            self._write(self._checkpoints[RECOVERY_POINTS], points),
-            self._write(self._checkpoints[LOG_START_OFFSETS], starts),
+            self._write(self.checkpoints[RECOVERY_POINTS], points),
+            self._write(self.checkpoints[LOG_START_OFFSETS], starts),
         ]
         after_all(writes, lambda error: _settle(completion, error))
         return completion
@@ -420,7 +241,7 @@ class LogDirectory:
         """Before a log is cut at `offset`: let no checkpoint on disk claim anything beyond it."""
         completion: Completion[None] = Completion()
         writes = [
-            checkpoint.lower(topic_partition, offset) for checkpoint in self._checkpoints.values()
+            checkpoint.lower(topic_partition, offset) for checkpoint in self.checkpoints.values()
         ]
         after_all(writes, lambda error: _settle(completion, error))
         return completion
@@ -513,7 +334,7 @@ class LogDirectory:
 
         Raises StorageError, and leaves no marker, where anything could not be written.
         """
-        self._closed = True
+        self._replicas.closed = True
         try:
             if self.failure is not None:
                 raise self.failure
@@ -527,26 +348,6 @@ class LogDirectory:
             for log in self.logs.values():
                 log.forget_files()
             await self.lane.close()
-
-
-def after_all(
-    completions: Sequence[Completion[None]], then: Callable[[BaseException | None], None]
-) -> None:
-    """Call `then` with the first error, or None, when all are done."""
-    left = len(completions)
-    first_error: BaseException | None = None
-
-    def one(done: Completion[None]) -> None:
-        nonlocal left, first_error
-        left -= 1
-        first_error = first_error or done.error
-        if left == 0:
-            then(first_error)
-
-    if not completions:
-        then(None)
-    for completion in completions:
-        completion.then(one)
 
 
 def _settle(completion: Completion[None], error: BaseException | None) -> None:

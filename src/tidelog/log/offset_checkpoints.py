@@ -8,7 +8,7 @@ partition that is cut, or made anew under an old name, must not be contradicted 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Files, Lane, Work
@@ -116,3 +116,23 @@ def _lower(offsets: dict[TopicPartition, int], lowered: dict[TopicPartition, int
 
 def _nothing(files: Files) -> None:
     """Only its turn matters."""
+
+
+def after_all(
+    completions: Sequence[Completion[None]], then: Callable[[BaseException | None], None]
+) -> None:
+    """Call `then` with the first error, or None, when all are done."""
+    left = len(completions)
+    first_error: BaseException | None = None
+
+    def one(done: Completion[None]) -> None:
+        nonlocal left, first_error
+        left -= 1
+        first_error = first_error or done.error
+        if left == 0:
+            then(first_error)
+
+    if not completions:
+        then(None)
+    for completion in completions:
+        completion.then(one)

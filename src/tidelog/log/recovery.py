@@ -13,7 +13,6 @@ Runs inside an operation, on the directory's thread; takes and gives plain value
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.ports import Files
@@ -32,18 +31,12 @@ from tidelog.log.metadata_files import (
     format_partition_metadata,
     parse_partition_metadata,
 )
-from tidelog.log.producers import DamagedSnapshot, ProducerState
+from tidelog.log.producers import ProducerState
+from tidelog.log.rebuilding import SegmentFile, producers_at, read_indexes, rebuild_indexes
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
 from tidelog.log.truncation import remove_segment_files
-from tidelog.records.batch import HEADER_BYTES, NO_PRODUCER_ID, BatchView, CorruptBatch
-
-
-class SegmentFile(NamedTuple):
-    """A segment as the directory shows it."""
-
-    base_offset: int
-    size_bytes: int
+from tidelog.records.batch import HEADER_BYTES, BatchView, CorruptBatch
 
 
 @dataclass(slots=True)
@@ -510,92 +503,3 @@ class _Loader:
             self.files.replace_file(f"{self.path}/{PARTITION_METADATA}", data, sync=True)
         self.files.fsync_directory(self.path)
         loaded.names_changed = False
-
-
-def read_indexes(files: Files, segment: Segment) -> None:
-    """Read the index files of a segment whose size is known. Raises DamagedIndex, OSError."""
-    index_path, time_path = segment.path(names.INDEX), segment.path(names.TIME_INDEX)
-    if not files.exists(index_path) or not files.exists(time_path):
-        raise DamagedIndex("a file is missing")
-    index = OffsetIndex.from_bytes(
-        segment.base_offset, files.read_file(index_path), segment.size_bytes
-    )
-    time_index = TimeIndex.from_bytes(segment.base_offset, files.read_file(time_path))
-    if segment.size_bytes and not len(time_index) and len(index):
-        raise DamagedIndex("the time index is empty")
-    segment.index, segment.time_index = index, time_index
-    segment.max_timestamp_ms, segment.offset_of_max_timestamp = time_index.last()
-
-
-def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None:
-    """Make both indexes of a whole segment from its batches' headers. Raises OSError."""
-    size_bytes = segment.size_bytes
-    segment.index = OffsetIndex(segment.base_offset)
-    segment.time_index = TimeIndex(segment.base_offset)
-    segment.size_bytes = segment.bytes_since_index = 0
-    handle = files.open(segment.file.path)
-    try:
-        for _, batch in Scan(lambda size, at: files.pread(handle, size, at), 0, size_bytes):
-            segment.note_batch(
-                batch.last_offset, batch.size_bytes, batch.max_timestamp, interval_bytes
-            )
-    finally:
-        files.close(handle)
-    # What is no batch is found by whoever reads it; the file stays as it is.
-    segment.size_bytes = size_bytes
-
-
-def producers_at(
-    files: Files,
-    path: str,
-    segments: list[SegmentFile],
-    snapshots: list[int],
-    end_offset: int,
-    now_ms: int,
-) -> ProducerState:
-    """Producer state at `end_offset`: the newest good snapshot and the batches after it.
-
-    Raises OSError.
-    """
-    state = ProducerState()
-    start = 0
-    for offset in sorted((s for s in snapshots if s <= end_offset), reverse=True):
-        name = names.offset_name(offset, names.SNAPSHOT)
-        try:
-            state = ProducerState.from_snapshot(files.read_file(f"{path}/{name}"), now_ms)
-        except DamagedSnapshot:
-            continue
-        start = offset
-        break
-    for number, (base_offset, size_bytes) in enumerate(segments):
-        following = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
-        if following > start and size_bytes:
-            log_path = f"{path}/{names.offset_name(base_offset, names.LOG)}"
-            _replay(files, log_path, size_bytes, state, range(start, end_offset), now_ms)
-    return state
-
-
-def _replay(
-    files: Files, path: str, size_bytes: int, state: ProducerState, offsets: range, now_ms: int
-) -> None:
-    """Note the batches of a segment that begin within `offsets`."""
-    handle = files.open(path)
-    try:
-
-        def read(size: int, position: int) -> bytes:
-            return files.pread(handle, size, position)
-
-        for position, batch in Scan(read, 0, size_bytes):
-            if batch.base_offset >= offsets.stop:
-                return
-            if batch.producer_id == NO_PRODUCER_ID or batch.base_offset < offsets.start:
-                continue
-            if batch.is_control:
-                batch = BatchView(read(batch.size_bytes, position))
-            try:
-                state.append(batch, now_ms)
-            except CorruptBatch:
-                # A marker that is not legible ends nobody's transaction.
-                continue
-    finally:
-        files.close(handle)

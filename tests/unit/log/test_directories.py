@@ -333,3 +333,13 @@ def test_a_close_leaves_everything_for_a_clean_start(rig: Rig, small: Small) -> 
     assert (rig.path / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":77}'
     assert "topic 0 17" in (rig.path / "recovery-point-offset-checkpoint").read_text()
     assert len(values_of(rig.again())) == 17
+
+
+def test_a_replica_that_is_being_made_is_not_made_again(rig: Rig) -> None:
+    directory = rig.open()
+    rig.lane.eager = False
+    first = directory.create(TP, TOPIC_ID, LogConfig())
+    with pytest.raises(ValueError, match="already"):
+        directory.create(TP, TOPIC_ID, LogConfig())
+    rig.lane.run()
+    assert directory.logs[TP] is first.result()
