@@ -62,7 +62,7 @@ def run(rounds: int) -> list[str]:
 
 def _kill(running: LocalCluster, is_controller: bool) -> tuple[float, float]:
     """Milliseconds to the published leader and to the next acknowledged record."""
-    controller = running.status().controller_id
+    controller = running.status().controller
     with BlockingClient(running.bootstrap) as client:
         led = {
             number: partition.leader

@@ -59,7 +59,6 @@ def run(rounds: int, run_bytes: int) -> list[str]:
                     _produce(driver, running, variant, topic, run_bytes, counted)
                     if variant.replicas == 1:
                         _consume(driver, running, consume, topic, run_bytes, counted)
-                    client.delete_topic(topic)
                 latency = driver.run(
                     "latency",
                     running.bootstrap,
