@@ -167,7 +167,11 @@ def test_a_compressed_batch_is_walked() -> None:
         check_records(packed(record + b"x", 1), 1000)
     with pytest.raises(InvalidBatch, match="too early"):
         check_records(packed(record, 2), 1000)
-    for position, value, words in [(0, 4, "a size of 2"), (5, 8, "longer than"), (0, 12, "longer than")]:
+    for position, value, words in [
+        (0, 4, "a size of 2"),
+        (5, 8, "longer than"),
+        (0, 12, "longer than"),
+    ]:
         broken = bytearray(record)
         broken[position] = value
         with pytest.raises(InvalidBatch, match=words):
