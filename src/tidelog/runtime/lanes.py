@@ -176,12 +176,19 @@ class ThreadLane:
         with self._wake_lock:
             results, self._results = self._results, []
             self._waking = False
-        for worker, (completion, result, failure) in results:
+        for number, (worker, (completion, result, failure)) in enumerate(results):
             worker.waiting -= 1
-            if failure is None:
-                completion.resolve(result)
-            else:
-                completion.fail(failure)
+            try:
+                if failure is None:
+                    completion.resolve(result)
+                else:
+                    completion.fail(failure)
+            except BaseException:
+                # Loud, but the others must not wait for ever: they are delivered in a later turn.
+                with self._wake_lock:
+                    self._results[:0] = results[number + 1 :]
+                self._loop.call_soon(self._deliver)
+                raise
         drained = not self._fast.waiting and not self._slow.waiting
         if drained and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)

@@ -200,7 +200,12 @@ def test_entries_at_or_beyond_the_log_end_do_not_count(rig: Rig) -> None:
     log.assign_epoch(9, COUNT)
     log.flush().result()
     assert b"9 12" in (rig.log_path / "leader-epoch-checkpoint").read_bytes()
-    assert rig.again().epochs.entries() == [(0, 0), (1, 4), (2, 8)]
+    log = rig.again()
+    assert log.epochs.entries() == [(0, 0), (1, 4), (2, 8)]
+    log.assign_epoch(9, COUNT)
+    drive(log.directory.close(broker_epoch=1))
+    assert b"9 12" in (rig.log_path / "leader-epoch-checkpoint").read_bytes()
+    assert rig.again().epochs.entries() == [(0, 0), (1, 4), (2, 8)], "also after a clean end"
 
 
 @pytest.mark.rule("V39")

@@ -213,6 +213,28 @@ def test_other_errors_come_as_they_are(tmp_path: Path) -> None:
     run(test, tmp_path)
 
 
+def test_a_callback_that_raises_is_loud_and_holds_up_nobody(tmp_path: Path) -> None:
+    async def test(lane: ThreadLane) -> None:
+        loud: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, context: loud.append(context.get("exception"))
+        )
+        gate = threading.Event()
+        lane.submit(lambda _: gate.wait(10), Work.SLOW, "hold")
+
+        def defect(_: object) -> None:
+            raise ValueError("a defect")
+
+        lane.submit(here, Work.SLOW, "test").then(defect)
+        others = [lane.submit(here, Work.SLOW, "test") for _ in range(5)]
+        gate.set()
+        for other in others:
+            await other
+        assert [str(error) for error in loud] == ["a defect"]
+
+    run(test, tmp_path)
+
+
 def test_closing_finishes_what_was_submitted(tmp_path: Path) -> None:
     async def test(lane: ThreadLane) -> None:
         completions = [lane.submit(here, Work.SLOW, "test") for _ in range(20)]
