@@ -194,7 +194,7 @@ class _LeaderAndIsr:
                 if not topic.partition_states
             }
             hosted = {one.topic_partition: one.topic_id for one in self.replicas.all()}
-            strays += commands.strays(hosted, listed, kept)
+            strays = list(dict.fromkeys([*strays, *commands.strays(hosted, listed, kept)]))
         if not strays:
             return
         count = len(self.replicas)

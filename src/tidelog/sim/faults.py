@@ -55,6 +55,10 @@ class Profile:
     #: Share of the kinds that a seed leaves out.
     left_out: float = 0.35
     mean_interval_ms: tuple[int, int] = (250, 1_100)
+    #: Ranges of the time that a dead broker stays down; a seed draws one.
+    restart_ms: tuple[tuple[int, int], ...] = ((20, 400), (20, 6_000), (200, 2_500))
+    #: How long the volatile topic lives until it is deleted and made anew.
+    topic_life_ms: tuple[int, int] = (2_000, 9_000)
     #: Name of a scenario to run over and over beside the drawn faults.
     scenario: str = ""
     keeps_budget: bool = True
@@ -64,6 +68,13 @@ PROFILES: Final[Mapping[str, Profile]] = {
     profile.name: profile
     for profile in (
         Profile("default"),
+        Profile(
+            "topic_churn",
+            weights={"crash_any": 5.0, "crash_leader": 1.0, "strike": 1.0, "expire_session": 1.0},
+            mean_interval_ms=(500, 1_500),
+            restart_ms=((800, 4_000),),
+            topic_life_ms=(500, 2_000),
+        ),
         Profile(
             "stale_hw_election",
             weights={"strike": 1.0, "slow_disk": 1.0, "expire_session": 0.5, "pause": 0.5},
@@ -94,7 +105,7 @@ class Faults:
         self._hosts = [broker.node.host for broker in cluster.brokers.values()] + client_hosts
         self._active = False
         self._mean_interval_ms = draw.randrange(*profile.mean_interval_ms)
-        self._restart_ms = draw.choice(((20, 400), (20, 6_000), (200, 2_500)))
+        self._restart_ms = draw.choice(profile.restart_ms)
         self._weights = {
             kind: weight * draw.uniform(0.3, 1.7)
             for kind, weight in profile.weights.items()

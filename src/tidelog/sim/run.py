@@ -203,11 +203,16 @@ class SeedRun:
             )
             self._consumers.append(consumer)
             reader.tasks.spawn(f"consume {partition}", consumer.run())
+        self._admin.chooses_replicas = 0.5
         if draw.random() < 0.7:
             self._admin.client.tasks.spawn(
                 "recreate",
                 self._admin.recreate_now_and_then(
-                    _VOLATILE_TOPIC, 1, BROKERS, dict(_TOPIC_CONFIGS)
+                    _VOLATILE_TOPIC,
+                    1,
+                    BROKERS,
+                    dict(_TOPIC_CONFIGS),
+                    self.profile.topic_life_ms,
                 ),
             )
 

@@ -19,17 +19,26 @@ class Administrator:
     def __init__(self, client: ClientNode, draw: random.Random) -> None:
         self.client = client
         self.stopping = False
+        #: Share of topics made with a given assignment.
+        self.chooses_replicas = 0.0
         self._draw = draw
         self._admin = TopicAdmin(client.router)
 
     async def create(
         self, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
     ) -> None:
-        """Create a topic, however long it takes."""
+        """Create a topic, however long it takes; now and then with replicas of our own choice,
+        which need not be alive."""
+        assignment = None
+        if self._draw.random() < self.chooses_replicas:
+            assignment = {
+                partition: self._draw.sample(range(1, replication_factor + 1), replication_factor)
+                for partition in range(partitions)
+            }
         while True:
             try:
                 topic_id = await self.client.run(
-                    self._admin.create(name, partitions, replication_factor, configs, None)
+                    self._admin.create(name, partitions, replication_factor, configs, assignment)
                 )
             except TidelogError as error:
                 self.client.ports.tracer.event("create failed", topic=name, error=str(error))
@@ -57,11 +66,16 @@ class Administrator:
                 return
 
     async def recreate_now_and_then(
-        self, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        configs: dict[str, str],
+        life_ms: tuple[int, int],
     ) -> None:
         """Delete a topic and create it again under its name, until stopped."""
         while not self.stopping:
-            await self.client.tasks.sleep(self._draw.randrange(2_000, 9_000))
+            await self.client.tasks.sleep(self._draw.randrange(*life_ms))
             if self.stopping:
                 return
             await self.delete(name)
