@@ -287,9 +287,10 @@ def test_nothing_is_told_or_answered_before_it_is_durable(three: Office) -> None
 # V4, V5, V6
 
 
-@pytest.mark.rule("V4", "V10")
+@pytest.mark.rule("V4", "V10", "V30")
 def test_the_broker_epoch_is_the_creation_id_of_the_registration(three: Office) -> None:
     controller = three.controller()
+    three.create(controller, "t", (1, 2, 3))
     three.pass_time(100)
     for one in three.brokers.values():
         node = three.read(layout.broker_path(one.broker_id))

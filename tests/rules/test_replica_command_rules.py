@@ -188,6 +188,12 @@ def test_commands_for_different_partitions_are_independent() -> None:
         )
         assert errors(response) == [ErrorCode.STALE_CONTROLLER_EPOCH, 0]
         assert broker.partition(TopicPartition("t", 1)).is_leader
+        response = await broker.command(
+            state(2, partition=1, leader_epoch=1), state(leader_epoch=4)
+        )
+        assert errors(response) == [0, ErrorCode.STALE_CONTROLLER_EPOCH]
+        assert not broker.partition(TopicPartition("t", 1)).is_leader
+        assert broker.partition().is_leader
 
     run(story())
 

@@ -29,11 +29,15 @@ class House:
     def __init__(self) -> None:
         self.cluster = SimCluster()
 
-    def broker(self, broker_id: int = 1) -> Broker:
+    def broker(self, broker_id: int = 1, **properties: str) -> Broker:
         """A broker that has not started, with a session timeout of a second."""
         store = self.cluster.store(timeout_ms=TIMEOUT_MS)
         config = BrokerConfig.from_properties(
-            {"broker.id": str(broker_id), "listeners": "PLAINTEXT://host:9092"}
+            {
+                "broker.id": str(broker_id),
+                "listeners": "PLAINTEXT://host:9092",
+                **{key.replace("_", "."): value for key, value in properties.items()},
+            }
         )
         return Broker(config, self.cluster.ports, store)
 
@@ -203,5 +207,25 @@ def test_a_clean_shutdown_is_proved_once_and_not_by_a_later_registration(house: 
         node = house.node()
         assert node is not None
         assert "previous_broker_epoch" not in json.loads(node.data)
+
+    house.tell(story())
+
+
+@pytest.mark.rule("E3")
+@pytest.mark.parametrize(
+    ("epochs", "proved"), [((5, 5), 5), ((5, 6), -1), ((None, 5), -1), ((5, None), -1)]
+)
+def test_every_log_directory_must_prove_the_same_clean_shutdown(
+    house: House, epochs: tuple[int | None, int | None], proved: int
+) -> None:
+    async def story() -> None:
+        first = house.broker(log_dirs="/a,/b")
+        await first._open_directories()
+        for directory, epoch in zip(first.directories, epochs, strict=True):
+            if epoch is not None:
+                await directory.close(broker_epoch=epoch)
+        second = house.broker(log_dirs="/a,/b")
+        await second._open_directories()
+        assert second.clean_shutdown_epoch == proved
 
     house.tell(story())

@@ -566,6 +566,7 @@ class TestCreationCutShort:
     def fresh(self) -> Controller:
         return loaded(TopicFound(topic(), {0: self.FRESH}))
 
+    @pytest.mark.rule("D3")
     def test_when_one_lacks_the_replica_the_others_are_asked(self) -> None:
         controller = self.fresh()
         writes, effects = step(controller, roles_answered(1))
@@ -573,6 +574,7 @@ class TestCreationCutShort:
         assert roles_told(effects) == {2: [TP], 3: [TP]}
         assert not effects.commands[2].roles[TP].state.is_new
 
+    @pytest.mark.rule("D3")
     def test_when_nobody_has_it_it_is_made_anew(self) -> None:
         controller = self.fresh()
         effects = run(controller, roles_answered(1), roles_answered(2), roles_answered(3))
@@ -581,6 +583,7 @@ class TestCreationCutShort:
         assert controller.image.states[TP] == self.FRESH
         assert controller.image.absent(TP) == ()
 
+    @pytest.mark.rule("D3")
     def test_when_somebody_has_it_the_others_leave_the_isr(self) -> None:
         controller = self.fresh()
         run(controller, roles_answered(1), roles_answered(2, ErrorCode.NONE))

@@ -61,3 +61,9 @@ def test_where_the_follower_lacks_the_epoch_it_cuts_to_its_own_largest_below() -
 def test_without_an_epoch_of_its_own_the_leaders_end_counts() -> None:
     assert truncation.truncation_offset(EpochEnd(3, 14), LeaderEpochs(), 20) == 14
     assert truncation.truncation_offset(EpochEnd(3, 14), LeaderEpochs(), 12) == 12
+
+
+@pytest.mark.rule("V32")
+def test_an_epoch_that_the_leader_does_not_have_diverges_wherever_the_one_before_ends() -> None:
+    epochs = LeaderEpochs([(1, 0), (3, 10)])
+    assert truncation.diverging_epoch(epochs, 20, 2, 8) == EpochEnd(1, 10)
