@@ -28,13 +28,26 @@ from tidelog.wire.codec import (
     encode_response,
 )
 from tidelog.wire.messages.api_versions import ApiVersionsResponse
-from tidelog.wire.registry import API, API_VERSIONS
+from tidelog.wire.registry import (
+    ALTER_PARTITION,
+    API,
+    API_VERSIONS,
+    FETCH,
+    LEADER_AND_ISR,
+    PRODUCE,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
 
 #: A request that gets no answer (Produce with acks=0).
 _NO_ANSWER: list[Buffer] = []
+
+
+#: APIs whose requests carry records or the state of many partitions.
+_BULK_APIS = (PRODUCE, FETCH, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALTER_PARTITION)
 
 
 class _Slot:
@@ -148,6 +161,11 @@ class Connection:
             handler = broker.handler(header.api_key, header.api_version)
             if handler is None:
                 raise UnsupportedVersion(header)
+            if len(frame) > limits.MAX_LISTING_REQUEST_BYTES and header.api_key not in _BULK_APIS:
+                raise ProtocolError(
+                    f"a {API[header.api_key].name} request of {len(frame)} bytes; at most"
+                    f" {limits.MAX_LISTING_REQUEST_BYTES} are taken"
+                )
             message = decode_body(header, frame, body_offset)
         except UnsupportedVersion as error:
             self._refuse_version(error)

@@ -10,6 +10,9 @@ MIB = 1024 * KIB
 
 #: `socket.request.max.bytes`: Kafka's default; one request is one frame held in memory.
 MAX_REQUEST_BYTES = 100 * MIB
+#: Requests that are lists of names or partitions: each entry costs the loop microseconds, so that
+#: a bigger one could hold it for longer than a session lasts. 10,000 topics fit easily.
+MAX_LISTING_REQUEST_BYTES = MIB
 #: An answer that we read as a client: our own fetches ask for at most 10 MiB, with one batch above.
 MAX_RESPONSE_BYTES = 256 * MIB
 #: First receive buffer of a connection; grows with what really arrives.

@@ -184,6 +184,15 @@ def test_malformed_bytes_close_the_connection_and_say_why() -> None:
     assert broker.defects == []
 
 
+def test_a_listing_that_could_hold_the_loop_is_refused_by_its_size() -> None:
+    connection, transport, _ = connect(lambda broker, request: DescribeClusterResponse())
+    padded = bytes(frame(1)) + bytes(limits.MAX_LISTING_REQUEST_BYTES)
+    connection.frames_received([memoryview(padded)])
+    assert transport.closed is not None
+    assert "DescribeCluster" in transport.closed
+    assert transport.sent == []
+
+
 def test_an_unserved_version_closes_the_connection() -> None:
     connection, transport, _ = connect(lambda broker, request: DescribeClusterResponse())
     connection.frames_received([frame(1, API_VERSIONS, 0)])

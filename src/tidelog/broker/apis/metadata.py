@@ -61,7 +61,9 @@ def handle(broker: Broker, request: Request) -> MetadataResponse:
         return response
     may_create = message.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     missing: dict[str, None] = {}
-    for wanted in asked:
+    # A topic named several times is answered once, as Kafka does.
+    once = {(wanted.topic_id, wanted.name): wanted for wanted in asked}
+    for wanted in once.values():
         answer = _asked(broker, wanted, version)
         if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and may_create:
             assert wanted.name is not None
