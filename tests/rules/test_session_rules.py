@@ -129,8 +129,8 @@ def test_a_store_that_cannot_be_reached_ends_neither_leadership_nor_registration
         broker = await house.registered()
         first = broker.broker_epoch
         ended: list[str] = []
-        broker.controller.resign = ended.append  # type: ignore[method-assign]
-        broker.replicas.stop_leading = ended.append  # type: ignore[method-assign]
+        broker.controller.resign = ended.append  # type: ignore[method-assign,assignment]
+        broker.replicas.stop_leading = ended.append  # type: ignore[method-assign,assignment]
         house.cluster.reachable = False
         await house.cluster.sleep(TIMEOUT_MS * 0.7)
         house.cluster.reachable = True
