@@ -14,7 +14,9 @@ import os
 import resource
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
+from typing import Any
 
 from tidelog.broker.broker import Broker
 from tidelog.core.config import BrokerConfig, known_keys
@@ -77,6 +79,16 @@ async def _serve(config: BrokerConfig) -> int:
 
     clock = SystemClock(loop)
     watchdog = Watchdog(loop, config.metadata_session_timeout_ms, halt)
+
+    def callback_failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Exception) and not isinstance(error, OSError):
+            # State may be half changed: a broker must not go on as if nothing had happened.
+            text = "".join(traceback.format_exception(error))
+            halt(f"{context['message']}: {text}")
+        log.error("%s: %s", context["message"], error)
+
+    loop.set_exception_handler(callback_failed)
 
     def open_watched_lane(directory: str) -> Lane:
         lane = open_lane(directory, loop, clock)
