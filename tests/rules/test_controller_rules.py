@@ -22,15 +22,13 @@ from tests.controller_builders import (
     state_writes,
     step,
     topic,
-    unloaded,
 )
 from tests.controller_office import Candidate, Office, no_topics, office
 
 from tidelog.broker.controller_shell import ControllerShell
-from tidelog.broker.store_reader import StoreReader
 from tidelog.controller.decision import Conflict
 from tidelog.controller.events import BrokersRead
-from tidelog.controller.image import TopicFound, TopicUnreadable
+from tidelog.controller.image import TopicFound
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TRANSACTION_OPS
 from tidelog.core.types import TopicPartition, topic_id_from_text, topic_id_to_text
@@ -38,7 +36,6 @@ from tidelog.metadata import layout
 from tidelog.metadata.store import (
     ANY_VERSION,
     Check,
-    Create,
     SetData,
 )
 from tidelog.wire.messages.alter_partition import (
@@ -509,134 +506,7 @@ def test_commands_that_wait_are_merged_the_last_state_wins(three: Office) -> Non
 # V35
 
 
-@pytest.mark.rule("V35", "V41")
-def test_a_full_command_lists_everything_names_what_to_keep_and_leaves_out_deletions() -> None:
-    hosted = {0: (1, 2), 1: (2, 3), 2: (3, 1)}
-    controller = unloaded(
-        TopicFound(topic("t", hosted), {n: state(one) for n, one in hosted.items()}),
-        TopicFound(topic("leaving", {0: (1, 2)}), {0: state((1, 2))}),
-        TopicUnreadable("broken", "not JSON"),
-        deletions=["leaving"],
-    )
-    _, effects = step(controller)
-    for broker_id, expected in {1: [0, 2], 2: [0, 1], 3: [1, 2]}.items():
-        commands = effects.commands[broker_id]
-        assert commands.full
-        assert list(commands.roles) == [TopicPartition("t", number) for number in expected]
-        assert commands.keep == ("broken",)
-
-
-@pytest.mark.rule("V35")
-def test_a_topic_whose_nodes_cannot_be_read_is_kept_and_left_alone(three: Office) -> None:
-    first = three.controller()
-    three.create(first, "t", (1, 2, 3))
-    path = layout.partition_state_path(TP)
-    three.write(SetData(path, b"not JSON", ANY_VERSION))
-    first.crash()
-    three.until(lambda: three.controllers != [] and three.controllers != [first.broker_id])
-    second = three.controller()
-    three.pass_time(300)
-    full = [
-        one
-        for one in second.script.of(LeaderAndIsrRequest)
-        if one.type == FULL and one.controller_epoch == 2
-    ]
-    [kept] = full[-1].topic_states
-    assert (kept.topic_name, kept.partition_states) == ("t", [])
-    node = three.read(path)
-    assert node is not None
-    assert node.data == b"not JSON"
-
-
 # V41
-
-
-@pytest.mark.rule("V41")
-def test_a_new_controller_decides_first_then_tells_everything(three: Office) -> None:
-    first = three.controller()
-    second, third = others(three, first)
-    three.create(first, "t", (first.broker_id, second.broker_id, third.broker_id))
-    three.pass_time(200)
-    for one in (second, third):
-        one.script.received.clear()
-    first.crash()
-    three.until(lambda: "F" in second.script.kinds() and "F" in third.script.kinds())
-    three.pass_time(200)
-    for one in (second, third):
-        assert one.script.kinds() == ["U", "F", "U"]
-        update, full, shown = one.script.received
-        assert [info.id for info in update.live_brokers] == [second.broker_id, third.broker_id]
-        [told] = full.topic_states
-        [role] = told.partition_states
-        assert (role.leader, role.leader_epoch) == (second.broker_id, 1)
-        assert shown.topic_states[0].partition_states[0].leader == second.broker_id
-    assert three.state(TP).leader == second.broker_id
-
-
-@pytest.mark.rule("V41")
-def test_what_changes_while_a_controller_loads_is_not_missed(
-    three: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = three.controller()
-    three.pass_time(100)
-    loads: list[int] = []
-    load = StoreReader.load
-
-    async def changed_meanwhile(self: StoreReader, *lists: Any) -> Any:
-        read = await load(self, *lists)
-        loads.append(1)
-        await self._store.transact([Create(layout.delete_topic_path("nobody"), b"")])
-        return read
-
-    monkeypatch.setattr(StoreReader, "load", changed_meanwhile)
-    first.crash()
-    three.until(lambda: bool(loads))
-    three.until(lambda: three.children(layout.DELETE_TOPICS) == [])
-
-
-@pytest.mark.rule("V41")
-@pytest.mark.parametrize("what", ["broker", "topic", "deletion"])
-def test_what_changes_after_it_has_loaded_is_heard_of(three: Office, what: str) -> None:
-    controller = three.controller()
-    three.create(controller, "t", (1, 2, 3))
-    controller.crash()
-    three.until(lambda: three.controllers not in ([], [controller.broker_id]))
-    successor = three.controller()
-    three.until(lambda: controller.broker_id not in three.state(TP).isr)
-    three.pass_time(300)
-    if what == "broker":
-        [victim] = [one for one in others(three, successor) if one.is_up]
-        victim.crash()
-        three.until(lambda: victim.broker_id not in three.state(TP).isr)
-    elif what == "topic":
-        three.place_topic("u", {0: (successor.broker_id,)})
-        path = layout.partition_state_path(TopicPartition("u", 0))
-        three.until(lambda: three.server.tree.get(path) is not None)
-    else:
-        three.write(Create(layout.delete_topic_path("t"), b""))
-        three.until(lambda: three.server.tree.get(layout.topic_path("t")) is None)
-
-
-@pytest.mark.rule("V41", "V8")
-def test_a_deletion_asked_for_while_there_was_no_controller_is_taken_up(three: Office) -> None:
-    controller = three.controller()
-    three.create(controller, "t", (1, 2, 3))
-    for one in three.brokers.values():
-        one.crash()
-    three.write(Create(layout.delete_topic_path("t"), b""))
-    for one in three.brokers.values():
-        one.start()
-    three.until(lambda: three.server.tree.get(layout.topic_path("t")) is None)
-    assert three.children(layout.DELETE_TOPICS) == []
-
-
-@pytest.mark.rule("V41", "V20")
-def test_a_creation_that_stopped_halfway_is_finished(three: Office) -> None:
-    first = three.controller()
-    three.place_topic("t", {0: (1, 2, 3), 1: (3, 2, 1)})
-    three.until(lambda: three.children(layout.topic_partitions_path("t")) == ["0", "1"])
-    assert three.state(TopicPartition("t", 1)).leader == 3
-    assert first.is_controller
 
 
 # V65

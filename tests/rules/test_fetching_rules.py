@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from tests.broker_fakes import (
-    T0,
     TOPIC_ID,
     FakeBroker,
     a_cluster,
@@ -22,8 +21,7 @@ from tests.broker_fakes import (
 
 from tidelog.broker.apis import fetch, list_offsets
 from tidelog.broker.requests import Pending, Request
-from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
-from tidelog.core.types import TopicPartition
+from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.replication.follower import FollowerReplica
 from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.codec import RequestHeader
@@ -580,155 +578,6 @@ def test_a_command_voids_a_queued_change_which_is_proposed_again_on_the_new_epoc
 # V66: sessions, several partitions, backoff
 
 
-def fetches(broker: FakeBroker) -> list[FetchRequest]:
-    return broker.peers.requests(FETCH)
-
-
-@pytest.mark.rule("V66")
-def test_one_request_carries_all_partitions_of_a_source_and_later_ones_only_news() -> None:
-    async def story() -> None:
-        cluster = a_cluster(2)
-        states = [
-            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True) for number in range(3)
-        ]
-        for broker in cluster.values():
-            await broker.command(*states)
-        await settle()
-        first, second = fetches(cluster[2])
-        assert len(first.topics[0].partitions) == 3
-        assert (first.session_epoch, second.session_epoch) == (0, 1)
-        assert second.topics == []
-        partition = cluster[1].partition(TopicPartition("t", 2))
-        partition.append(b"rr", -1, 0)
-        partition.flush_appends()
-        await settle()
-        news = fetches(cluster[2])[-1].topics
-        assert [one.partition for one in news[0].partitions] == [2]
-        assert news[0].partitions[0].fetch_offset == 2
-
-    run(story())
-
-
-@pytest.mark.rule("V66")
-def test_partitions_of_a_source_are_spread_over_its_fetchers() -> None:
-    async def story() -> None:
-        cluster = a_cluster(2, num_replica_fetchers="2")
-        states = [
-            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True) for number in range(4)
-        ]
-        for broker in cluster.values():
-            await broker.command(*states)
-        full = [request for request in fetches(cluster[2]) if request.session_epoch == 0]
-        assert [len(request.topics[0].partitions) for request in full] == [2, 2]
-
-    run(story())
-
-
-@pytest.mark.rule("V66")
-def test_a_slow_partition_does_not_hold_the_others_back() -> None:
-    async def story() -> None:
-        cluster = a_cluster(2)
-        slow, quick = T0, TopicPartition("t", 1)
-        states = [
-            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True) for number in range(2)
-        ]
-        for broker in cluster.values():
-            await broker.command(*states)
-        await settle()
-        cluster[2].log(slow).is_slow = True
-        cluster[1].produce(5)
-        await cluster[2].clock.advance(40)
-        partition = cluster[1].partition(quick)
-        partition.append(b"rrr", -1, 0)
-        partition.flush_appends()
-        await settle()
-        assert cluster[2].log(quick).log_end_offset == 3
-        assert partition.high_watermark == 3
-        cluster[2].log(slow).is_slow = False
-        cluster[2].log(slow).finish()
-        await settle()
-        assert cluster[1].partition(slow).high_watermark == 5
-
-    run(story())
-
-
-@pytest.mark.rule("V66")
-def test_errors_back_off_a_partition_alone_and_longer_each_time() -> None:
-    async def story() -> None:
-        cluster = a_cluster(2)
-        bad, good = T0, TopicPartition("t", 1)
-        states = [
-            state(partition=number, isr=(1, 2), replicas=(1, 2), is_new=True) for number in range(2)
-        ]
-        for broker in cluster.values():
-            await broker.command(*states)
-        await settle()
-        cluster[2].log(bad).append_error = KafkaError(ErrorCode.CORRUPT_MESSAGE, "bad")
-        cluster[1].produce(5)
-        partition = cluster[1].partition(good)
-        partition.append(b"rrr", -1, 0)
-        partition.flush_appends()
-        await settle()
-        assert cluster[2].log(good).log_end_offset == 3
-        await cluster[2].clock.advance(400)
-        pauses = [event["delay_ms"] for event in cluster[2].tracer.named("fetch_backoff")]
-        assert pauses[:4] == [10, 20, 40, 80]
-        cluster[2].log(bad).append_error = None
-        await cluster[2].clock.advance(1_100)
-        assert cluster[2].log(bad).log_end_offset == 5
-
-    run(story())
-
-
-@pytest.mark.rule("V66")
-def test_a_lost_session_is_begun_anew_with_everything() -> None:
-    async def story() -> None:
-        cluster = a_cluster(2)
-        await replicate(cluster, isr=(1, 2))
-        cluster[1].fetch_sessions.close()
-        cluster[1].produce(4)
-        await cluster[1].clock.advance(600)
-        assert cluster[2].log().log_end_offset == 4
-        assert [one.session_epoch for one in fetches(cluster[2])].count(0) == 2
-
-    run(story())
-
-
-@pytest.mark.rule("V66")
-def test_a_leader_that_cannot_be_reached_is_tried_again() -> None:
-    async def story() -> None:
-        cluster = a_cluster(2)
-        cluster[2].peers.cut = [1]
-        await replicate(cluster, isr=(1, 2))
-        cluster[1].produce(4)
-        await cluster[2].clock.advance(500)
-        assert cluster[2].log().log_end_offset == 0
-        cluster[2].peers.cut = []
-        await cluster[2].clock.advance(300)
-        assert cluster[2].log().log_end_offset == 4
-
-    run(story())
-
-
-@pytest.mark.rule("V66")
-def test_a_partition_that_comes_later_does_not_wait_for_the_held_fetch() -> None:
-    async def story() -> None:
-        cluster = a_cluster(2)
-        await replicate(cluster, isr=(1, 2))
-        now_ms = cluster[1].clock.monotonic_ms()
-        late = state(partition=1, isr=(1, 2), replicas=(1, 2), is_new=True)
-        for broker in cluster.values():
-            await broker.command(late)
-        partition = cluster[1].partition(TopicPartition("t", 1))
-        partition.append(b"rrr", -1, 0)
-        partition.flush_appends()
-        await settle()
-        assert partition.high_watermark == 3
-        assert cluster[1].clock.monotonic_ms() == now_ms
-
-    run(story())
-
-
 # V67
 
 
@@ -762,17 +611,5 @@ def test_the_followers_log_start_follows_the_leaders() -> None:
         role = cluster[2].partition().role
         assert isinstance(role, FollowerReplica)
         assert role.log_start_offset == 4
-
-    run(story())
-
-
-@pytest.mark.rule("V66")
-def test_the_topic_id_is_part_of_what_is_asked_for() -> None:
-    async def story() -> None:
-        cluster = a_cluster(2)
-        await replicate(cluster, isr=(1, 2))
-        assert fetches(cluster[2])[0].topics[0].topic_id == TOPIC_ID
-        replica = fetches(cluster[2])[0].replica_state
-        assert (replica.replica_id, replica.replica_epoch) == (2, 102)
 
     run(story())
