@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.tidy.forbidden_calls import findings
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "tidelog"
