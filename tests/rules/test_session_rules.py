@@ -104,8 +104,8 @@ def test_after_an_expiry_a_broker_leads_nothing_and_registers_under_a_higher_epo
         def end(what: str) -> Callable[[str], None]:
             return lambda reason: ended.append((what, broker.broker_epoch))
 
-        broker.controller.resign = end("resigned")  # type: ignore[method-assign]
-        broker.replicas.stop_leading = end("stopped leading")  # type: ignore[method-assign]
+        broker.controller.resign = end("resigned")  # type: ignore[method-assign,assignment]
+        broker.replicas.stop_leading = end("stopped leading")  # type: ignore[method-assign,assignment]
         renewed: list[int] = []
         broker.controller.session_renewed = lambda: renewed.append(  # type: ignore[method-assign]
             broker.broker_epoch
