@@ -300,8 +300,9 @@ class LocalCluster:
         """Raise for a broker that ended although it should run, with the end of its log."""
         for number, place in self.places().items():
             child = self._children.get(number)
-            code = None if child is None else child.poll()
             if self.process(number) is None:
+                # It may have ended this very moment: its code comes with reaping it.
+                code = None if child is None else child.wait()
                 raise LocalClusterError(
                     f"broker {number} ended"
                     + ("" if code is None else f" with code {code}")
