@@ -24,6 +24,8 @@ from tidelog.runtime.blocking import BlockingClient
 
 PARTITIONS = 6
 RECORD_BYTES = 1024
+#: What the client may queue, beside the records themselves.
+_CLIENT_BYTES = 256 * MIB
 
 
 @dataclass
@@ -115,7 +117,7 @@ def _produce(
     run_bytes: int,
     counted: bool,
 ) -> None:
-    warm_pages(run_bytes * variant.replicas)
+    warm_pages(driver.directory, run_bytes * variant.replicas + _CLIENT_BYTES)
     before = cpu_seconds(pids(running))
     result = driver.run(
         "produce",
@@ -141,8 +143,9 @@ def _consume(
     run_bytes: int,
     counted: bool,
 ) -> None:
-    before = cpu_seconds(pids(running))
     time.sleep(0.2)  # the high watermark of the last batch; not measured
+    warm_pages(driver.directory, run_bytes + _CLIENT_BYTES)
+    before = cpu_seconds(pids(running))
     result = driver.run(
         "consume", running.bootstrap, topic, PARTITIONS, run_bytes, options=CONSUMER_OPTIONS
     )

@@ -17,6 +17,11 @@ MAX_LISTING_REQUEST_BYTES = MIB
 MAX_RESPONSE_BYTES = 256 * MIB
 #: First receive buffer of a connection; grows with what really arrives.
 RECEIVE_BUFFER_BYTES = 256 * KIB
+#: Receive buffers above 64 KiB that all connections of a process keep for use again.
+RECEIVE_POOL_BYTES = 16 * MIB
+#: Buffers of reads from the page cache that a log directory keeps for use again: with six readers
+#: at 1 MiB each and the answers under way all are used again; a slow reader makes fresh ones.
+READ_POOL_BYTES = 16 * MIB
 #: `max.connections`: a descriptor and a receive buffer each.
 MAX_CONNECTIONS = 4096
 #: Requests of one connection that wait for an answer; reading stops above (Kafka mutes at one).

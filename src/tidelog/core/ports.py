@@ -105,6 +105,8 @@ class Work(Enum):
 
     #: On the loop while the directory is quick, else on its thread; in order of submission.
     FAST = "fast"
+    #: On the loop at once, before what waits for the thread: for what cannot wait for the disk.
+    NOWAIT = "nowait"
     #: Always on the directory's thread: fsync, delete, recovery, reads from the disk itself.
     SLOW = "slow"
 
@@ -125,7 +127,8 @@ class Lane(Protocol):
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         """Run `operation(files)`; FAST ones among themselves and SLOW ones among themselves keep
-        their order; a FAST one never overtakes an earlier FAST one that waits for the thread."""
+        their order; a FAST one never overtakes an earlier FAST one that waits for the thread. A
+        NOWAIT one is done when this returns."""
 
     async def close(self) -> None:
         """Finish what was submitted and end the thread."""

@@ -28,6 +28,11 @@ class OpenFile:
         self.write_failed = False
         self._opened: dict[str, Handle] = {}
 
+    @property
+    def is_open(self) -> bool:
+        """Whether `handle` would open nothing."""
+        return "handle" in self._opened
+
     def handle(self, files: Files, *, create: bool = False) -> Handle:
         """The open handle; opens the file first if it is not open. For operations only."""
         handle = self._opened.get("handle")

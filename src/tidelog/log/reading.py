@@ -187,6 +187,8 @@ def read(
     if not log.log_start_offset <= offset <= log_end:
         raise _out_of_range(log, offset)
     end = min(end_offset, log_end)
+    if log.pending_cut is not None:
+        end = min(end, log.pending_cut)  # the bytes behind it may be gone by now
     if offset >= end:
         return Completion.of(LogSlice(b""))
     number = bisect_right(log.base_offsets, offset) - 1
@@ -220,21 +222,21 @@ def _read_segment(
     directory = log.directory
     directory.open_files.pin(file)
     lane = directory.lane
-    if lane.is_fast:
-        done = lane.submit(operation, Work.FAST, "read")
-        if done.done:
-            if done.error is None:
-                directory.open_files.unpin(file)
-                slice_ = done.result()
-                if slice_ is not None:
-                    _remember(log, segment, slice_)
-                    return done  # type: ignore[return-value]
-                return _read_next(log, segment, max_bytes, end, min_one_batch)
-            if not isinstance(done.error, NotCached):
-                completion: Completion[LogSlice] = Completion()
-                directory.open_files.unpin(file)
-                _fail(log, segment, completion, done.error)
-                return completion
+    # Only opening the file could wait for the disk; what is read comes from the page cache or not.
+    if file.is_open or lane.is_fast:
+        done = lane.submit(operation, Work.NOWAIT, "read")
+        if done.error is None:
+            directory.open_files.unpin(file)
+            slice_ = done.result()
+            if slice_ is not None:
+                _remember(log, segment, slice_)
+                return done  # type: ignore[return-value]
+            return _read_next(log, segment, max_bytes, end, min_one_batch)
+        if not isinstance(done.error, NotCached):
+            completion: Completion[LogSlice] = Completion()
+            directory.open_files.unpin(file)
+            _fail(log, segment, completion, done.error)
+            return completion
     operation.cached = False
     return _read_from_disk(log, segment, operation)
 

@@ -1,6 +1,7 @@
 """The real `Files`: plain system calls, each failure marked with the call that failed.
 
-Holds no state, so the loop and a lane's thread may use one at the same time. `pread_cached` asks
+Holds a pool of buffers and no other state, so the loop and a lane's thread may use one at the same
+time. `pread_cached` asks
 for what the page cache holds only (RWF_NOWAIT, Linux) and says None where the disk would have to
 be waited for; elsewhere it reads. EINTR is retried by Python. Also the lock that keeps a second
 broker out of a log directory.
@@ -14,12 +15,15 @@ import os
 import shutil
 from collections.abc import Sequence
 
+from tidelog.core.buffers import BufferPool
 from tidelog.core.errors import ConfigError
+from tidelog.core.limits import KIB, READ_POOL_BYTES
 from tidelog.core.ports import Buffer, Handle
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 #: preadv2 without the flag's support, or a file system that has none of it.
 _NO_SUCH_FLAG = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+_ROUNDING = 64 * KIB - 1
 _LOCK_NAME = ".lock"
 
 
@@ -51,6 +55,7 @@ class OsFiles:
 
     def __init__(self) -> None:
         self._nowait = _NOWAIT
+        self._pool = BufferPool(READ_POOL_BYTES)
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle:
         """Open for reading, or reading and writing; made when asked."""
@@ -87,13 +92,15 @@ class OsFiles:
             raise CallError.of(error, "pread", handle.path) from error
         return data
 
-    def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> bytes | None:
+    def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> Buffer | None:
         """Like `pread`, but None where it would wait for the disk."""
         if not self._nowait:
             return self.pread(handle, size_bytes, position)
-        buffer = bytearray(size_bytes)
+        # Rounded up, so that reads of nearly one size share a buffer.
+        buffer = self._pool.take((size_bytes + _ROUNDING) & ~_ROUNDING)
+        wanted = memoryview(buffer)[:size_bytes]
         try:
-            size = os.preadv(_descriptor(handle), [buffer], position, self._nowait)
+            size = os.preadv(_descriptor(handle), [wanted], position, self._nowait)
         except BlockingIOError:
             return None
         except OSError as error:
@@ -102,10 +109,10 @@ class OsFiles:
                 return self.pread(handle, size_bytes, position)
             raise CallError.of(error, "pread", handle.path) from error
         if size == size_bytes:
-            return buffer  # type: ignore[return-value]  # as good as bytes, and not copied
+            return wanted
         if position + size < os.fstat(_descriptor(handle)).st_size:
             return None
-        return bytes(memoryview(buffer)[:size])
+        return wanted[:size]
 
     def size(self, handle: Handle) -> int:
         """Size of the file in bytes."""

@@ -119,7 +119,7 @@ class ThreadLane:
         """Run `operation(files)`; see the port."""
         if self._closed:
             raise RuntimeError(f"the lane of {self._directory} is closed ({name})")
-        if work is Work.FAST and self.is_fast:
+        if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
             result, failure = self.execute(operation, work)
             return Completion.of(result) if failure is None else Completion.failed(failure)
         completion: Completion[T] = Completion()

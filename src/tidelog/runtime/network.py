@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from tidelog.core import limits
+from tidelog.core.buffers import BufferPool
 from tidelog.core.errors import ConnectionLost
 from tidelog.core.ports import Buffer, FrameHandler, Transport
 from tidelog.wire.frames import FrameError, FrameReader
@@ -36,11 +37,12 @@ class SocketTransport(asyncio.BufferedProtocol):
         open_handler: Callable[[Transport], FrameHandler],
         max_frame_bytes: int,
         on_fatal: OnFatal,
+        pool: BufferPool | None = None,
     ) -> None:
         self._loop = loop
         self._open_handler = open_handler
         self._on_fatal = on_fatal
-        self._reader = FrameReader(max_frame_bytes)
+        self._reader = FrameReader(max_frame_bytes, pool=pool)
         self._handler: FrameHandler | None = None
         self._transport: asyncio.Transport | None = None
         self._out: socket.socket | None = None
@@ -256,6 +258,7 @@ class SocketNetwork:
     def __init__(self, loop: asyncio.AbstractEventLoop, on_fatal: OnFatal) -> None:
         self._loop = loop
         self._on_fatal = on_fatal
+        self._pool = BufferPool(limits.RECEIVE_POOL_BYTES)
 
     async def listen(
         self,
@@ -266,7 +269,9 @@ class SocketNetwork:
     ) -> SocketListener:
         """Listen; OSError when the port is taken."""
         server = await self._loop.create_server(
-            lambda: SocketTransport(self._loop, accept, max_frame_bytes, self._on_fatal),
+            lambda: SocketTransport(
+                self._loop, accept, max_frame_bytes, self._on_fatal, self._pool
+            ),
             host or None,
             port,
             backlog=_LISTEN_BACKLOG,
@@ -287,7 +292,7 @@ class SocketNetwork:
             async with asyncio.timeout(timeout_ms / 1000):
                 _, protocol = await self._loop.create_connection(
                     lambda: SocketTransport(
-                        self._loop, open_handler, max_frame_bytes, self._on_fatal
+                        self._loop, open_handler, max_frame_bytes, self._on_fatal, self._pool
                     ),
                     host,
                     port,

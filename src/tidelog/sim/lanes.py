@@ -76,7 +76,7 @@ class SimLane:
         self._incarnation.check_alive()
         if self._closing is not None:
             raise RuntimeError(f"the lane of {self._directory} is closed")
-        if work is Work.FAST and self.is_fast:
+        if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
             try:
                 return Completion.of(operation(self._files))
             except OSError as error:

@@ -13,8 +13,15 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from tidelog.core.buffers import BufferPool
 from tidelog.core.errors import ProtocolError
-from tidelog.core.limits import KIB, MAX_REQUEST_BYTES, MIB, RECEIVE_BUFFER_BYTES
+from tidelog.core.limits import (
+    KIB,
+    MAX_REQUEST_BYTES,
+    MIB,
+    RECEIVE_BUFFER_BYTES,
+    RECEIVE_POOL_BYTES,
+)
 
 SIZE_BYTES: Final = 4
 #: The first buffer of a connection: most only ever send small requests.
@@ -58,6 +65,7 @@ class FrameReader:
         "_full",
         "_kept",
         "_need",
+        "_pool",
         "_quiet",
         "_start",
         "_usual_bytes",
@@ -71,11 +79,16 @@ class FrameReader:
         *,
         first_buffer_bytes: int = FIRST_BUFFER_BYTES,
         usual_bytes: int = RECEIVE_BUFFER_BYTES,
+        pool: BufferPool | None = None,
     ) -> None:
-        """`max_frame_bytes` may be changed at any time (it rises after authentication)."""
+        """`max_frame_bytes` may be changed at any time (it rises after authentication).
+
+        Readers that share a `pool` use each other's former buffers again.
+        """
         self.max_frame_bytes = max_frame_bytes
         #: Reads that fill the buffer make it grow up to here, whatever the frames' size.
         self._usual_bytes = usual_bytes
+        self._pool = pool if pool is not None else BufferPool(RECEIVE_POOL_BYTES)
         self._buffer = bytearray(first_buffer_bytes)
         self._view = memoryview(self._buffer)
         #: The bytes from `_start` to `_end` belong to a frame that is not complete.
@@ -133,7 +146,7 @@ class FrameReader:
 
     def _replace(self, capacity: int) -> None:
         """Goes on with a fresh buffer that begins with the bytes of the incomplete frame."""
-        fresh = bytearray(capacity)
+        fresh = self._pool.take(capacity)
         held = self._end - self._start
         if held:
             fresh[:held] = self._view[self._start : self._end]

@@ -105,7 +105,7 @@ class StepLane:
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         self.names.append(name)
-        if work is Work.FAST and self.is_fast:
+        if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
             return self._execute(operation)
         completion: Completion[T] = Completion()
         if work is Work.FAST:

@@ -131,6 +131,37 @@ def test_what_is_not_in_the_page_cache_is_read_on_the_thread(rig: Rig) -> None:
     assert rig.lane.names[-1] == "read from disk"
 
 
+def test_a_slow_disk_does_not_keep_cached_data_from_its_readers(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    rig.lane.eager = False
+    rig.lane.slow_disk = True
+    assert log.read(0, 100, 1, min_one_batch=True).result().next_offset == 1
+    handle = log.segments[0].file.take()
+    assert handle is not None
+    rig.files.close(handle)
+    completion = log.read(0, 100, 1, min_one_batch=True)
+    assert not completion.done, "opening the file may wait for the disk"
+    rig.lane.run()
+    assert completion.result().next_offset == 1
+
+
+def test_nothing_is_read_that_a_truncation_under_way_may_have_cut_off(rig: Rig) -> None:
+    log = rig.log()
+    for number in range(4):
+        append(log, [bytes([65 + number])])
+    rig.lane.eager = False
+    rig.lane.slow_disk = True
+    done = log.truncate_to(2)
+    while log.pending_cut is None:
+        rig.lane.run(1)
+    assert log.log_end_offset == 4
+    assert log.read(0, 1000, 4, min_one_batch=True).result().next_offset == 2
+    assert log.read(2, 1000, 4, min_one_batch=True).result().size == 0
+    rig.lane.run()
+    assert done.done and log.log_end_offset == 2
+
+
 class _Cold(FaultyFiles):
     """Nothing is in the page cache."""
 

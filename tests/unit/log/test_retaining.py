@@ -109,10 +109,10 @@ def test_a_reader_of_a_removed_segment_is_told_so(rig: Rig, small: Small) -> Non
     log = filled(rig, small(retention_bytes=0))
     rig.lane.eager = False
     rig.lane.slow_disk = True
-    completion = log.read(0, 100, 30, min_one_batch=True)
     handle = log.segments[0].file.take()
     assert handle is not None
     rig.files.close(handle)
+    completion = log.read(0, 100, 30, min_one_batch=True)
     rig.lane.slow_disk = False
     log.enforce_retention(NOW_MS, 30)
     first = rig.lane.waiting.popleft()

@@ -125,6 +125,7 @@ def test_a_fast_operation_never_overtakes_one_that_waits(tmp_path: Path) -> None
         first = lane.submit(lambda _: gate.wait(10) and order.append("first"), Work.FAST, "a")
         lane._slow_until_ns = 0
         second = lane.submit(lambda _: order.append("second"), Work.FAST, "b")
+        assert lane.submit(here, Work.NOWAIT, "read").done, "it cannot wait for the disk"
         assert not second.done and not lane.is_fast
         gate.set()
         await first

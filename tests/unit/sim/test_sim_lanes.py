@@ -75,6 +75,7 @@ def test_fast_operations_of_a_slow_disk_wait_in_order(world: World) -> None:
     disk.slow = False
     assert not lane.is_fast, "an earlier FAST operation still waits for the worker"
     lane.submit(append("/data/x", b"2"), Work.FAST, "2").then(note("2"))
+    assert lane.submit(lambda _: "at once", Work.NOWAIT, "read").result() == "at once"
     run(world, node, lane.close())
     assert order == ["1", "2"]
     assert content(world, "/data/x") == b"12"

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wire.test_wire_round_trips import thorough
 
+from tidelog.core.buffers import BufferPool
 from tidelog.wire import frames
 from tidelog.wire.frames import FrameError, FrameReader, FrameTooLarge
 
@@ -187,6 +188,24 @@ class TestCopying:
         for found in feed(reader, stream):
             buffers += [id(each.obj) for each in found]
         assert len(set(buffers[1:])) == 1
+
+    def test_buffers_of_kept_frames_are_used_again_once_the_frames_are_gone(self) -> None:
+        pool = BufferPool(16 * MIB)
+        readers = [FrameReader(pool=pool), FrameReader(pool=pool)]
+        stream = framed([bytes(MIB - 10)])
+        kept: list[memoryview] = []
+        seen: set[int] = set()
+        for number in range(40):
+            reader = readers[number % 2]
+            for found in feed(reader, stream):
+                if found:
+                    reader.keep()
+                    kept.extend(found)
+                    seen.add(id(found[0].obj))
+            while len(kept) > 3:
+                assert bytes(kept[0][-10:]) == bytes(10)
+                kept.pop(0)
+        assert len(seen) <= 8, "three kept, one or two in each reader, one between"
 
     def test_a_big_frame_is_read_to_its_end_exactly(self) -> None:
         reader = FrameReader()
