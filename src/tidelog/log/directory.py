@@ -30,6 +30,7 @@ from tidelog.log.metadata_files import (
 from tidelog.log.offset_checkpoints import OffsetCheckpoint, after_all
 from tidelog.log.opening import LoadedPartition, Opened, open_directory
 from tidelog.log.partition_log import PartitionLog
+from tidelog.log.reading import Recent
 from tidelog.log.rebuilding import read_indexes, rebuild_indexes
 from tidelog.log.replicas import ReplicaDirectories, Stray
 from tidelog.log.segment import IndexCache, Segment
@@ -59,6 +60,7 @@ class LogDirectory:
         self.default_config = default_config
         self.open_files = OpenFiles(lane, max_open_files)
         self.indexes = IndexCache()
+        self.recent: Recent | None = None
         self.logs: dict[TopicPartition, PartitionLog] = {}
         #: Set-aside partitions by directory name.
         self.strays: dict[str, Stray] = {}

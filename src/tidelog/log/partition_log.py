@@ -243,6 +243,7 @@ class PartitionLog:
                 self._apply(plan)
             left -= min(left, len(group))
         done = plans[: operation.plans_written]
+        self.directory.recent = reading.Recent.of(self, done[0]) if len(done) == 1 else None
         self._writing = []
         failed: list[Plan] = []
         if error is not None:

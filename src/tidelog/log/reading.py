@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from errno import ENOENT
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
@@ -24,8 +24,11 @@ from tidelog.log.segment import Segment
 from tidelog.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, STEP, CorruptBatch
 
 if TYPE_CHECKING:
+    from tidelog.log.appends import Plan
     from tidelog.log.partition_log import PartitionLog
 
+#: An append of this size or less is kept as `Recent` for those who wait for it.
+RECENT_BYTES = 16 * KIB
 #: Ends of reads remembered per log: one per reader that follows along.
 _MAX_READ_ENDS = 64
 _SEARCH_BYTES = 8 * KIB
@@ -55,6 +58,36 @@ class LogSlice:
     def size(self) -> int:
         """Size in bytes."""
         return len(self.data)
+
+
+class Recent(NamedTuple):
+    """The append written last in a directory, while small: followers wait for exactly this, and
+    are answered without a read of the file. A log that was cut can only end here again by another
+    append, which takes its place."""
+
+    log: PartitionLog
+    slice: LogSlice
+
+    @classmethod
+    def of(cls, log: PartitionLog, plan: Plan) -> Recent | None:
+        """What `log` has just written; None where a copy would cost more than a read."""
+        info = plan.info
+        if info.size_bytes > RECENT_BYTES:
+            return None
+        end_position = log.segments[-1].size_bytes
+        written = LogSlice(bytes(plan.buffer), info.base_offset, info.last_offset + 1, end_position)
+        return cls(log, written)
+
+    def serves(self, log: PartitionLog, offset: int, max_bytes: int, end: int) -> bool:
+        """Whether a read from `offset` to `end` would find exactly this."""
+        part = self.slice
+        return (
+            self.log is log
+            and offset == part.first_offset
+            and end == part.next_offset
+            and len(part.data) <= max_bytes
+            and not log.is_closed
+        )
 
 
 @dataclass(slots=True)
@@ -191,6 +224,9 @@ def read(
         end = min(end, log.pending_cut)  # the bytes behind it may be gone by now
     if offset >= end:
         return Completion.of(LogSlice(b""))
+    recent = log.directory.recent
+    if recent is not None and recent.serves(log, offset, max_bytes, end):
+        return Completion.of(recent.slice)
     number = bisect_right(log.base_offsets, offset) - 1
     segment = log.segments[max(number, 0)]
     if segment.index is not None:

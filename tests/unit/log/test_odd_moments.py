@@ -116,6 +116,7 @@ def test_a_search_goes_on_where_a_header_promised_too_much(rig: Rig, small: Smal
 def test_a_read_that_fails_on_the_loop_is_told_and_judged(rig: Rig, number: int) -> None:
     log = rig.log()
     append(log, [b"a"])
+    log.directory.recent = None
     rig.files.refuse = lambda call, path: number if call == "pread_cached" else 0
     error = log.read(0, 100, 1, min_one_batch=True).error
     assert isinstance(error, StorageError) and error.errno == number

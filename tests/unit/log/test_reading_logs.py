@@ -17,12 +17,14 @@ from tests.unit.log.log_rig import (
     SimRig,
     StepLane,
     append,
+    batch_of,
     values_of,
 )
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import LogSlice, PartitionLog
+from tidelog.log.reading import RECENT_BYTES
 from tidelog.records.batch import iter_batches
 
 Small = Callable[..., LogConfig]
@@ -120,6 +122,7 @@ def test_only_what_is_written_is_read(rig: Rig) -> None:
 def test_what_is_not_in_the_page_cache_is_read_on_the_thread(rig: Rig) -> None:
     log = rig.log()
     append(log, [b"a"])
+    log.directory.recent = None
     rig.files.refuse = lambda call, path: 0
     cached = rig.files._files
     rig.lane.files = _Cold(cached)  # type: ignore[assignment]
@@ -131,9 +134,49 @@ def test_what_is_not_in_the_page_cache_is_read_on_the_thread(rig: Rig) -> None:
     assert rig.lane.names[-1] == "read from disk"
 
 
+def test_what_was_appended_last_is_read_without_the_file(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a", b"b"])
+    append(log, [b"c", b"d"])
+    before = len(rig.lane.names)
+    slice_ = log.read(2, 1000, 4, min_one_batch=True).result()
+    assert (slice_.first_offset, slice_.next_offset) == (2, 4)
+    assert len(rig.lane.names) == before
+    in_file = rig.files.read_file(log.active_segment.file.path)
+    assert bytes(slice_.data) == in_file[slice_.end_position - slice_.size : slice_.end_position]
+    assert log.read(0, 1000, 4, min_one_batch=True).result().first_offset == 0
+    assert log.read(3, 1000, 4, min_one_batch=True).result().first_offset == 2
+    assert log.read(2, 10, 4, min_one_batch=False).result().size == 0
+    assert log.read(2, 10, 4, min_one_batch=True).result().next_offset == 4
+
+
+def test_what_was_appended_last_and_cut_off_is_not_read(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    append(log, [b"b"])
+    log.truncate_to(1).result()
+    assert log.directory.recent is not None
+    assert log.read(0, 1000, 2, min_one_batch=True).result().next_offset == 1
+    append(log, [b"c"])
+    assert log.read(1, 1000, 2, min_one_batch=True).result().data == log.directory.recent.slice.data
+    assert b"c" in bytes(log.directory.recent.slice.data)
+
+
+def test_big_and_gathered_appends_are_read_from_the_file(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [bytes(RECENT_BYTES)])
+    assert log.directory.recent is None
+    for value in (b"a", b"b"):
+        log.plan_leader_append(batch_of([value]), 0, NOW_MS)
+    log.submit_planned()
+    assert log.directory.recent is None
+    assert log.read(2, 1000, 3, min_one_batch=True).result().next_offset == 3
+
+
 def test_a_slow_disk_does_not_keep_cached_data_from_its_readers(rig: Rig) -> None:
     log = rig.log()
     append(log, [b"a"])
+    log.directory.recent = None
     rig.lane.eager = False
     rig.lane.slow_disk = True
     assert log.read(0, 100, 1, min_one_batch=True).result().next_offset == 1
@@ -243,6 +286,7 @@ def test_a_file_that_does_not_hold_what_was_written_is_reported(rig: Rig) -> Non
         file.truncate(0)
         file.write(bytes(size))
     log.batch_starts.clear()
+    log.directory.recent = None
     for offset, max_bytes in [(0, 100), (1, 100), (2, 1 << 20)]:
         log.read_ends.clear()
         failed = log.read(offset, max_bytes, 2 if offset < 2 else 3, min_one_batch=True).error
