@@ -511,8 +511,9 @@ class PartitionLog:
     def flush(self) -> Completion[None]:
         """Make everything written so far durable, then move the recovery point (V39).
 
-        The completion's error is a StorageError; after a failed fsync the directory has failed
-        for good (D17).
+        What is planned, or written while the flush is under way, is not part of it: whoever wants
+        the log's end to be durable awaits the appends first. The completion's error is a
+        StorageError; after a failed fsync the directory has failed for good (D17).
         """
         return self.flushes.start()
 
