@@ -64,7 +64,9 @@ def _find(log: PartitionLog, kept: Segment, offset: int, done: Completion[None])
 
     def search(cached: bool, work: Work) -> None:
         log.directory.lane.submit(
-            lambda files: find_cut(files, file, scan_from, size_bytes, offset, cached),
+            lambda files: find_cut(
+                files, file, kept.base_offset, scan_from, size_bytes, offset, cached
+            ),
             work,
             "find cut",
         ).then(found)

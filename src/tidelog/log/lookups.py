@@ -33,6 +33,7 @@ class TimestampSearch:
     """The first record of one segment, from `start_offset` on, with at least this timestamp."""
 
     file: OpenFile
+    base_offset: int
     position: int
     size_bytes: int
     timestamp_ms: int
@@ -46,7 +47,7 @@ class TimestampSearch:
         def read(size: int, position: int) -> bytes:
             return files.pread(handle, size, position)
 
-        scan = Scan(read, self.position, self.size_bytes)
+        scan = Scan(read, self.base_offset, self.position, self.size_bytes)
         for position, header in scan:
             if header.base_offset >= self.end_offset:
                 return None
@@ -114,6 +115,7 @@ def _search(
             return
         search = TimestampSearch(
             segment.file,
+            segment.base_offset,
             _start_position(segment, timestamp_ms),
             segment.size_bytes,
             timestamp_ms,

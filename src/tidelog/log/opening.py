@@ -31,7 +31,13 @@ from tidelog.log.metadata_files import (
     parse_clean_shutdown,
     parse_meta_properties,
 )
-from tidelog.log.recovery import LoadedLog, LoadRequest, UnsupportedFiles, load
+from tidelog.log.recovery import (
+    DamagedLog,
+    LoadedLog,
+    LoadRequest,
+    UnsupportedFiles,
+    load,
+)
 
 #: Partitions loaded by one operation: few hand-overs, and still steps that can be told apart.
 _PARTITIONS_PER_OPERATION = 32
@@ -84,7 +90,7 @@ async def open_directory(
     ]
     for start in range(0, len(requests), _PARTITIONS_PER_OPERATION):
         part = requests[start : start + _PARTITIONS_PER_OPERATION]
-        partitions = await _load(lane, part)
+        partitions = await _load(lane, root, part)
         for partition in partitions:
             for is_warning, text in partition.loaded.notes:
                 note(logging.WARNING if is_warning else logging.INFO, text)
@@ -120,12 +126,18 @@ def _request(
 
 
 async def _load(
-    lane: Lane, requests: list[tuple[TopicPartition, LoadRequest]]
+    lane: Lane, root: str, requests: list[tuple[TopicPartition, LoadRequest]]
 ) -> list[LoadedPartition]:
     def operation(files: Files) -> list[LoadedPartition]:
         partitions: list[LoadedPartition] = []
         for topic_partition, request in requests:
-            loaded = load(files, request)
+            try:
+                loaded = load(files, request)
+            except DamagedLog:
+                # No clean shutdown left this: what is found here next, perhaps without the
+                # partition, must not be believed for the marker's sake (E3, V10).
+                _begin(files, root)
+                raise
             if loaded.is_unfinished:
                 # The crash came before the replica was made: it never held anything.
                 loaded.notes.append((False, f"{request.path}: its creation was cut short"))

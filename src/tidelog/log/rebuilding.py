@@ -47,7 +47,10 @@ def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None
     segment.size_bytes = segment.bytes_since_index = 0
     handle = files.open(segment.file.path)
     try:
-        for _, batch in Scan(lambda size, at: files.pread(handle, size, at), 0, size_bytes):
+        scan = Scan(
+            lambda size, at: files.pread(handle, size, at), segment.base_offset, 0, size_bytes
+        )
+        for _, batch in scan:
             segment.note_batch(
                 batch.last_offset, batch.size_bytes, batch.max_timestamp, interval_bytes
             )
@@ -79,25 +82,29 @@ def producers_at(
             continue
         start = offset
         break
-    for number, (base_offset, size_bytes) in enumerate(segments):
+    for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
-        if following > start and size_bytes:
-            log_path = f"{path}/{names.offset_name(base_offset, names.LOG)}"
-            _replay(files, log_path, size_bytes, state, range(start, end_offset), now_ms)
+        if following > start and segment.size_bytes:
+            _replay(files, path, segment, state, range(start, end_offset), now_ms)
     return state
 
 
 def _replay(
-    files: Files, path: str, size_bytes: int, state: ProducerState, offsets: range, now_ms: int
+    files: Files,
+    path: str,
+    segment: SegmentFile,
+    state: ProducerState,
+    offsets: range,
+    now_ms: int,
 ) -> None:
     """Note the batches of a segment that begin within `offsets`."""
-    handle = files.open(path)
+    handle = files.open(f"{path}/{names.offset_name(segment.base_offset, names.LOG)}")
     try:
 
         def read(size: int, position: int) -> bytes:
             return files.pread(handle, size, position)
 
-        for position, batch in Scan(read, 0, size_bytes):
+        for position, batch in Scan(read, segment.base_offset, 0, segment.size_bytes):
             if batch.base_offset >= offsets.stop:
                 return
             if batch.producer_id == NO_PRODUCER_ID or batch.base_offset < offsets.start:

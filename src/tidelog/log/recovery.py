@@ -7,14 +7,21 @@ epochs and producer state above the recovery point are made from the batches; an
 made durable, so that a second crash finds no less. Checkpoints are caches: entries of the leader
 epochs at or beyond the recovery point, or the log's end, do not count (V39).
 
+Below the recovery point everything was flushed, so no crash has damaged it, and nothing may be cut
+there: others may count on those records, and good ones may lie behind the damage. Bytes that are no
+batch, or one whose offsets go back, are refused there with file and position, and the broker does
+not start on them. Gaps there are compaction's, of now or of before.
+
 Runs inside an operation, on the directory's thread; takes and gives plain values.
 """
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field
 
 from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.errors import StorageError
 from tidelog.core.ports import Files
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId
 from tidelog.log import names
@@ -36,7 +43,7 @@ from tidelog.log.rebuilding import SegmentFile, producers_at, read_indexes, rebu
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
 from tidelog.log.truncation import remove_segment_files
-from tidelog.records.batch import HEADER_BYTES, BatchView, CorruptBatch
+from tidelog.records.batch import HEADER_BYTES, MAGIC, BatchView, CorruptBatch
 
 
 @dataclass(slots=True)
@@ -45,6 +52,7 @@ class LoadRequest:
 
     path: str
     clean: bool
+    #: Everything below was flushed; 0 where no checkpoint tells.
     recovery_point: int
     log_start_offset: int
     index_interval_bytes: int
@@ -83,8 +91,25 @@ class UnsupportedFiles(Exception):
     """The directory holds files that only another implementation can finish."""
 
 
+class DamagedLog(StorageError):
+    """Records that were flushed are not what the file holds any more; the file is as it was."""
+
+    def __init__(self, path: str, position: int, offset: int, reason: str, at_ms: int) -> None:
+        root = path.rpartition("/")[0].rpartition("/")[0]
+        super().__init__(
+            root,
+            "recovery",
+            path,
+            errno.EBADMSG,
+            at_ms,
+            f"damaged at byte {position}, offset {offset}, where records had been flushed: "
+            f"{reason}. Give the file back as it was, or, where other in-sync replicas have the "
+            "partition, move its directory away",
+        )
+
+
 def load(files: Files, request: LoadRequest) -> LoadedLog:
-    """Load a partition's directory. Raises OSError, UnsupportedFiles."""
+    """Load a partition's directory. Raises OSError, DamagedLog, UnsupportedFiles."""
     return _Loader(files, request).load()
 
 
@@ -242,6 +267,7 @@ class _Loader:
         try:
             scan = Scan(
                 lambda size, at: self.files.pread(handle, size, at),
+                segment.base_offset,
                 position,
                 segment_file.size_bytes,
             )
@@ -340,11 +366,12 @@ class _Loader:
         try:
             scan = Scan(
                 lambda size, at: self.files.pread(handle, size, at),
+                segment.base_offset,
                 position,
                 segment_file.size_bytes,
                 scan_from,
             )
-            end, good = self._walk(segment, scan, scan_from, segment_end)
+            end, good = self._walk(segment, scan, segment_end)
             size = segment.size_bytes
             if size < segment_file.size_bytes:
                 self.loaded.cut_bytes += segment_file.size_bytes - size
@@ -367,19 +394,30 @@ class _Loader:
             self._reset(segment)
             return 0
         self.resumed = True
-        index = segment.index
-        position = index.last_position() if index is not None else 0
+        index = segment.index or OffsetIndex(segment.base_offset)
+        position = index.last_position()
         segment.size_bytes = position
         segment.bytes_since_index = 0
         handle = self.files.open(segment.file.path)
         try:
             first = self.files.pread(handle, HEADER_BYTES, 0)
+            entry = self.files.pread(handle, HEADER_BYTES, position)
         finally:
             self.files.close(handle)
         try:
             segment.first_timestamp_ms = BatchView(first).max_timestamp
-        except CorruptBatch:
+            batch = BatchView(entry)
+            # Kafka notes the end of all that it wrote at once: one batch, or some more.
+            if len(index) and (
+                batch.magic != MAGIC
+                or not segment.base_offset <= batch.last_offset <= index.last_offset()
+            ):
+                raise CorruptBatch(position, "not the batch that the index tells of")
+        except CorruptBatch as error:
+            if size_bytes > HEADER_BYTES:
+                self._note(f"the index at {segment.base_offset} is not believed: {error}")
             self._reset(segment)
+            self.resumed = False
             return 0
         return position
 
@@ -391,10 +429,11 @@ class _Loader:
         segment.max_timestamp_ms = segment.first_timestamp_ms = -1
         segment.offset_of_max_timestamp = segment.base_offset
 
-    def _walk(
-        self, segment: Segment, scan: Scan, scan_from: int | None, segment_end: int | None
-    ) -> tuple[int, bool]:
-        """Note each batch in the segment; returns (offset after the last one, nothing is bad)."""
+    def _walk(self, segment: Segment, scan: Scan, segment_end: int | None) -> tuple[int, bool]:
+        """Note each batch in the segment; returns (offset after the last one, nothing is bad).
+
+        Raises DamagedLog for what is bad below the recovery point.
+        """
         interval = self.request.index_interval_bytes
         # The batch of the last index entry is in the index already.
         resumed = scan.position > 0
@@ -404,9 +443,11 @@ class _Loader:
         stale = False
         for _, batch in scan:
             epoch = batch.partition_leader_epoch
-            problem = self._out_of_order(batch, end, end == segment.base_offset, latest_epoch)
-            if problem and scan_from is not None and max(batch.last_offset, end) >= scan_from:
-                scan.problem = problem
+            if resumed:
+                end = batch.base_offset
+            first = end == segment.base_offset
+            scan.problem = self._out_of_order(batch, end, first, latest_epoch)
+            if scan.problem is not None:
                 break
             if segment_end is not None and batch.base_offset >= segment_end:
                 scan.problem = f"the next segment begins at {segment_end}"
@@ -428,6 +469,10 @@ class _Loader:
                 epochs.assign(epoch, batch.base_offset)
             end = batch.next_offset
         if scan.problem is not None:
+            if end < self.request.recovery_point and not stale:
+                raise DamagedLog(
+                    segment.file.path, segment.size_bytes, end, scan.problem, self.request.now_ms
+                )
             self._note(
                 f"{names.offset_name(segment.base_offset, names.LOG)} is cut at byte "
                 f"{segment.size_bytes}, offset {end}: {scan.problem}"
@@ -441,6 +486,9 @@ class _Loader:
         base, epoch = batch.base_offset, batch.partition_leader_epoch
         if base < end and not (first and batch.last_offset >= end):
             return f"offsets go back to {base} after {end - 1}"
+        flushed = self.request.recovery_point
+        if max(batch.last_offset, end) < flushed or (self.request.clean and not flushed):
+            return None
         if base > end and not self.request.compacted:
             return f"offsets {end}..{base - 1} are missing"
         if 0 <= epoch < latest_epoch:

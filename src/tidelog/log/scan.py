@@ -1,8 +1,8 @@
 """Goes through the batches of a log file, reading no more of it than it must.
 
 Headers only, jumping over large batches, or whole batches with their CRC. Runs inside operations,
-on a lane. Ends at the first bytes that are no batch and says where and why; it never raises for
-what the file holds, only OSError for what the disk does.
+on a lane. Ends at the first bytes that are no batch of this segment and says where and why; it
+never raises for what the file holds, only OSError for what the disk does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from tidelog.core.limits import KIB, MIB
 from tidelog.core.ports import Buffer
+from tidelog.log.index import MAX_RELATIVE_OFFSET
 from tidelog.records.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -29,15 +30,17 @@ _WHOLE_CHUNK_BYTES = MIB
 
 
 class Scan:
-    """Iterates (position, batch) of a file from `position` up to `end_position`.
+    """Iterates (position, batch) of a segment's file from `position` up to `end_position`.
 
-    With `check_from_offset` given, batches that end beyond it are read whole and checked; of others
+    No batch ends below the segment's `base_offset`, nor beyond what its index can hold. With
+    `check_from_offset` given, batches that end beyond it are read whole and checked; of others
     only the header is looked at, and of `batch.buffer` no more than the header is there.
     After the iteration `position` is the end of the last good batch, `problem` what stopped it
     before the end, or None.
     """
 
     __slots__ = (
+        "_base_offset",
         "_check_from_offset",
         "_chunk",
         "_chunk_position",
@@ -50,11 +53,13 @@ class Scan:
     def __init__(
         self,
         read: Read,
+        base_offset: int,
         position: int,
         end_position: int,
         check_from_offset: int | None = None,
     ) -> None:
         self._read = read
+        self._base_offset = base_offset
         self._end = end_position
         self._check_from_offset = check_from_offset
         self._chunk: Buffer = b""
@@ -87,8 +92,15 @@ class Scan:
             raise CorruptBatch(position, f"{size} bytes long, but only {left} are left")
         if batch.last_offset_delta < 0:
             raise CorruptBatch(position, f"last offset delta is {batch.last_offset_delta}")
+        last_offset = batch.last_offset
+        if batch.base_offset < 0 or not 0 <= last_offset - self._base_offset <= MAX_RELATIVE_OFFSET:
+            raise CorruptBatch(
+                position,
+                f"offsets {batch.base_offset}..{last_offset} are none of the segment that begins "
+                f"at {self._base_offset}",
+            )
         wanted = self._check_from_offset
-        if wanted is not None and batch.last_offset >= wanted:
+        if wanted is not None and last_offset >= wanted:
             batch = BatchView(self._chunk, self._have(position, size, _WHOLE_CHUNK_BYTES))
             check(batch)
         return batch

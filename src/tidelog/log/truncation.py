@@ -30,9 +30,15 @@ class Cut:
 
 
 def find_cut(
-    files: Files, file: OpenFile, scan_from: int, size_bytes: int, offset: int, cached: bool
+    files: Files,
+    file: OpenFile,
+    base_offset: int,
+    scan_from: int,
+    size_bytes: int,
+    offset: int,
+    cached: bool,
 ) -> Cut | None:
-    """Look for the cut from a known batch start on. Raises OSError.
+    """Look for the cut of a segment from a known batch start on. Raises OSError.
 
     With `cached`, None where the disk would have to be waited for.
     """
@@ -47,7 +53,7 @@ def find_cut(
         missed = missed or data is None
         return data if data is not None else b""
 
-    scan = Scan(read, scan_from, size_bytes)
+    scan = Scan(read, base_offset, scan_from, size_bytes)
     cut = Cut(scan_from)
     for position, batch in scan:
         if batch.last_offset >= offset:

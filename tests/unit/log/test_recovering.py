@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, drive, values_of
+from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, drive, read_all, values_of
 
-from tidelog.core.errors import ConfigError
+from tidelog.core.errors import ConfigError, StorageError
 from tidelog.log.config import LogConfig
 from tidelog.log.directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
@@ -345,6 +345,112 @@ def test_damaged_offset_checkpoints_are_not_believed(rig: Rig) -> None:
     expect(directory.logs[TP], COUNT)
     assert directory.high_watermarks == {}
     assert sum("is not believed" in line for line in rig.tracer.lines) >= 2
+
+
+# what was flushed
+
+
+def damaged(rig: Rig, number: int, at: int, value: bytes) -> Path:
+    """Overwrite bytes of a batch of the first log file; no checksum covers the first 16."""
+    path = rig.log_path / "00000000000000000000.log"
+    start = [0, *ends(path)][number]
+    data = bytearray(path.read_bytes())
+    data[start + at : start + at + len(value)] = value
+    path.write_bytes(data)
+    return path
+
+
+NO_OFFSETS = [-1, -(2**63), 2**31, 2**62, 2**63 - 1]
+
+
+@pytest.mark.parametrize("offset", [*NO_OFFSETS, 0, 3])
+def test_an_impossible_offset_in_the_unflushed_tail_ends_the_log_there(
+    rig: Rig, offset: int
+) -> None:
+    filled(rig)
+    damaged(rig, 7, 0, struct.pack(">q", offset))
+    expect(rig.again(), 7)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    ("at", "value", "why"),
+    [
+        *[(0, struct.pack(">q", offset), "none of the segment") for offset in NO_OFFSETS],
+        (0, struct.pack(">q", 2), "go back to 2 after 6"),
+        (8, struct.pack(">i", -5), "length is -5"),
+        (8, struct.pack(">i", 2**30), "are left"),
+        (16, b"\x01", "magic is 1"),
+        (23, struct.pack(">i", -2), "last offset delta is -2"),
+    ],
+)
+def test_damage_where_records_were_flushed_is_refused_and_nothing_is_cut(
+    rig: Rig, at: int, value: bytes, why: str, clean: bool
+) -> None:
+    log = filled(rig)
+    if clean:
+        drive(log.directory.close(broker_epoch=1))
+    else:
+        log.flush().result()
+        log.directory.checkpoint().result()
+    position = ends(rig.log_path / "00000000000000000000.log")[6]
+    path = damaged(rig, 7, at, value)
+    content = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(StorageError, match=why) as caught:
+            rig.open()
+        assert f"{path} failed" in str(caught.value)
+        assert f"damaged at byte {position}, offset 7" in str(caught.value)
+        assert caught.value.directory == str(rig.path)
+        assert path.read_bytes() == content
+    assert not (rig.path / ".kafka_cleanshutdown").exists(), "this was no clean shutdown"
+
+
+def test_damage_behind_what_was_flushed_is_cut(rig: Rig) -> None:
+    log = filled(rig, count=8)
+    log.flush().result()
+    log.directory.checkpoint().result()
+    append(log, [b"x"], epoch=2, producer=Producer(7, 0, 8))
+    damaged(rig, 8, 0, struct.pack(">q", -1))
+    expect(rig.again(), 8)
+
+
+def test_a_gap_where_records_were_flushed_is_an_earlier_compactions(rig: Rig) -> None:
+    log = filled(rig)
+    log.flush().result()
+    log.directory.checkpoint().result()
+    path = rig.log_path / "00000000000000000000.log"
+    batch_ends, data = ends(path), path.read_bytes()
+    path.write_bytes(data[: batch_ends[4]] + data[batch_ends[6] :])
+    log = rig.again()
+    assert log.log_end_offset == COUNT
+    assert [record.offset for record in read_all(log)] == [*range(5), *range(7, COUNT)]
+
+
+@pytest.mark.parametrize("position", [1, 60, 100, 305])
+def test_an_index_that_points_into_a_batch_is_not_believed(
+    rig: Rig, small: Small, position: int
+) -> None:
+    log = filled(rig, small(segment_bytes=100_000))
+    drive(log.directory.close(broker_epoch=1))
+    path = rig.log_path / "00000000000000000000.index"
+    path.write_bytes(struct.pack(">ii", 3, position))
+    expect(rig.again(), COUNT)
+    assert any("is not believed" in line for line in rig.tracer.lines)
+
+
+@pytest.mark.parametrize("offset", NO_OFFSETS)
+def test_damage_in_a_segment_of_old_hurts_no_start(rig: Rig, small: Small, offset: int) -> None:
+    log = filled(rig, small(segment_bytes=600))
+    drive(log.directory.close(broker_epoch=1))
+    damaged(rig, 2, 0, struct.pack(">q", offset))
+    for path in rig.log_path.glob("*index"):
+        path.unlink()
+    for path in rig.log_path.glob("*.snapshot"):
+        path.unlink()
+    log = rig.again()
+    assert log.log_end_offset == COUNT
+    assert log.offset_for_timestamp(NOW_MS + COUNT - 1, COUNT).result() is not None
 
 
 # clean and unclean
