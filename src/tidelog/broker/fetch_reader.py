@@ -1,8 +1,9 @@
 """What one fetch reads, and how it waits.
 
-Looks at the dirty partitions of a session, checks epochs and offsets (V36, V37), finds divergence
-for followers (KIP-595), reads logs up to the log end for followers and up to the high watermark for
-consumers, and answers when there is enough or the time is over. A follower's fetch offset has been
+Looks at the dirty partitions of a session, checks epochs and offsets (V36, V37) and who follows
+(V63: nothing is read for a follower that would not count), finds divergence for followers
+(KIP-595), reads logs up to the log end for followers and up to the high watermark for consumers,
+and answers when there is enough or the time is over. A follower's fetch offset has been
 told to its partition before anything is read, so that the answer carries the moved high watermark.
 """
 
@@ -41,6 +42,7 @@ class FetchWait:
         "_answered",
         "_answers",
         "_broker",
+        "_broker_epoch",
         "_max_bytes",
         "_min_bytes",
         "_missing_bytes",
@@ -56,6 +58,7 @@ class FetchWait:
         broker: Broker,
         session: FetchSession,
         version: int,
+        broker_epoch: int,
         min_bytes: int,
         max_bytes: int,
         all_partitions: bool,
@@ -63,6 +66,8 @@ class FetchWait:
         self._broker = broker
         self._session = session
         self._version = version
+        #: Of the follower that fetches, -1 where it does not tell.
+        self._broker_epoch = broker_epoch
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         #: A full fetch is answered with every partition, an incremental one with news only.
@@ -221,6 +226,14 @@ class FetchWait:
             ):
                 _hint(self._broker, item.topic, answer)
             return answer, None
+        replica_id = self._session.replica_id
+        if replica_id >= 0:
+            error = partition.check_follower(
+                replica_id, self._broker_epoch, item.current_leader_epoch
+            )
+            if error:
+                answer.error_code = error
+                return answer, None
         item.watch(partition)
         log = partition.log
         high_watermark = partition.high_watermark
@@ -229,12 +242,12 @@ class FetchWait:
         answer.log_start_offset = log.log_start_offset
         answer.aborted_transactions = None
         offset = item.fetch_offset
-        if item.last_fetched_epoch >= 0 and _diverges(partition, item, answer):
+        if _diverges(partition, item, answer):
             return answer, None
         if not log.log_start_offset <= offset <= log.log_end_offset:
             answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             return answer, None
-        end = log.log_end_offset if self._session.replica_id >= 0 else high_watermark
+        end = log.log_end_offset if replica_id >= 0 else high_watermark
         if offset >= end:
             return answer, None
         try:
@@ -297,14 +310,15 @@ def note_follower(
     broker: Broker, item: SessionPartition, replica_id: int, broker_epoch: int, now_ms: int
 ) -> None:
     """Tell the partition what its follower has (V60), unless the fetch will be refused: an offset
-    of a history that differs from ours tells nothing."""
+    of a history that differs from ours tells nothing. Whoever does not count, and whatever else is
+    refused, hears of it by the read."""
     partition, _ = find_partition(broker, item)
     if partition is None:
         return
     log = partition.log
     if not log.log_start_offset <= item.fetch_offset <= log.log_end_offset:
         return
-    if item.last_fetched_epoch >= 0 and _diverges(partition, item, PartitionData()):
+    if _diverges(partition, item, PartitionData()):
         return
     partition.follower_fetched(
         replica_id, broker_epoch, item.fetch_offset, item.log_start_offset, now_ms
@@ -312,13 +326,8 @@ def note_follower(
 
 
 def _diverges(partition: Partition, item: SessionPartition, answer: PartitionData) -> bool:
-    """Whether the reader's history differs from ours before its fetch offset (KIP-595)."""
-    log = partition.log
-    if (
-        item.last_fetched_epoch == log.epochs.latest_epoch
-        and item.fetch_offset <= log.log_end_offset
-    ):
-        return False
+    """Whether the reader's history differs from ours before its fetch offset (KIP-595): the answer
+    then says where, or why that is not known."""
     try:
         end = partition.diverging_epoch(item.last_fetched_epoch, item.fetch_offset)
     except KafkaError as error:

@@ -115,6 +115,21 @@ class Partition:
             return error
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
+    def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
+        """Why the leader gives a follower nothing (V63), NONE where it does.
+
+        A follower that names no leader epoch may be the one that is behind, so it is not told that
+        we are (as Kafka's Partition.followerReplicaOrThrow).
+        """
+        role = self.role
+        if type(role) is not LeaderReplica:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        try:
+            role.follower(replica_id, broker_epoch)
+        except KafkaError as error:
+            return error.code if asked_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
         """Where a follower's log parts from ours (V32); KafkaError OFFSET_OUT_OF_RANGE."""
         log = self.log
@@ -178,23 +193,23 @@ class Partition:
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
-    ) -> ErrorCode:
-        """A follower has our log up to `fetch_offset`; the error says why it does not count."""
+    ) -> None:
+        """A follower has our log up to `fetch_offset`. One that does not count changes nothing;
+        why, `check_follower` tells."""
         role = self.role
         if type(role) is not LeaderReplica:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return
         if self.log.log_end_offset != role.log_end_offset:
             # Written, and read by the follower, before the append is answered (flush.messages).
             self._log_grew()
         try:
             effects = role.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
-        except KafkaError as error:
-            return error.code
+        except KafkaError:
+            return
         if effects is MOVED:
             self.watchers.high_watermark_moved(self)
         elif effects:
             self.run(effects)
-        return ErrorCode.NONE
 
     def examine(self) -> None:
         """Look for followers that fell behind or may join (V62); nothing unless leading."""

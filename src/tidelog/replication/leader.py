@@ -110,20 +110,12 @@ class LeaderReplica:
         self.log_end_offset = log_end_offset
         return MOVED if self._advance(now_ms) else NOTHING
 
-    def fetched(
-        self,
-        replica_id: int,
-        broker_epoch: int,
-        fetch_offset: int,
-        log_start_offset: int,
-        now_ms: int,
-    ) -> Effects:
-        """A follower asks from `fetch_offset`: so far its log is ours (F1, F2, V60, V63).
+    def follower(self, replica_id: int, broker_epoch: int) -> FollowerProgress:
+        """The follower that fetches as `replica_id` (V63).
 
-        The caller has compared leader epochs and found no divergence. Raises KafkaError: a replica
-        that is not assigned (UNKNOWN_LEADER_EPOCH: the assignment may be newer than ours), a fetch
-        of an earlier incarnation of the follower's broker (NOT_LEADER_OR_FOLLOWER), an offset
-        above our LEO (OFFSET_OUT_OF_RANGE).
+        Raises KafkaError: a replica that is not assigned (UNKNOWN_LEADER_EPOCH: the assignment may
+        be newer than ours), a fetch of an earlier incarnation of the follower's broker
+        (NOT_LEADER_OR_FOLLOWER). Source: Partition.followerReplicaOrThrow.
         """
         follower = self.followers.get(replica_id)
         if follower is None:
@@ -137,6 +129,22 @@ class LeaderReplica:
                 f"broker epoch {broker_epoch} of broker {replica_id} is older than "
                 f"{follower.broker_epoch}, which fetched already",
             )
+        return follower
+
+    def fetched(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> Effects:
+        """A follower asks from `fetch_offset`: so far its log is ours (F1, F2, V60, V63).
+
+        The caller has compared leader epochs and found no divergence. Raises KafkaError: for a
+        replica as `follower` does, for an offset above our LEO OFFSET_OUT_OF_RANGE.
+        """
+        follower = self.follower(replica_id, broker_epoch)
         if fetch_offset > self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -30,8 +30,10 @@ def diverging_epoch(
     Raises KafkaError OFFSET_OUT_OF_RANGE where no end of the epoch is known here; the follower
     then starts over from our log start (V67).
     """
-    if last_fetched_epoch == NO_EPOCH:
+    if last_fetched_epoch < 0:
         return None
+    if last_fetched_epoch == epochs.latest_epoch and fetch_offset <= log_end_offset:
+        return None  # nearly always, and nothing has to be looked up
     end = epochs.end_offset_for(last_fetched_epoch, log_end_offset)
     if end.end_offset == UNDEFINED_OFFSET:
         raise KafkaError(

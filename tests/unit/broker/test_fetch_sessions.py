@@ -20,6 +20,7 @@ from tidelog.wire.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
     PartitionData,
+    ReplicaState,
 )
 from tidelog.wire.registry import FETCH
 
@@ -211,6 +212,51 @@ def test_offsets_outside_the_log_and_wrong_epochs_are_refused_each_with_its_erro
             ErrorCode.UNKNOWN_LEADER_EPOCH,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
+
+    asyncio.run(story())
+
+
+def follows(replica_id: int, broker_epoch: int) -> dict[str, Any]:
+    """The fields of a follower's fetch."""
+    return {"replica_state": ReplicaState(replica_id, broker_epoch)}
+
+
+@pytest.mark.rule("V63")
+def test_a_follower_that_does_not_count_gets_an_error_and_no_records() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(isr=(1, 2), replicas=(1, 2), is_new=True, leader_epoch=1))
+        append(broker, b"rr")
+        for number, epoch, told, error in (
+            (3, 103, 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+            (3, 103, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            (2, 102, 1, ErrorCode.NONE),
+            (2, 101, 1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            (2, 103, 1, ErrorCode.NONE),
+            (2, 102, 1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ):
+            asked = wanted(0, current_leader_epoch=told)
+            answer = ask(broker, asked, max_wait_ms=100, **follows(number, epoch))
+            (part,) = parts(answer)
+            assert part.error_code == error, (number, epoch, told)
+            assert bool(part.records) is (error == ErrorCode.NONE)
+        assert broker.partition().high_watermark == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V63")
+def test_a_follower_that_is_taken_off_while_it_waits_is_told_so() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(isr=(1, 2), is_new=True, leader_epoch=1, partition_epoch=1))
+        first = ask(broker, wanted(0, current_leader_epoch=1), session=(0, 0), **follows(3, 103))
+        waiting = ask(broker, session=(first.session_id, 1), max_wait_ms=10_000, **follows(3, 103))
+        await broker.command(state(isr=(1, 2), replicas=(1, 2), leader_epoch=1, partition_epoch=2))
+        append(broker, b"r")
+        (answer,) = completed(waiting)
+        (part,) = parts(answer)
+        assert part.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH and not part.records
 
     asyncio.run(story())
 

@@ -98,21 +98,33 @@ def test_a_follower_reads_what_is_written_though_it_is_not_answered_yet() -> Non
         await broker.command(state(isr=(1, 2), is_new=True))
         partition = broker.partition()
         broker.log().fill(0, 0)
-        error = partition.follower_fetched(2, 102, 2, 0, broker.clock.monotonic_ms())
-        assert error == ErrorCode.NONE
+        partition.follower_fetched(2, 102, 2, 0, broker.clock.monotonic_ms())
+        assert partition.check_follower(2, 102, 1) == ErrorCode.NONE
         assert partition.high_watermark == 2
 
     asyncio.run(story())
 
 
-def test_a_fetch_that_does_not_count_says_why() -> None:
+def test_a_follower_that_does_not_count_moves_nothing_and_is_told_why() -> None:
     async def story() -> None:
         cluster = a_cluster()
         await cluster[1].command(state(is_new=True))
         await cluster[2].command(state(is_new=True))
         leader, follower = cluster[1].partition(), cluster[2].partition()
-        assert leader.follower_fetched(9, 109, 0, 0, 0) == ErrorCode.UNKNOWN_LEADER_EPOCH
-        assert follower.follower_fetched(3, 103, 0, 0, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        cluster[1].log().fill(0, 0)
+        for number in (2, 3):
+            leader.follower_fetched(number, 100 + number, 1, 0, 0)
+        assert leader.high_watermark == 1
+        leader.follower_fetched(9, 109, 2, 0, 0)
+        leader.follower_fetched(2, 101, 2, 0, 0)
+        leader.follower_fetched(3, 103, 2, 0, 0)
+        follower.follower_fetched(3, 103, 1, 0, 0)
+        assert (leader.high_watermark, follower.high_watermark) == (1, 0)
+        assert leader.check_follower(9, 109, 1) == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert leader.check_follower(9, 109, -1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert leader.check_follower(2, 101, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert leader.check_follower(2, -1, 1) == ErrorCode.NONE, "it tells no broker epoch"
+        assert follower.check_follower(3, 103, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     asyncio.run(story())
 

@@ -55,6 +55,7 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
         broker,
         session,
         version,
+        broker_epoch,
         message.min_bytes,
         max(min(message.max_bytes, limit), 0),
         all_partitions=not incremental,
