@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
+from tests import volume
 
 RULES = Path(__file__).resolve().parent / "rules" / "rules.txt"
+
+volume.load_profile()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,3 +35,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if wanted:
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded stays: simulated worlds collect garbage often, and need not look at it."""
+    gc.collect()
+    gc.freeze()

@@ -10,8 +10,23 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tidelog.cli.demo.flights import TOTAL, read_flights
+
 VERDICT = "336776 produced, 336776 in Parquet, 0 lost, 0 doubled"
 _LIMIT_S = 300
+
+
+def test_there_are_all_flights_numbered_from_0() -> None:
+    count = distance = 0
+    carriers = set()
+    for flight in read_flights():
+        assert flight.sequence == count
+        count += 1
+        distance += flight.distance
+        carriers.add(flight.key)
+    assert count == TOTAL
+    assert distance == 350_217_607
+    assert len(carriers) == 16
 
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.volume import examples
 
 from tidelog.metadata.store import (
     Check,
@@ -63,7 +64,7 @@ def dump(connection: sqlite3.Connection) -> dict[str, Node | None]:
     return dict(zip(paths, read_nodes(connection, paths), strict=True))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(GROUPS)
 def test_sqlite_agrees_with_the_tree(groups: list[list[tuple[list[Op], int]]]) -> None:
     tree = Tree()
@@ -94,7 +95,7 @@ def test_sqlite_agrees_with_the_tree(groups: list[list[tuple[list[Op], int]]]) -
                 assert ephemeral_paths(connection, session_id) == tree.ephemerals(session_id)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(GROUPS)
 def test_a_transaction_that_fails_leaves_the_tree_as_it_was(
     groups: list[list[tuple[list[Op], int]]],

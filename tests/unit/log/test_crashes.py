@@ -10,9 +10,10 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, SimRig, batch_of, read_all
+from tests.volume import examples
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import NodeDead
@@ -289,7 +290,7 @@ def test_a_crash_that_once_found_a_defect(seed: int) -> None:
     live_and_die(seed)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(seed=st.integers(0, 2**32))
 def test_a_crash_leaves_a_prefix_with_all_that_was_durable(seed: int) -> None:
     live_and_die(seed)

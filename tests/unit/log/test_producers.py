@@ -6,8 +6,9 @@ import struct
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.volume import examples
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.producers import (
@@ -255,7 +256,7 @@ class Model:
         return "new" if first == (same[-1][3] + 1) & MAX_SEQUENCE else "out of order"
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(data=st.data())
 def test_decisions_are_those_of_a_simple_model(data: st.DataObject) -> None:
     state, model = ProducerState(), Model()

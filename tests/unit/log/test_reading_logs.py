@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.log.conftest import Rig
 from tests.unit.log.log_rig import (
@@ -20,6 +20,7 @@ from tests.unit.log.log_rig import (
     batch_of,
     values_of,
 )
+from tests.volume import examples
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
@@ -67,7 +68,7 @@ def expected_slice(
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(seed=st.integers(0, 2**32))
 def test_any_read_is_what_a_simple_reader_gives(seed: int) -> None:
     draw = random.Random(seed)

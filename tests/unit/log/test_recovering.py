@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 from tests.unit.log.conftest import Rig
 from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, drive, read_all, values_of
+from tests.volume import examples
 
 from tidelog.core.errors import ConfigError, StorageError
 from tidelog.log.config import LogConfig
@@ -65,9 +66,7 @@ def test_a_file_cut_at_any_byte_keeps_the_whole_batches_before(rig: Rig) -> None
         assert path.stat().st_size == (whole[-1] if whole else 0)
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(150, HealthCheck.function_scoped_fixture)
 @example(position=0, bit=7)
 @given(position=st.integers(0, 2**20), bit=st.integers(0, 7))
 def test_a_flipped_bit_cuts_before_its_batch(rig: Rig, position: int, bit: int) -> None:

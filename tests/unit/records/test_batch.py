@@ -6,8 +6,9 @@ import struct
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.volume import examples
 
 from tidelog.records import batch as b
 from tidelog.records.batch import BatchView, CorruptBatch, InvalidBatch
@@ -104,7 +105,7 @@ def test_iteration_refuses_what_cannot_be_a_batch() -> None:
     assert "magic is 1" in reason(lambda: list(b.iter_batches(data)))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_batches_or_corrupt_batch(data: bytes) -> None:
     try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.volume import examples
 
 from tidelog.records import compression as c
 from tidelog.records.batch import BatchView, CorruptBatch, InvalidBatch, check
@@ -70,7 +71,7 @@ def test_header_keys_that_are_no_text_are_replaced() -> None:
     assert record.headers == [("�b", b"x")]
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(payload=st.binary(max_size=80), count=st.integers(0, 12), codec=codecs, pack=st.booleans())
 def test_any_payload_gives_records_or_corrupt_batch(
     payload: bytes, count: int, codec: int, pack: bool
@@ -87,7 +88,7 @@ def test_any_payload_gives_records_or_corrupt_batch(
             continue
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(position=st.integers(61, 400), value=st.integers(0, 255))
 def test_a_changed_byte_in_the_records_is_never_more_than_corrupt(
     position: int, value: int

@@ -6,8 +6,9 @@ import errno
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.volume import examples
 
 from tidelog.sim.disk import File, Loss, SimDisk
 
@@ -162,7 +163,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(changes, st.integers(0, 1000))
 def test_a_power_loss_leaves_the_file_as_after_some_prefix_of_its_changes(
     steps: list[tuple[str, int, bytes]], seed: int

@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.spark.batch_builder import CONTROL, LOG_APPEND_TIME, Row, batch, rewritten
+from tests.volume import examples
 
 from tidelog.core.types import TopicPartition
 from tidelog.records import compression
@@ -47,7 +48,7 @@ def offsets(data: bytes, start: int = 0, end: int = 1 << 40) -> list[int]:
 
 
 @given(st.lists(rows_strategy, min_size=1, max_size=5), st.integers(0, 1 << 50))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_field_comes_back_as_it_was_written(groups: list[list[Row]], first: int) -> None:
     data = bytearray()
     expected = []
@@ -233,7 +234,7 @@ class TestDamage:
             read(rewritten(batch([Row()] * 3), last_offset_delta=1))
 
     @given(st.binary(min_size=1, max_size=60), st.integers(1, 4), st.booleans())
-    @settings(max_examples=300, deadline=None)
+    @examples(300)
     def test_any_bytes_give_rows_or_an_error_and_nothing_else(
         self, noise: bytes, count: int, headers: bool
     ) -> None:
@@ -251,7 +252,7 @@ class TestDamage:
             read(data)
 
     @given(st.data())
-    @settings(max_examples=200, deadline=None)
+    @examples(200)
     def test_one_changed_byte_gives_rows_or_an_error_and_nothing_else(
         self, data: st.DataObject
     ) -> None:

@@ -8,7 +8,7 @@ import typing
 
 import pytest
 from tests.unit.wire.test_wire_round_trips import joined
-from tests.unit.wire.wire_strategies import all_cases
+from tests.unit.wire.wire_messages import all_cases
 
 from tidelog.core.errors import ProtocolError
 from tidelog.wire import decoding, encoding, schema

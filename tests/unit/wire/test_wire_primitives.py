@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.wire.test_wire_round_trips import thorough
+from tests.volume import examples
 
 from tidelog.core.errors import ProtocolError
 from tidelog.wire import primitives as p
 
 
-@thorough(200)
+@examples(200)
 @given(st.integers(0, 2**32 - 1))
 def test_uvarints_round_trip(value: int) -> None:
     raw = p.encode_uvarint(value)
@@ -19,14 +19,14 @@ def test_uvarints_round_trip(value: int) -> None:
     assert len(raw) == max(1, (value.bit_length() + 6) // 7)
 
 
-@thorough(200)
+@examples(200)
 @given(st.integers(-(2**31), 2**31 - 1))
 def test_varints_round_trip(value: int) -> None:
     raw = p.encode_varint(value)
     assert p.decode_varint(raw, 0) == (value, len(raw))
 
 
-@thorough(200)
+@examples(200)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_varlongs_round_trip(value: int) -> None:
     raw = p.encode_varint(value)

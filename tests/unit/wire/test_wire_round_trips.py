@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from tests.unit.wire.wire_strategies import Case, all_cases, messages
+from tests.unit.wire.wire_messages import Case, all_cases, message, text
+from tests.volume import for_draws
 
 from tidelog.wire.codec import (
     decode_body,
@@ -27,68 +28,55 @@ def joined(parts: list[Buffer]) -> memoryview:
     return memoryview(whole)[4:]
 
 
-def thorough(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
-
-
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_round_trip(case: Case) -> None:
-    @thorough(20)
-    @given(
-        message=messages(case.message, case.version),
-        correlation_id=st.integers(-(2**31), 2**31 - 1),
-        client_id=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
-    )
-    def check(message: object, correlation_id: int, client_id: str | None) -> None:
+    def check(draw: Random) -> None:
         key, version = case.api_key, case.version
+        correlation_id = draw.randrange(-(2**31), 2**31)
+        client_id = draw.choice([None, text(draw, 30)])
+        sent = message(draw, case.message, version)
         if case.direction == "request":
-            frame = joined(encode_request(key, version, correlation_id, client_id, message))
+            frame = joined(encode_request(key, version, correlation_id, client_id, sent))
             header, decoded = decode_request(frame)
             assert header == (key, version, correlation_id, client_id)
             header_alone, offset = decode_header(frame)
             assert header_alone == header
-            assert decode_body(header, frame, offset) == message
+            assert decode_body(header, frame, offset) == sent
         else:
-            frame = joined(encode_response(key, version, correlation_id, message))
+            frame = joined(encode_response(key, version, correlation_id, sent))
             got_id, decoded = decode_response(key, version, frame)
             assert got_id == correlation_id
-        assert decoded == message
+        assert decoded == sent
 
-    check()
+    for_draws(40, case, check)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_defaults_round_trip(case: Case) -> None:
-    message = case.message()
+    sent = case.message()
     if case.direction == "request":
-        frame = joined(encode_request(case.api_key, case.version, 1, None, message))
-        assert decode_request(frame)[1] == message
+        frame = joined(encode_request(case.api_key, case.version, 1, None, sent))
+        assert decode_request(frame)[1] == sent
     else:
-        frame = joined(encode_response(case.api_key, case.version, 1, message))
-        assert decode_response(case.api_key, case.version, frame)[1] == message
+        frame = joined(encode_response(case.api_key, case.version, 1, sent))
+        assert decode_response(case.api_key, case.version, frame)[1] == sent
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_big_record_buffers_are_never_copied(case: Case) -> None:
-    @thorough(5)
-    @given(message=messages(case.message, case.version))
-    def check(message: object) -> None:
-        encode = (
-            encode_request(case.api_key, case.version, 1, None, message)
+    def check(draw: Random) -> None:
+        sent = message(draw, case.message, case.version)
+        encoded = (
+            encode_request(case.api_key, case.version, 1, None, sent)
             if case.direction == "request"
-            else encode_response(case.api_key, case.version, 1, message)
+            else encode_response(case.api_key, case.version, 1, sent)
         )
-        given_buffers = [id(each) for each in big_records(message)]
-        own_parts = [id(part) for part in encode if id(part) in given_buffers]
+        given_buffers = [id(each) for each in big_records(sent)]
+        own_parts = [id(part) for part in encoded if id(part) in given_buffers]
         assert own_parts == given_buffers
-        assert all(len(part) > 0 for part in encode)
+        assert all(len(part) > 0 for part in encoded)
 
-    check()
+    for_draws(10, case, check)
 
 
 def big_records(value: object) -> list[bytes]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.wire.test_wire_round_trips import joined, thorough
-from tests.unit.wire.wire_strategies import Case, all_cases, messages
+from tests.unit.wire.test_wire_round_trips import joined
+from tests.unit.wire.wire_messages import Case, all_cases, message
+from tests.volume import examples, for_draws
 
 from tidelog.core.errors import ProtocolError
 from tidelog.wire import codec
@@ -49,48 +51,45 @@ def encode(case: Case, message: object) -> bytes:
     return bytes(joined(encode_response(case.api_key, case.version, 0, message))[4 + flexible :])
 
 
-@st.composite
-def mutations(draw: st.DrawFn, case: Case) -> bytes:
+def mutated(draw: Random, case: Case) -> bytes:
     """A valid body, then cut, overwritten, or with bytes put in or taken out."""
-    body = bytearray(encode(case, draw(messages(case.message, case.version))))
+    body = bytearray(encode(case, message(draw, case.message, case.version)))
     del body[4000:]
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(body)))
-        match draw(st.sampled_from(["cut", "set", "put", "take", "length"])):
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randint(0, len(body))
+        match draw.choice(["cut", "set", "put", "take", "length"]):
             case "cut":
                 del body[at:]
             case "set":
-                body[at : at + 1] = draw(st.binary(min_size=1, max_size=1))
+                body[at : at + 1] = draw.randbytes(1)
             case "put":
-                body[at:at] = draw(st.binary(min_size=1, max_size=6))
+                body[at:at] = draw.randbytes(draw.randint(1, 6))
             case "take":
-                del body[at : at + draw(st.integers(1, 6))]
+                del body[at : at + draw.randint(1, 6)]
             case "length":
-                body[at : at + 4] = draw(st.sampled_from(HOSTILE_BODIES))[:5]
+                body[at : at + 4] = draw.choice(HOSTILE_BODIES)[:5]
     return bytes(body)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_any_bytes_give_a_message_or_a_protocol_error(case: Case) -> None:
-    @thorough(40)
-    @given(body=st.one_of(mutations(case), st.binary(max_size=200)))
-    def check(body: bytes) -> None:
+    def check(draw: Random) -> None:
+        noise = draw.random() < 0.2
+        body = draw.randbytes(draw.randint(0, 200)) if noise else mutated(draw, case)
         try:
-            message = decode(case, body)
+            decoded = decode(case, body)
         except ProtocolError:
             return
-        assert type(message) is case.message
-        assert decode(case, encode(case, message)) == message
+        assert type(decoded) is case.message
+        assert decode(case, encode(case, decoded)) == decoded
 
-    check()
+    for_draws(60, case, check)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_cut_of_a_valid_body_is_a_protocol_error(case: Case) -> None:
-    @thorough(3)
-    @given(message=messages(case.message, case.version))
-    def check(message: object) -> None:
-        body = encode(case, message)
+    def check(draw: Random) -> None:
+        body = encode(case, message(draw, case.message, case.version))
         for length in range(0, len(body), max(1, len(body) // 50)):
             with pytest.raises(ProtocolError):
                 decode(case, body[:length])
@@ -100,10 +99,10 @@ def test_every_cut_of_a_valid_body_is_a_protocol_error(case: Case) -> None:
         else:  # librdkafka sends more than a request: ignored, as Kafka does
             assert decode(case, body + b"\1\0\0") == decode(case, body)
 
-    check()
+    for_draws(3, case, check)
 
 
-@thorough(300)
+@examples(300)
 @given(frame=st.binary(max_size=100))
 def test_any_frame_gives_a_request_or_a_protocol_error(frame: bytes) -> None:
     try:
