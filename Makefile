@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 PARTS  ?=
 MINUTES ?= 60
+EXAMPLES ?= 20
 
 # Two levels of tools: what a user needs, and all that the tests need as well.
 RUN_SUM   := $(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
@@ -34,8 +35,8 @@ bench: $(RUN_READY)  ## speed of produce, consume, failover, start and memory as
 soak: $(TEST_READY)  ## the simulator over fresh seeds for an hour (MINUTES=n for another time)
 	$(BIN)/tidelog sim run --seeds $$(date +%s) --minutes $(MINUTES)
 
-fuzz: $(TEST_READY)  ## malformed bytes against codecs, logs and a real broker
-	$(BIN)/python tests/run.py fuzz
+fuzz: $(TEST_READY)  ## fresh malformed bytes against codecs, logs, a real broker (EXAMPLES=n times as many)
+	TIDELOG_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/python tests/run.py fuzz unit wire_oracles store
 
 lock: $(VENV)/pyvenv.cfg  ## resolve the dependencies of pyproject.toml into the lock files again
 	$(PYTHON) -m venv $(VENV)-lock

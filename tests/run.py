@@ -1,10 +1,13 @@
-"""Run the parts of the test suite one after the other, and tell how each went.
+"""Run the parts of the test suite, and tell how each went.
 
 `python tests/run.py check` is lint, types, contracts, tidy and unit tests; `test` is everything;
 further words choose single parts. A part is a command, or a pytest run over one folder of tests/:
-a folder that is not named here still runs. Each part has a time limit, counts come from pytest's
-JUnit files, skips are listed with their reasons, processes that a part left behind are an error.
-The last line is `N passed, N failed, N skipped`; the exit code is 0 only if nothing failed.
+a folder that is not named here still runs. Parts that only compute run side by side, one per core
+(`--jobs`), and what they print is shown when they end; then those of real processes, which have
+timeouts to meet, one after the other. Each part has a time limit, counts come from pytest's JUnit
+files, skips are listed with their reasons, processes that a part left behind are an error. The last
+line is `N passed, N failed, N skipped` with the reasons of the skips; the exit code is 0 only if
+nothing failed.
 """
 
 from __future__ import annotations
@@ -17,11 +20,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
@@ -31,6 +37,8 @@ MARK = "TIDELOG_TEST_RUN"
 #: A test file that cannot be read hides no other; a test that hangs tells where.
 PYTEST_OPTIONS = ("--continue-on-collection-errors", "-o", "faulthandler_timeout=300")
 DECISIONS = ("controller", "replication")
+#: How many times the usual number of examples is drawn (tests/volume.py), and takes as long.
+EXAMPLES = int(os.environ.get("TIDELOG_TEST_EXAMPLES", "1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,8 @@ class Part:
     commands: tuple[tuple[str, ...], ...]
     pytest: bool = False
     limit_s: int = 600
+    #: Real processes with timeouts: nothing else may keep the cores busy.
+    needs_quiet: bool = False
 
 
 @dataclass(slots=True)
@@ -61,8 +71,9 @@ def command(name: str, *words: str, limit_s: int = 600) -> Part:
     return Part(name, ((str(BIN / words[0]), *words[1:]),), limit_s=limit_s)
 
 
-def pytest_part(name: str, *arguments: str, limit_s: int = 600) -> Part:
-    return Part(name, ((sys.executable, "-m", "pytest", *arguments),), True, limit_s)
+def pytest_part(name: str, *arguments: str, limit_s: int = 600, needs_quiet: bool = False) -> Part:
+    words = (sys.executable, "-m", "pytest", *arguments)
+    return Part(name, (words,), True, limit_s * EXAMPLES, needs_quiet)
 
 
 def decisions() -> Part:
@@ -98,17 +109,18 @@ def check_parts() -> list[Part]:
 
 #: Folders of tests/ that have a time limit of their own, in the order in which they run.
 LIMITS_S = {
+    "sim": 1200,
     "rules": 600,
     "wire_oracles": 300,
+    "breaks": 600,
     "store": 600,
-    "model": 600,
-    "sim": 1200,
-    "mutants": 900,
     "fuzz": 300,
     "clients": 600,
     "cluster": 900,
     "spark": 900,
 }
+#: Those whose tests only compute; any other folder may hold real processes with timeouts.
+COMPUTING = ("sim", "rules", "wire_oracles", "breaks")
 
 
 def all_parts() -> list[Part]:
@@ -117,50 +129,110 @@ def all_parts() -> list[Part]:
     others = [name for name in folders if name not in ("unit", "tidy", *LIMITS_S)]
     for name in (*LIMITS_S, *others):
         if (TESTS / name).is_dir() and has_tests(name):
-            parts.append(pytest_part(name, f"tests/{name}", limit_s=LIMITS_S.get(name, 600)))
+            limit_s, needs_quiet = LIMITS_S.get(name, 600), name not in COMPUTING
+            part = pytest_part(name, f"tests/{name}", limit_s=limit_s, needs_quiet=needs_quiet)
+            parts.append(part)
     return parts
 
 
-def run(part: Part, scratch: Path, mark: str) -> Outcome:
-    """Run one part to its end or its limit."""
-    print(f"\n=== {part.name}", flush=True)
-    started = time.monotonic()
-    outcome = Outcome(part.name, 0.0)
-    results = scratch / f"{part.name}.xml"
-    for number, words in enumerate(part.commands):
-        is_pytest = part.pytest and number == 0
-        if is_pytest:
-            words = (*words, *PYTEST_OPTIONS, f"--junitxml={results}")
-        code = call(words, part.limit_s - (time.monotonic() - started), mark)
-        if is_pytest and results.exists():
-            count(results, outcome)
-        if code != 0 and (not is_pytest or outcome.failed == 0):
+class Runner:
+    """Runs parts; each carries a mark of its own, so that what it leaves behind is found."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._run_id = secrets.token_hex(8)
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def run(self, parts: list[Part], jobs: int) -> list[Outcome]:
+        """The outcomes, in the order of the parts."""
+        beside = [part for part in parts if not part.needs_quiet] if jobs > 1 else []
+        outcomes = {}
+        with ThreadPoolExecutor(jobs) as threads:
+            # The longest first, so that none is left over for one core at the end.
+            by_limit = sorted(beside, key=lambda part: -part.limit_s)
+            begun = [threads.submit(self._run_and_show, part) for part in by_limit]
+            try:
+                for future in begun:
+                    outcome = future.result()
+                    outcomes[outcome.part] = outcome
+            except BaseException:
+                self._stop()
+                raise
+        for part in parts:
+            if part not in beside:
+                print(f"\n=== {part.name}", flush=True)
+                outcomes[part.name] = self._run(part, None)
+        return [outcomes[part.name] for part in parts]
+
+    def _run_and_show(self, part: Part) -> Outcome:
+        """Run a part beside others; what it prints is shown when it has ended."""
+        path = self._scratch / f"{part.name}.out"
+        with path.open("wb") as out:
+            outcome = self._run(part, out)
+        told = path.read_text(encoding="utf-8", errors="replace").rstrip()
+        with self._lock:
+            print(f"\n=== {part.name}, {outcome.seconds:.1f} s\n{told}", flush=True)
+        return outcome
+
+    def _run(self, part: Part, out: BinaryIO | None) -> Outcome:
+        """Run one part to its end or its limit."""
+        started = time.monotonic()
+        outcome = Outcome(part.name, 0.0)
+        results = self._scratch / f"{part.name}.xml"
+        mark = f"{self._run_id}-{part.name}"
+        for number, words in enumerate(part.commands):
+            is_pytest = part.pytest and number == 0
+            if is_pytest:
+                words = (*words, *PYTEST_OPTIONS, f"--junitxml={results}")
+            code = self._call(words, part.limit_s - (time.monotonic() - started), mark, out)
+            if is_pytest and results.exists():
+                count(results, outcome)
+            if code != 0 and (not is_pytest or outcome.failed == 0):
+                outcome.failed += 1
+                outcome.notes.append(f"{' '.join((Path(words[0]).name, *words[1:3]))}: {code}")
+            elif not is_pytest:
+                outcome.passed += 1
+        for left in leftovers(mark, grace_s=5.0):
             outcome.failed += 1
-            outcome.notes.append(f"{' '.join((Path(words[0]).name, *words[1:3]))}: {code}")
-        elif not is_pytest:
-            outcome.passed += 1
-    for left in leftovers(mark, grace_s=5.0):
-        outcome.failed += 1
-        outcome.notes.append(f"left running: {left}")
-    outcome.seconds = time.monotonic() - started
-    return outcome
+            outcome.notes.append(f"left running: {left}")
+        outcome.seconds = time.monotonic() - started
+        return outcome
 
+    def _call(
+        self, words: tuple[str, ...], limit_s: float, mark: str, out: BinaryIO | None
+    ) -> int | str:
+        """The exit code of a command, which is ended with its whole group at its limit."""
+        with self._lock:
+            if self._stopped:
+                return "not run: the tests were stopped"
+            process = subprocess.Popen(
+                words,
+                cwd=ROOT,
+                env={**os.environ, MARK: mark},
+                start_new_session=True,
+                stdout=out,
+                stderr=out and subprocess.STDOUT,
+            )
+            self._processes.add(process)
+        try:
+            return process.wait(timeout=max(limit_s, 1))
+        except subprocess.TimeoutExpired:
+            return "no end within its time limit"
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
-def call(words: tuple[str, ...], limit_s: float, mark: str) -> int | str:
-    """The exit code of a command, which is ended with its whole group at its limit."""
-    process = subprocess.Popen(
-        words, cwd=ROOT, env={**os.environ, MARK: mark}, start_new_session=True
-    )
-    try:
-        return process.wait(timeout=max(limit_s, 1))
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return "no end within its time limit"
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
+    def _stop(self) -> None:
+        """End what runs and begin nothing more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._processes:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def count(results: Path, outcome: Outcome) -> None:
@@ -227,7 +299,12 @@ def report(outcomes: list[Outcome], seconds: float) -> bool:
         sum(getattr(outcome, kind) for outcome in outcomes)
         for kind in ("passed", "failed", "skipped")
     )
-    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    skips = sum((outcome.skips for outcome in outcomes), Counter[str]())
+    reasons = "; ".join(f"{times} {reason}" for reason, times in sorted(skips.items()))
+    print(
+        f"{passed} passed, {failed} failed, {skipped} skipped{f' ({reasons})' if reasons else ''}",
+        flush=True,
+    )
     return failed == 0 and passed > 0
 
 
@@ -250,11 +327,13 @@ def chosen(words: list[str]) -> list[Part]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the tests part by part.")
     parser.add_argument("parts", nargs="*", help="check, test, or names of parts")
-    parts = chosen(parser.parse_args().parts)
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--jobs", type=int, default=cores, help="parts side by side (%(default)s)")
+    options = parser.parse_args()
+    parts = chosen(options.parts)
     started = time.monotonic()
-    mark = secrets.token_hex(8)
     with tempfile.TemporaryDirectory(prefix="tidelog-tests-") as scratch:
-        outcomes = [run(part, Path(scratch), mark) for part in parts]
+        outcomes = Runner(Path(scratch)).run(parts, max(options.jobs, 1))
     return 0 if report(outcomes, time.monotonic() - started) else 1
 
 

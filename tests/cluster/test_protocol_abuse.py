@@ -36,7 +36,6 @@ from tidelog.wire.registry import API, API_VERSIONS, FETCH, METADATA, PRODUCE
 
 TP = TopicPartition("abused", 0)
 SEED = 20_240_917
-WARM_UP, CONNECTIONS = 100, 1_000
 GROWTH_BYTES = 20 * MIB
 
 
@@ -138,9 +137,11 @@ def test_an_unknown_api_closes_the_connection(cluster: LocalCluster, api_key: in
 def test_a_size_that_no_request_can_have_closes_the_connection(
     cluster: LocalCluster, size: int
 ) -> None:
+    before = memory_bytes(cluster)
     with RawConnection(cluster) as connection:
-        connection.send(sized(b"", size))
+        connection.send(sized(bytes(100), size))
         assert connection.until_closed() == b""
+    assert memory_bytes(cluster) - before < GROWTH_BYTES
 
 
 def test_requests_before_a_bad_frame_are_answered(cluster: LocalCluster) -> None:
@@ -284,102 +285,3 @@ def test_connections_above_the_limit_are_closed_and_the_others_served(
     await_true(lambda: descriptors(small) < 40, "the descriptors' return")
     make_topic(small)
     write_values(small.bootstrap, TP, [b"served"])
-
-
-# -- fuzz ---------------------------------------------------------------------------------------
-
-
-class Fuzz:
-    """Streams of bytes that are drawn from a seed, each for a connection of its own."""
-
-    def __init__(self, seed: int, topic_id: bytes) -> None:
-        self._random = random.Random(seed)
-        self._topic_id = topic_id
-        self._kinds = [
-            lambda: self._bytes(2_000),
-            lambda: sized(self._bytes(100), -self._random.randrange(1, 2**31)),
-            lambda: sized(self._bytes(5_000), self._random.randrange(2**31)),
-            lambda: sized(self._bytes(500)),
-            self._unknown,
-            self._header_and_noise,
-            self._mutated,
-            self._mutated,
-            self._mutated,
-            lambda: self._valid() + self._bytes(50),
-            lambda: self._valid()[: self._random.randrange(1, 40)],
-            lambda: self._bytes(4) + bytes(self._random.randrange(3 * MIB)),
-            lambda: sized(b"", self._random.randrange(MIB, MAX_REQUEST_BYTES)) + bytes(2 * MIB),
-            lambda: b"".join(self._mutated() for _ in range(self._random.randrange(20))),
-        ]
-
-    def stream(self) -> bytes:
-        """What one connection sends."""
-        return self._random.choice(self._kinds)()
-
-    def chance(self, share: float) -> bool:
-        return self._random.random() < share
-
-    def _bytes(self, most: int) -> bytes:
-        return self._random.randbytes(self._random.randrange(most))
-
-    def _api(self) -> tuple[int, int]:
-        api_key = self._random.choice(sorted(API))
-        return api_key, self._random.choice(versions_of(api_key))
-
-    def _unknown(self) -> bytes:
-        key, version = (self._random.randrange(-(2**15), 2**15) for _ in range(2))
-        return sized(struct.pack(">hhih", key, version, 1, -1) + self._bytes(100))
-
-    def _header_and_noise(self) -> bytes:
-        key, version = self._api()
-        return sized(struct.pack(">hhih", key, version, 1, -1) + b"\0" + self._bytes(300))
-
-    def _valid(self) -> bytes:
-        api_key = self._random.choice(CLIENT_APIS)
-        version = self._random.choice(versions_of(api_key))
-        message = sensible_request(api_key, version, TP.topic, self._topic_id)
-        return request(api_key, version, message, self._random.randrange(2**31))
-
-    def _mutated(self) -> bytes:
-        """A valid request with bytes replaced, taken out or put in behind its API and version."""
-        body = bytearray(self._valid()[4:])
-        for _ in range(self._random.randrange(1, 5)):
-            at = self._random.randrange(4, len(body) + 1)
-            change = self._random.randrange(4)
-            if change == 0:
-                body[at : at + 1] = self._bytes(3)
-            elif change == 1:
-                del body[at : at + self._random.randrange(1, 8)]
-            elif change == 2:
-                body[at : at + 4] = struct.pack(">i", self._random.choice([-1, -2, 2**31 - 1, 0]))
-            else:
-                body[at:at] = self._bytes(20)
-        return sized(bytes(body))
-
-
-def abuse(cluster: LocalCluster, fuzz: Fuzz, connections: int) -> None:
-    """So many connections, one after the other; each must get answers or be closed."""
-    for _ in range(connections):
-        with RawConnection(cluster) as connection:
-            stream = fuzz.stream()
-            if fuzz.chance(0.2):
-                cut = len(stream) // 2
-                connection.send(stream[:cut])
-                stream = stream[cut:]
-            connection.send(stream)
-            if fuzz.chance(0.1):
-                connection.reset()
-            else:
-                connection.end()
-                connection.until_closed()
-
-
-def test_a_thousand_connections_of_fuzz_leave_memory_and_descriptors_as_they_were(
-    cluster: LocalCluster, topic_id: bytes
-) -> None:
-    fuzz = Fuzz(SEED, topic_id)
-    abuse(cluster, fuzz, WARM_UP)
-    memory_before, open_before = memory_bytes(cluster), descriptors(cluster)
-    abuse(cluster, fuzz, CONNECTIONS)
-    assert memory_bytes(cluster) - memory_before < GROWTH_BYTES
-    await_true(lambda: descriptors(cluster) <= open_before, "the descriptors' return")

@@ -152,6 +152,7 @@ def test_a_wrong_crc_is_a_corrupt_message(cluster: LocalCluster) -> None:
         (patched(">i", 8, -(2**31)), "length is -2147483648"),
         (patched(">i", 8, 0), "length is 0"),
         (patched(">i", 8, 48), "length is 48"),
+        (patched(">i", 8, 2**31 - 1), "bytes long, but only"),
         (patched(">i", 8, 100_000), "100012 bytes long, but only"),
         (patched(">b", 16, 1), "magic is 1"),
         (patched(">b", 16, -1), "magic is -1"),

@@ -1,4 +1,4 @@
-"""Bytes that no client should send, each kind from a seeded source: equal seeds, equal bytes."""
+"""Bytes that no client should send, drawn from a seed: equal seeds, equal bytes."""
 
 from __future__ import annotations
 
@@ -6,122 +6,146 @@ import random
 import struct
 from collections.abc import Callable
 
-from tidelog.records.builder import NewRecord, Producer, build_batch
-from tidelog.wire.codec import encode_request
-from tidelog.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
+from tests.cluster.raw_connections import MIB, request, sized
+from tests.cluster.requests_by_version import (
+    CLIENT_APIS,
+    produce_of,
+    sensible_request,
+    versions_of,
 )
+
+from tidelog.core.limits import MAX_REQUEST_BYTES
+from tidelog.records import compression
+from tidelog.records.batch import BatchView
+from tidelog.records.builder import NewRecord, Producer, build_batch
 from tidelog.wire.registry import API, PRODUCE
 
 #: Numbers that limits are made for.
-_EXTREMES = (-1, -2, 0, 1, 127, 128, 255, 256, 2**15 - 1, 2**15, 2**31 - 1, -(2**31), 2**31 - 2)
+EXTREMES = (-1, -2, 0, 1, 127, 128, 255, 256, 2**15 - 1, 2**15, 2**31 - 1, -(2**31), 2**31 - 2)
 
 
-def framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
+class HostileBytes:
+    """Streams of bytes, each for a connection of its own; `topic` has one partition."""
 
+    def __init__(self, draw: random.Random, topic: str, topic_id: bytes) -> None:
+        self._draw = draw
+        self._topic = topic
+        self._topic_id = topic_id
+        self.kinds: tuple[Callable[[], bytes], ...] = (
+            self.noise,
+            self.framed_noise,
+            self.lying_size,
+            self.far_too_much,
+            self.unknown_api,
+            self.header_with_noise,
+            self.valid_and_more,
+            self.half_a_frame,
+            self.cut_request,
+            self.huge_lengths,
+            self.damaged_batch,
+            self.changed_request,
+            self.changed_requests,
+        )
 
-def valid_request(draw: random.Random, *, clients_only: bool = True) -> bytes:
-    """The body of an empty request that a broker would decode."""
-    apis = [api for api in API.values() if not (clients_only and api.inter_broker)]
-    api = draw.choice(apis)
-    version = draw.randint(api.min_version, api.max_version)
-    parts = encode_request(api.key, version, draw.randrange(1000), "fuzz", api.request())
-    return b"".join(bytes(part) for part in parts)[4:]
+    def noise(self) -> bytes:
+        """Bytes without any sense, which a broker takes as a size and the start of a frame."""
+        return self._bytes(2_000)
 
+    def framed_noise(self) -> bytes:
+        """A frame of random bytes."""
+        return sized(self._bytes(500))
 
-def noise(draw: random.Random) -> bytes:
-    """Bytes without any sense, which a broker takes as a size and the start of a frame."""
-    return draw.randbytes(draw.randrange(1, 2000))
+    def lying_size(self) -> bytes:
+        """A size that is negative, far too large, or simply not true."""
+        size = self._draw.choice([*EXTREMES, self._draw.randrange(-(2**31), 2**31)])
+        return sized(self._bytes(5_000), size)
 
+    def far_too_much(self) -> bytes:
+        """Megabytes behind a random size, or behind one that more might follow."""
+        if self._draw.random() < 0.5:
+            return self._bytes(5) + bytes(self._draw.randrange(3 * MIB))
+        return sized(b"", self._draw.randrange(MIB, MAX_REQUEST_BYTES)) + bytes(2 * MIB)
 
-def framed_noise(draw: random.Random) -> bytes:
-    """A frame of random bytes."""
-    return framed(draw.randbytes(draw.randrange(0, 2000)))
+    def unknown_api(self) -> bytes:
+        """An API or a version that nobody speaks."""
+        key, version = (self._draw.randrange(-(2**15), 2**15) for _ in range(2))
+        return sized(struct.pack(">hhih", key, version, 1, -1) + self._bytes(100))
 
+    def header_with_noise(self) -> bytes:
+        """A right header of a real API, at a version in reach, and a body that is none."""
+        key = self._draw.choice(sorted(API))
+        versions = versions_of(key)
+        version = self._draw.randint(versions[0] - 1, versions[-1] + 1)
+        head = struct.pack(">hhih", key, version, self._draw.randrange(2**31), -1)
+        return sized(head + self._draw.choice([b"", b"\0"]) + self._bytes(300))
 
-def lying_size(draw: random.Random) -> bytes:
-    """A size prefix that is negative, far too large, or simply not true."""
-    return struct.pack(">i", draw.choice(_EXTREMES)) + draw.randbytes(draw.randrange(64))
+    def valid_and_more(self) -> bytes:
+        return self._valid() + self._bytes(50)
 
+    def half_a_frame(self) -> bytes:
+        """A frame whose rest never comes."""
+        frame = self._valid()
+        return frame[: self._draw.randrange(1, len(frame))]
 
-def header_with_noise(draw: random.Random) -> bytes:
-    """A right header of a real API and version, and a body that is none."""
-    api = draw.choice(list(API.values()))
-    version = draw.randint(api.min_version - 1, api.max_version + 1)
-    head = struct.pack(">hhih", api.key, version, draw.randrange(2**31), -1)
-    return framed(head + draw.randbytes(draw.randrange(0, 500)))
+    def cut_request(self) -> bytes:
+        """A frame that ends before its request does; of brokers' requests as well."""
+        body = self._valid(self._draw.choice(sorted(API)))[4:]
+        return sized(body[: self._draw.randrange(len(body))])
 
+    def huge_lengths(self) -> bytes:
+        """Lengths that claim what the bytes present cannot hold."""
+        body = bytearray(self._valid()[4:])
+        at = self._draw.randrange(8, len(body) + 1)
+        number = struct.pack(">i", self._draw.choice(EXTREMES))
+        body[at:at] = self._draw.choice([number, b"\xff\xff\xff\xff\x07", b"\xff" * 12])
+        return sized(bytes(body))
 
-def unknown_api(draw: random.Random) -> bytes:
-    """An API or a version that nobody speaks."""
-    key, version = draw.randrange(-(2**15), 2**15), draw.randrange(-(2**15), 2**15)
-    return framed(struct.pack(">hhih", key, version, 1, -1))
+    def damaged_batch(self) -> bytes:
+        """A Produce whose batch is damaged somewhere, half of the time under a right CRC."""
+        records = [NewRecord(b"k", self._draw.randbytes(50)) for _ in range(self._randint(1, 5))]
+        codec = self._draw.choice(list(compression.NAMES))
+        producer = Producer(self._draw.choice([-1, 5]), 0, 0)
+        batch = build_batch(records, codec=codec, producer=producer)
+        for _ in range(self._randint(1, 3)):
+            batch[self._draw.randrange(len(batch))] = self._draw.randrange(256)
+        if self._draw.random() < 0.5:
+            struct.pack_into(">I", batch, 17, BatchView(batch).computed_crc())
+        else:
+            del batch[self._draw.randrange(20, len(batch) + 1) :]
+        version = self._draw.choice(versions_of(PRODUCE))
+        return request(PRODUCE, version, produce_of(batch, self._topic))
 
+    def changed_request(self) -> bytes:
+        """A valid request with bytes replaced, taken out or put in behind its API and version."""
+        body = bytearray(self._valid()[4:])
+        for _ in range(self._randint(1, 4)):
+            at = self._draw.randrange(4, len(body) + 1)
+            match self._draw.choice(["replace", "take", "length", "put"]):
+                case "replace":
+                    body[at : at + 1] = self._bytes(3)
+                case "take":
+                    del body[at : at + self._randint(1, 7)]
+                case "length":
+                    body[at : at + 4] = struct.pack(">i", self._draw.choice(EXTREMES))
+                case "put":
+                    body[at:at] = self._bytes(20)
+        return sized(bytes(body))
 
-def cut_request(draw: random.Random) -> bytes:
-    """A frame that ends before its request does; of brokers' requests as well."""
-    body = valid_request(draw, clients_only=False)
-    return framed(body[: draw.randrange(len(body))])
+    def changed_requests(self) -> bytes:
+        return b"".join(self.changed_request() for _ in range(self._draw.randrange(20)))
 
+    def _bytes(self, most: int) -> bytes:
+        return self._draw.randbytes(self._draw.randrange(most))
 
-def half_a_frame(draw: random.Random) -> bytes:
-    """A frame whose rest never comes."""
-    frame = framed(valid_request(draw))
-    return frame[: draw.randrange(1, len(frame))]
+    def _randint(self, least: int, most: int) -> int:
+        return self._draw.randint(least, most)
 
-
-def changed_request(draw: random.Random) -> bytes:
-    """A request with some bytes changed."""
-    body = bytearray(valid_request(draw))
-    for _ in range(draw.randint(1, 4)):
-        body[draw.randrange(8, len(body))] = draw.randrange(256)
-    return framed(bytes(body))
-
-
-def huge_arrays(draw: random.Random) -> bytes:
-    """Lengths that claim what the bytes present cannot hold."""
-    body = bytearray(valid_request(draw))
-    position = draw.randrange(8, len(body) + 1)
-    claim = draw.choice(
-        (struct.pack(">i", draw.choice(_EXTREMES)), b"\xff\xff\xff\xff\x07", b"\xff" * 12)
-    )
-    body[position:position] = claim
-    return framed(bytes(body))
-
-
-def bad_batch(draw: random.Random) -> bytes:
-    """A Produce request whose batch is damaged somewhere."""
-    records = [NewRecord(b"k", draw.randbytes(50)) for _ in range(draw.randint(1, 5))]
-    producer = Producer(draw.choice((-1, 5)), 0, 0)
-    batch = build_batch(records, codec=draw.randrange(5), producer=producer)
-    for _ in range(draw.randint(1, 3)):
-        batch[draw.randrange(len(batch))] = draw.randrange(256)
-    return produce_request(bytes(batch[: draw.randrange(20, len(batch) + 1)]))
-
-
-def produce_request(records: bytes, topic: str = "fuzzed", acks: int = -1) -> bytes:
-    """A whole frame that produces these bytes to partition 0."""
-    data = PartitionProduceData(index=0, records=memoryview(records))
-    message = ProduceRequest(
-        acks=acks,
-        timeout_ms=1000,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-    )
-    return b"".join(bytes(part) for part in encode_request(PRODUCE, 9, 1, "fuzz", message))
-
-
-KINDS: tuple[Callable[[random.Random], bytes], ...] = (
-    noise,
-    framed_noise,
-    lying_size,
-    header_with_noise,
-    unknown_api,
-    cut_request,
-    half_a_frame,
-    changed_request,
-    huge_arrays,
-    bad_batch,
-)
+    def _valid(self, api_key: int | None = None) -> bytes:
+        """A whole frame that a broker would answer, of a client's API if none is named."""
+        api_key = self._draw.choice(CLIENT_APIS) if api_key is None else api_key
+        version = self._draw.choice(versions_of(api_key))
+        if api_key in CLIENT_APIS:
+            message = sensible_request(api_key, version, self._topic, self._topic_id)
+        else:
+            message = API[api_key].request()
+        return request(api_key, version, message, self._draw.randrange(2**31))
