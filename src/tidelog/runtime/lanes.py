@@ -146,8 +146,9 @@ class ThreadLane:
     ) -> tuple[Any, BaseException | None]:
         """Run an operation here; its result or its failure, attributed. A FAST one that takes long
         keeps the loop from running any for a while."""
-        waits = voluntary_switches()
-        begin_ns = time.monotonic_ns()
+        timed = work is Work.FAST
+        waits = voluntary_switches() if timed else 0
+        begin_ns = time.monotonic_ns() if timed else 0
         try:
             return operation(self._files), None
         except OSError as error:
@@ -155,7 +156,7 @@ class ThreadLane:
         except Exception as error:
             return None, error
         finally:
-            if work is Work.FAST:
+            if timed:
                 end_ns = time.monotonic_ns()
                 if end_ns - begin_ns >= SLOW_CALL_NS and voluntary_switches() != waits:
                     self._slow_until_ns = end_ns + CLEAN_NS

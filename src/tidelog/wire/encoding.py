@@ -26,7 +26,7 @@ from tidelog.wire.source import Source
 Encoder = Callable[[Any, list[Buffer], list[Buffer]], None]
 
 #: Record buffers from this size on are handed over uncopied; below, a copy costs less than a part.
-OWN_PART_BYTES: Final = 1024
+OWN_PART_BYTES: Final = 8 * 1024
 
 #: Arrays of up to so many integers are packed together with what precedes them.
 SHORT_ARRAY: Final = 16

@@ -22,6 +22,7 @@ from tidelog.wire.codec import (
     encode_request,
     encode_response,
 )
+from tidelog.wire.encoding import OWN_PART_BYTES
 from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -126,7 +127,7 @@ class TestRecords:
         return ProduceRequest(topic_data=[TopicProduceData("t", [partition])])
 
     def test_several_buffers_follow_each_other(self) -> None:
-        slices = [memoryview(b"a" * 2000), b"bc", bytearray(b"d" * 1024), b""]
+        slices = [memoryview(b"a" * 9000), b"bc", bytearray(b"d" * OWN_PART_BYTES), b""]
         parts = encode_request(PRODUCE, 9, 1, None, self.request(slices))
         assert parts[1] is slices[0]
         assert parts[3] is slices[2]

@@ -16,6 +16,7 @@ from tidelog.wire.codec import (
     encode_request,
     encode_response,
 )
+from tidelog.wire.encoding import OWN_PART_BYTES
 from tidelog.wire.primitives import Buffer
 
 CASES = list(all_cases())
@@ -82,7 +83,7 @@ def test_big_record_buffers_are_never_copied(case: Case) -> None:
 def big_records(value: object) -> list[bytes]:
     """The record buffers of 1 KiB or more in a message, in order."""
     if isinstance(value, bytes):
-        return [value] if len(value) >= 1024 else []
+        return [value] if len(value) >= OWN_PART_BYTES else []
     if isinstance(value, list):
         return [found for each in value for found in big_records(each)]
     if hasattr(value, "__dataclass_fields__"):

@@ -14,13 +14,20 @@ from typing import Any, NamedTuple
 
 from tidelog.core.errors import ErrorCode
 from tidelog.wire import schema
+from tidelog.wire.encoding import OWN_PART_BYTES
 from tidelog.wire.registry import API
 
 INT_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 #: Around the one-byte varint, past it, and past two bytes of varint.
 LONG_TEXTS = ["x" * 126, "y" * 127, "z" * 128, "ü" * 200, "w" * 17_000]
-LONG_RECORDS = [b"r" * 1023, b"r" * 1024, b"s" * 5000, bytes(range(256)) * 70]
+#: Around the size from which records are handed over uncopied.
+LONG_RECORDS = [
+    b"r" * (OWN_PART_BYTES - 1),
+    b"r" * OWN_PART_BYTES,
+    b"s" * 5000,
+    bytes(range(256)) * 70,
+]
 
 
 class Case(NamedTuple):
