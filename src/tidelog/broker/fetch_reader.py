@@ -1,16 +1,16 @@
 """What one fetch reads, and how it waits.
 
-Looks at the dirty partitions of a session, checks epochs and offsets (V36, V37) and who follows
-(V63: nothing is read for a follower that would not count), finds divergence for followers
-(KIP-595), reads logs up to the log end for followers and up to the high watermark for consumers,
-and answers when there is enough or the time is over. A follower's fetch offset has been
-told to its partition before anything is read, so that the answer carries the moved high watermark.
+Looks at the dirty partitions of a session (`fetch_checks` says whether they may be read), reads
+logs up to the log end for followers and up to the high watermark for consumers, and answers when
+there is enough or the time is over. A follower's fetch offset has been told to its partition before
+anything is read, so that the answer carries the moved high watermark.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.fetch_checks import Refusal, readable
 from tidelog.broker.fetch_sessions import FetchSession, SessionPartition
 from tidelog.broker.requests import Pending
 from tidelog.core.completion import Completion
@@ -42,7 +42,6 @@ class FetchWait:
         "_answered",
         "_answers",
         "_broker",
-        "_broker_epoch",
         "_max_bytes",
         "_min_bytes",
         "_missing_bytes",
@@ -58,7 +57,6 @@ class FetchWait:
         broker: Broker,
         session: FetchSession,
         version: int,
-        broker_epoch: int,
         min_bytes: int,
         max_bytes: int,
         all_partitions: bool,
@@ -66,8 +64,6 @@ class FetchWait:
         self._broker = broker
         self._session = session
         self._version = version
-        #: Of the follower that fetches, -1 where it does not tell.
-        self._broker_epoch = broker_epoch
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         #: A full fetch is answered with every partition, an incremental one with news only.
@@ -164,6 +160,10 @@ class FetchWait:
             if total > 0 and remaining <= 0:
                 break
             answer, read = self._look(item, remaining, total == 0)
+            if answer is None:
+                del session.dirty[item]
+                answers.pop(item, None)
+                continue
             if read is not None:
                 size = 0
                 if read.done:
@@ -212,50 +212,49 @@ class FetchWait:
 
     def _look(
         self, item: SessionPartition, max_bytes: int, min_one: bool
-    ) -> tuple[PartitionData, Completion[LogSlice] | None]:
-        """The answer of one partition, and the read that fills it where there is data."""
-        # Empty, not null, where there is nothing, as Kafka does: librdkafka takes null as damage.
-        answer = PartitionData(partition_index=item.key[1], high_watermark=-1, records=b"")
-        partition, error = find_partition(self._broker, item)
+    ) -> tuple[PartitionData | None, Completion[LogSlice] | None]:
+        """The answer of one partition, and the read that fills it where there is data; no answer
+        where an incremental fetch has nothing new to tell."""
+        partition, item.checked = item.checked, None
         if partition is None:
-            answer.error_code = error
-            if (
-                error == ErrorCode.NOT_LEADER_OR_FOLLOWER
-                and item.topic is not None
-                and self._version >= _LEADER_HINT_VERSION
-            ):
-                _hint(self._broker, item.topic, answer)
-            return answer, None
-        replica_id = self._session.replica_id
-        if replica_id >= 0:
-            error = partition.check_follower(
-                replica_id, self._broker_epoch, item.current_leader_epoch
-            )
-            if error:
-                answer.error_code = error
-                return answer, None
-        item.watch(partition)
+            found = readable(self._broker, self._session, item)
+            if isinstance(found, Refusal):
+                return self._refused(item, found), None
+            partition = found
+            item.watch(partition)
         log = partition.log
         high_watermark = partition.high_watermark
-        answer.high_watermark = high_watermark
-        answer.last_stable_offset = high_watermark
-        answer.log_start_offset = log.log_start_offset
-        answer.aborted_transactions = None
         offset = item.fetch_offset
-        if _diverges(partition, item, answer):
-            return answer, None
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
-            return answer, None
-        end = log.log_end_offset if replica_id >= 0 else high_watermark
+        end = log.log_end_offset if self._session.replica_id >= 0 else high_watermark
         if offset >= end:
-            return answer, None
+            if (
+                high_watermark == item.sent_high_watermark
+                and log.log_start_offset == item.sent_log_start_offset
+                and not self._all_partitions
+            ):
+                item.seen_size_bytes = log.size_bytes
+                return None, None
+            return _answer(item, partition), None
+        answer = _answer(item, partition)
         try:
             read = log.read(offset, min(item.max_bytes, max_bytes), end, min_one_batch=min_one)
         except KafkaError as failure:
             answer.error_code = failure.code
             return answer, None
         return answer, read
+
+    def _refused(self, item: SessionPartition, refusal: Refusal) -> PartitionData:
+        answer = _answer(item, refusal.partition)
+        answer.error_code = refusal.error
+        if refusal.diverging is not None:
+            answer.diverging_epoch = EpochEndOffset(*refusal.diverging)
+        if (
+            refusal.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            and item.topic_partition is not None
+            and self._version >= _LEADER_HINT_VERSION
+        ):
+            _hint(self._broker, item.topic_partition, answer)
+        return answer
 
     # answering
 
@@ -287,56 +286,14 @@ class FetchWait:
         return response
 
 
-def find_partition(broker: Broker, item: SessionPartition) -> tuple[Partition | None, ErrorCode]:
-    """The replica that a session's partition reads, or why it cannot be read (V23, V37, G4)."""
-    if item.topic is None:
-        item.topic = broker.topic_name(item.key[0])  # type: ignore[arg-type]
-        if item.topic is None:
-            return None, ErrorCode.UNKNOWN_TOPIC_ID
-    topic_partition = TopicPartition(item.topic, item.key[1])
-    partition = broker.replicas.get(topic_partition)
-    if partition is None:
-        return None, broker.missing_replica_error(topic_partition)
-    topic_id = item.key[0]
-    if isinstance(topic_id, bytes) and not partition.has_topic_id(topic_id):
-        return None, ErrorCode.INCONSISTENT_TOPIC_ID
-    error = partition.check_leader_epoch(item.current_leader_epoch)
-    if error:
-        return None, error
-    return partition, ErrorCode.NONE
-
-
-def note_follower(
-    broker: Broker, item: SessionPartition, replica_id: int, broker_epoch: int, now_ms: int
-) -> None:
-    """Tell the partition what its follower has (V60), unless the fetch will be refused: an offset
-    of a history that differs from ours tells nothing. Whoever does not count, and whatever else is
-    refused, hears of it by the read."""
-    partition, _ = find_partition(broker, item)
-    if partition is None:
-        return
-    log = partition.log
-    if not log.log_start_offset <= item.fetch_offset <= log.log_end_offset:
-        return
-    if _diverges(partition, item, PartitionData()):
-        return
-    partition.follower_fetched(
-        replica_id, broker_epoch, item.fetch_offset, item.log_start_offset, now_ms
-    )
-
-
-def _diverges(partition: Partition, item: SessionPartition, answer: PartitionData) -> bool:
-    """Whether the reader's history differs from ours before its fetch offset (KIP-595): the answer
-    then says where, or why that is not known."""
-    try:
-        end = partition.diverging_epoch(item.last_fetched_epoch, item.fetch_offset)
-    except KafkaError as error:
-        answer.error_code = error.code
-        return True
-    if end is None:
-        return False
-    answer.diverging_epoch = EpochEndOffset(end.leader_epoch, end.end_offset)
-    return True
+def _answer(item: SessionPartition, partition: Partition | None) -> PartitionData:
+    # Empty, not null, where there is nothing, as Kafka does: librdkafka takes null as damage.
+    answer = PartitionData(partition_index=item.key[1], high_watermark=-1, records=b"")
+    if partition is not None:
+        answer.high_watermark = answer.last_stable_offset = partition.high_watermark
+        answer.log_start_offset = partition.log.log_start_offset
+        answer.aborted_transactions = None
+    return answer
 
 
 def _take(broker: Broker, answer: PartitionData, read: Completion[LogSlice]) -> int:
@@ -373,8 +330,8 @@ def _topic_response(item: SessionPartition) -> FetchableTopicResponse:
     return FetchableTopicResponse(topic=name_or_id)
 
 
-def _hint(broker: Broker, topic: str, answer: PartitionData) -> None:
+def _hint(broker: Broker, topic_partition: TopicPartition, answer: PartitionData) -> None:
     """KIP-951: name the leader that we know of."""
-    view = broker.view.partition(TopicPartition(topic, answer.partition_index))
+    view = broker.view.partition(topic_partition)
     if view is not None and view.leader >= 0:
         answer.current_leader = LeaderIdAndEpoch(view.leader, view.leader_epoch)

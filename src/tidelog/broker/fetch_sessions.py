@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidelog.core import limits
-from tidelog.core.types import TopicId
+from tidelog.core.types import NO_BROKER_EPOCH, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.broker.fetch_reader import FetchWait
@@ -35,6 +35,7 @@ class SessionPartition:
     """One partition of a session: a FetchWatcher of the replica that it reads."""
 
     __slots__ = (
+        "checked",
         "current_leader_epoch",
         "fetch_offset",
         "key",
@@ -45,15 +46,15 @@ class SessionPartition:
         "sent_high_watermark",
         "sent_log_start_offset",
         "session",
-        "topic",
+        "topic_partition",
         "watched",
     )
 
     def __init__(self, session: FetchSession, key: PartitionKey, topic: str | None) -> None:
         self.session = session
         self.key = key
-        #: Its name; None while a topic id is not known here.
-        self.topic = topic
+        #: None while a topic id is not known here.
+        self.topic_partition = None if topic is None else TopicPartition(topic, key[1])
         self.fetch_offset = 0
         self.last_fetched_epoch = -1
         self.log_start_offset = -1
@@ -63,6 +64,8 @@ class SessionPartition:
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.watched: Partition | None = None
+        #: The replica, where this very request has found already that it may be read.
+        self.checked: Partition | None = None
         self.seen_size_bytes = 0
 
     def watch(self, partition: Partition) -> None:
@@ -99,6 +102,7 @@ class FetchSession:
     """The partitions of one reader."""
 
     __slots__ = (
+        "broker_epoch",
         "dirty",
         "epoch",
         "last_used_ms",
@@ -115,18 +119,21 @@ class FetchSession:
         #: The epoch that the next incremental fetch must carry.
         self.epoch = 1
         self.replica_id = replica_id
+        #: Of the follower, as its last fetch told; -1 where it does not tell.
+        self.broker_epoch = NO_BROKER_EPOCH
         self.uses_topic_ids = uses_topic_ids
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.dirty: dict[SessionPartition, None] = {}
         self.waiting: FetchWait | None = None
 
-    def remove(self, key: PartitionKey) -> None:
-        """Forget one partition."""
+    def remove(self, key: PartitionKey) -> SessionPartition | None:
+        """Forget one partition; returns it if it was there."""
         partition = self.partitions.pop(key, None)
         if partition is not None:
             partition.unwatch()
             self.dirty.pop(partition, None)
+        return partition
 
     def next_epoch(self) -> None:
         """One incremental fetch was taken (0 is skipped when it wraps)."""

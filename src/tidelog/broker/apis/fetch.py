@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.fetch_reader import FetchWait, note_follower
+from tidelog.broker.fetch_checks import note_follower
+from tidelog.broker.fetch_reader import FetchWait
 from tidelog.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -42,85 +43,82 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
         replica_id = message.replica_id
         broker_epoch = -1
     now_ms = request.received_ms
-    session, error = _session(broker, message, version, replica_id, now_ms)
-    if session is None:
-        return FetchResponse(error_code=error)
-    incremental = message.session_epoch > INITIAL_EPOCH
+    found = _session(broker, message, version, replica_id, now_ms)
+    if isinstance(found, ErrorCode):
+        return FetchResponse(error_code=found)
+    session, listed = found
     if replica_id >= 0:
-        listed = list(session.dirty) if not incremental else _listed(session, message, version)
+        session.broker_epoch = broker_epoch
         for item in listed:
-            note_follower(broker, item, replica_id, broker_epoch, now_ms)
+            note_follower(broker, session, item, now_ms)
     limit = broker.config.fetch_max_bytes if replica_id < 0 else message.max_bytes
     fetch = FetchWait(
         broker,
         session,
         version,
-        broker_epoch,
         message.min_bytes,
         max(min(message.max_bytes, limit), 0),
-        all_partitions=not incremental,
+        all_partitions=message.session_epoch <= INITIAL_EPOCH,
     )
-    return fetch.start(message.max_wait_ms)
+    answer = fetch.start(message.max_wait_ms)
+    for item in listed:
+        item.checked = None  # what was not looked at for want of room is to be checked anew
+    return answer
 
 
 def _session(
     broker: Broker, message: FetchRequest, version: int, replica_id: int, now_ms: int
-) -> tuple[FetchSession | None, ErrorCode]:
-    """The session of a fetch, made or updated (the rules of KIP-227)."""
+) -> tuple[FetchSession, list[SessionPartition]] | ErrorCode:
+    """The session of a fetch, made or updated (the rules of KIP-227), and what it lists."""
     sessions = broker.fetch_sessions
     uses_topic_ids = version >= _TOPIC_ID_VERSION
     if message.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         if message.session_id:
             sessions.remove(message.session_id)
         session = FetchSession(replica_id, uses_topic_ids, now_ms)
-        _update(broker, session, message)
+        listed = _update(broker, session, message)
         if message.session_epoch == INITIAL_EPOCH and session.partitions:
             sessions.add(session, broker.ports.random.randrange(1, 0x7FFFFFFF), now_ms)
-        return session, ErrorCode.NONE
+        return session, listed
     existing = sessions.get(message.session_id)
     if existing is None:
-        return None, ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     if existing.epoch != message.session_epoch or existing.replica_id != replica_id:
-        return None, ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        return ErrorCode.INVALID_FETCH_SESSION_EPOCH
     if existing.uses_topic_ids != uses_topic_ids:
-        return None, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     existing.next_epoch()
     existing.last_used_ms = now_ms
     size_before = len(existing.partitions)
-    _update(broker, existing, message)
+    listed = _update(broker, existing, message)
     sessions.resized(existing, size_before)
-    return existing, ErrorCode.NONE
+    return existing, listed
 
 
-def _update(broker: Broker, session: FetchSession, message: FetchRequest) -> None:
-    """Take over listed and forgotten partitions; the listed ones are dirty."""
+def _update(broker: Broker, session: FetchSession, message: FetchRequest) -> list[SessionPartition]:
+    """Take over listed and forgotten partitions; the listed ones are dirty, and returned."""
     by_id = session.uses_topic_ids
+    partitions = session.partitions
+    dirty = session.dirty
+    listed: dict[SessionPartition, None] = {}
     for topic in message.topics:
         name_or_id = topic.topic_id if by_id else topic.topic
-        name = broker.topic_name(topic.topic_id) if by_id else topic.topic
         for wanted in topic.partitions:
             key = (name_or_id, wanted.partition)
-            item = session.partitions.get(key)
+            item = partitions.get(key)
             if item is None:
-                item = session.partitions[key] = SessionPartition(session, key, name)
+                name = broker.topic_name(topic.topic_id) if by_id else topic.topic
+                item = partitions[key] = SessionPartition(session, key, name)
             item.fetch_offset = wanted.fetch_offset
             item.last_fetched_epoch = wanted.last_fetched_epoch
             item.log_start_offset = wanted.log_start_offset
             item.max_bytes = wanted.partition_max_bytes
             item.current_leader_epoch = wanted.current_leader_epoch
-            session.dirty[item] = None
+            dirty[item] = listed[item] = None
     for forgotten in message.forgotten_topics_data:
         name_or_id = forgotten.topic_id if by_id else forgotten.topic
         for partition in forgotten.partitions:
-            session.remove((name_or_id, partition))
-
-
-def _listed(session: FetchSession, message: FetchRequest, version: int) -> list[SessionPartition]:
-    """The session's partitions that this request names."""
-    by_id = version >= _TOPIC_ID_VERSION
-    found = (
-        session.partitions.get((topic.topic_id if by_id else topic.topic, wanted.partition))
-        for topic in message.topics
-        for wanted in topic.partitions
-    )
-    return [item for item in found if item is not None]
+            item = session.remove((name_or_id, partition))
+            if item is not None:
+                listed.pop(item, None)
+    return list(listed)
