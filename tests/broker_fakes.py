@@ -464,13 +464,13 @@ class FakeBroker:
     def client_endpoint(self, broker_id: int) -> None:
         return None
 
-    def answer_from(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Pending:
+    def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request) -> Pending:
         pending = Pending()
 
         async def run() -> None:
             pending.complete(await coroutine)
 
-        self.tasks.spawn(name, run())
+        self.tasks.spawn("answer", run())
         return pending
 
     async def command(

@@ -23,17 +23,19 @@ from tidelog.broker.isr_changes import IsrChanges
 from tidelog.broker.partitions import Partition
 from tidelog.broker.peers import Peers
 from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.refusals import refusal
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.requests import Pending, Request
 from tidelog.broker.session import Session
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
-from tidelog.core.errors import ErrorCode, InvariantError, TidelogError
+from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.ports import FrameHandler, Lane, Listener, Ports, Transport
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartition
 from tidelog.log.directory import LogDirectory
 from tidelog.wire.messages.api_versions import ApiVersion
+from tidelog.wire.registry import API
 
 if TYPE_CHECKING:
     from tidelog.metadata.store import MetadataStore
@@ -178,15 +180,35 @@ class Broker:
             for key, entry in self._handlers.items()
         ]
 
-    def answer_from(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Pending:
-        """Run an async handler; what it returns is the answer."""
+    def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request) -> Pending:
+        """Run an async handler; what it returns is the answer. Its errors are those of any
+        handler (`request_failed`); a broken invariant ends the broker."""
         pending = Pending()
 
         async def run() -> None:
-            pending.complete(await coroutine)
+            try:
+                answer = await coroutine
+            except AssertionError:
+                raise
+            except Exception as error:
+                answer = self.request_failed(request, error)
+            pending.complete(answer)
 
-        self.tasks.spawn(name, run())
+        self.tasks.spawn(API[request.header.api_key].name, run())
         return pending
+
+    def request_failed(self, request: Request, error: Exception) -> Any:
+        """A handler of a request has failed in a way that nobody foresaw: the answer to that
+        request, UNKNOWN_SERVER_ERROR. Others are none the worse (DESIGN.md, rule 9)."""
+        header = request.header
+        # A stopping broker takes from its handlers what they stand on.
+        if not (self._stopping and isinstance(error, TidelogError)):
+            self.unexpected(
+                f"{API[header.api_key].name} version {header.api_version} of client "
+                f"{header.client_id!r} at {request.connection.peer}",
+                error,
+            )
+        return refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     # appends of one read event
 
@@ -240,7 +262,7 @@ class Broker:
         if self._stopping and isinstance(error, TidelogError):
             return
         text = "".join(traceback.format_exception(error))
-        kind = "broken invariant" if isinstance(error, InvariantError) else "failure"
+        kind = "broken invariant" if isinstance(error, AssertionError) else "failure"
         self.tracer.event("task_failed", task=name, error=repr(error))
         self.tracer.log("server", logging.CRITICAL, f"{kind} in {name}: {text}")
         self.ports.halt(f"{kind} in {name}: {error!r}")

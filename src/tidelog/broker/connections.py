@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.requests import Pending, Request
 from tidelog.core import limits
-from tidelog.core.errors import ErrorCode, InvariantError, ProtocolError
+from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.ports import Buffer, Transport
 from tidelog.wire.codec import (
     RequestHeader,
@@ -177,14 +177,16 @@ class Connection:
             return
         slot = _Slot(header)
         self._slots.append(slot)
+        request = Request(header, message, self, now_ms)
         try:
-            answer = handler(broker, Request(header, message, self, now_ms))
-        except InvariantError:
+            answer = handler(broker, request)
+        except AssertionError:
             raise
-        except Exception as error:  # a defect of ours: this connection pays, the broker lives
-            broker.unexpected(f"{API[header.api_key].name} from {self.peer}", error)
-            self.close(f"internal error in {API[header.api_key].name}")
-            return
+        except Exception as error:  # a defect of ours: this request pays, the broker lives
+            answer = broker.request_failed(request, error)
+            if answer is None:
+                self.close(f"internal error in {API[header.api_key].name}, which has no answer")
+                return
         if type(answer) is Pending:
             slot.pending = answer
             answer.deliver_to(lambda message: self._answered(slot, message))
@@ -229,7 +231,7 @@ class Connection:
             parts = encode_response(
                 header.api_key, header.api_version, header.correlation_id, message
             )
-        except SchemaError as error:  # a defect of ours, as in `_begin`
+        except SchemaError as error:  # a defect of ours, and nothing that can be said in order
             name = f"{API[header.api_key].name} version {header.api_version}"
             self._broker.unexpected(f"the answer to {name} of {self.peer}", error)
             self.close(f"internal error in {name}")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.broker.connections import Connection
+from tidelog.broker.refusals import refusal
 from tidelog.broker.requests import Pending, Request
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, InvariantError
@@ -93,6 +94,10 @@ class FakeBroker:
 
     def unexpected(self, where: str, error: BaseException) -> None:
         self.defects.append(where)
+
+    def request_failed(self, request: Request, error: Exception) -> Any:
+        self.defects.append(repr(error))
+        return refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def connect(handle: Callable[[Any, Request], Any]) -> tuple[Connection, FakeTransport, FakeBroker]:
@@ -207,22 +212,38 @@ def test_an_unserved_version_closes_the_connection() -> None:
     assert transport.closed is not None
 
 
-def test_a_defect_in_a_handler_costs_one_connection_and_is_reported() -> None:
+def test_a_defect_in_a_handler_costs_one_request_and_is_reported() -> None:
     def handle(broker: Any, request: Request) -> Any:
-        raise KeyError("a defect")
+        if request.header.correlation_id == 2:
+            raise KeyError("a defect")
+        return DescribeClusterResponse(cluster_id="c")
 
     connection, transport, broker = connect(handle)
-    connection.frames_received([frame(1)])
-    assert broker.defects == ["DescribeCluster from client:1"]
-    assert transport.closed is not None
+    connection.frames_received([frame(1), frame(2), frame(3)])
+    assert broker.defects == ["KeyError('a defect')"]
+    assert answers(transport) == [1, 2, 3] and transport.closed is None
+    _, answer = decode_response(DESCRIBE_CLUSTER, 0, memoryview(transport.sent[1])[4:])
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_broken_invariant_is_not_taken_for_a_defect_of_one_request() -> None:
+def test_a_defect_where_no_answer_is_wanted_closes_the_connection() -> None:
+    connection, transport, broker = connect(lambda broker, request: DescribeClusterResponse())
+    broker.request_failed = lambda request, error: None  # type: ignore[method-assign]
+    broker.handle = lambda broker, request: {}["a defect"]
+    connection.frames_received([frame(1), frame(2)])
+    assert transport.sent == []
+    assert transport.closed == "internal error in DescribeCluster, which has no answer"
+
+
+@pytest.mark.parametrize("kind", [InvariantError, AssertionError])
+def test_a_broken_invariant_is_not_taken_for_a_defect_of_one_request(
+    kind: type[AssertionError],
+) -> None:
     def handle(broker: Any, request: Request) -> Any:
-        raise InvariantError("cannot be")
+        raise kind("cannot be")
 
     connection, _, _ = connect(handle)
-    with pytest.raises(InvariantError):
+    with pytest.raises(kind):
         connection.frames_received([frame(1)])
 
 

@@ -33,7 +33,7 @@ def handle(broker: Broker, request: Request) -> Pending | InitProducerIdResponse
     taken = broker.producer_ids.take()
     if taken is not None:
         return _granted(taken)
-    return broker.answer_from(_wait(broker), "init_producer_id")
+    return broker.answer_from(_wait(broker), request)
 
 
 async def _wait(broker: Broker) -> InitProducerIdResponse:

@@ -23,5 +23,5 @@ def handle(broker: Broker, request: Request) -> Pending:
     """Carried out after the commands that came before; answered when the roles are taken."""
     return broker.answer_from(
         broker.replicas.apply_leader_and_isr(request.message, request.header.api_version),
-        "LeaderAndIsr",
+        request,
     )

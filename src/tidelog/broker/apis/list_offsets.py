@@ -47,7 +47,7 @@ def handle(broker: Broker, request: Request) -> ListOffsetsResponse | Pending:
         for asked in topic.partitions
     )
     if lookups:
-        return broker.answer_from(_answer(broker, request), "ListOffsets")
+        return broker.answer_from(_answer(broker, request), request)
     return _response(
         message,
         [

@@ -19,4 +19,4 @@ CARD = Card(api_key=5, min_version=3, max_version=4, inter_broker=True)
 
 def handle(broker: Broker, request: Request) -> Pending:
     """Carried out after the commands that came before; answered when the replicas are gone."""
-    return broker.answer_from(broker.replicas.stop_replica(request.message), "StopReplica")
+    return broker.answer_from(broker.replicas.stop_replica(request.message), request)

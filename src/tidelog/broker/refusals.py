@@ -1,0 +1,178 @@
+"""The answer to a request that failed as a whole, for whatever API: one error for all it asked.
+
+Where an answer has an error of its own, that is set; other APIs tell errors per topic or partition
+only, so each one that was asked for gets it. Source: the getErrorResponse of Kafka's requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidelog.broker.requests import Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from tidelog.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tidelog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tidelog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+from tidelog.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from tidelog.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tidelog.wire.registry import (
+    API,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    FETCH,
+    FIND_COORDINATOR,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
+
+#: From this version on FindCoordinator asks for many keys.
+_COORDINATORS_VERSION = 4
+
+
+def refusal(request: Request, error: ErrorCode) -> Any:
+    """The answer that tells `error`; None for a Produce that wants no answer."""
+    api_key = request.header.api_key
+    special = _BY_API.get(api_key)
+    if special is None:
+        return API[api_key].response(error_code=error)
+    return special(request, error)
+
+
+def _produce(request: Request, error: ErrorCode) -> ProduceResponse | None:
+    if request.message.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                topic.name,
+                [
+                    PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.message.topic_data
+        ]
+    )
+
+
+def _fetch(request: Request, error: ErrorCode) -> FetchResponse:
+    """By partition for versions below 7, which have no other place for it."""
+    return FetchResponse(
+        error_code=error,
+        responses=[
+            FetchableTopicResponse(
+                topic.topic,
+                topic.topic_id,
+                [
+                    PartitionData(
+                        partition_index=wanted.partition,
+                        error_code=error,
+                        high_watermark=-1,
+                        records=b"",
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.message.topics
+        ],
+    )
+
+
+def _list_offsets(request: Request, error: ErrorCode) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                topic.name,
+                [
+                    ListOffsetsPartitionResponse(asked.partition_index, error)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.message.topics
+        ]
+    )
+
+
+def _offset_for_leader_epoch(request: Request, error: ErrorCode) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic,
+                [EpochEndOffset(error, asked.partition) for asked in topic.partitions],
+            )
+            for topic in request.message.topics
+        ]
+    )
+
+
+def _metadata(request: Request, error: ErrorCode) -> MetadataResponse:
+    """A request for all topics names none that could carry the error. Versions below 12 have no
+    null for the name of a topic that was asked for by id."""
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.message.topics or ()
+        ]
+    )
+
+
+def _find_coordinator(request: Request, error: ErrorCode) -> FindCoordinatorResponse:
+    if request.header.api_version < _COORDINATORS_VERSION:
+        return FindCoordinatorResponse(error_code=error, node_id=-1, host="", port=-1)
+    keys = request.message.coordinator_keys
+    return FindCoordinatorResponse(
+        coordinators=[Coordinator(key, -1, "", -1, error, None) for key in keys]
+    )
+
+
+def _create_topics(request: Request, error: ErrorCode) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=topic.name, error_code=error)
+            for topic in request.message.topics
+        ]
+    )
+
+
+def _delete_topics(request: Request, error: ErrorCode) -> DeleteTopicsResponse:
+    named = [DeleteTopicState(name) for name in request.message.topic_names]
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error)
+            for topic in (*named, *request.message.topics)
+        ]
+    )
+
+
+_BY_API: dict[int, Callable[[Request, ErrorCode], Any]] = {
+    PRODUCE: _produce,
+    FETCH: _fetch,
+    LIST_OFFSETS: _list_offsets,
+    METADATA: _metadata,
+    FIND_COORDINATOR: _find_coordinator,
+    CREATE_TOPICS: _create_topics,
+    DELETE_TOPICS: _delete_topics,
+    OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
+}

@@ -1,0 +1,134 @@
+"""A request that fails as a whole is answered, whatever the API and version; only that one pays."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.cluster.requests_by_version import CLIENT_APIS, sensible_request
+
+from tidelog.broker.apis import handlers
+from tidelog.broker.broker import Broker
+from tidelog.broker.refusals import refusal
+from tidelog.broker.requests import Pending, Request
+from tidelog.core.errors import ErrorCode, InvariantError, StorageError
+from tidelog.core.tasks import Tasks
+from tidelog.runtime.clock import SystemClock
+from tidelog.wire.codec import RequestHeader, decode_response, encode_response
+from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.wire.registry import API, DESCRIBE_CLUSTER, PRODUCE
+
+FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
+SERVED = [
+    (key, version)
+    for key, entry in handlers().items()
+    for version in range(entry.card.min_version, entry.card.max_version + 1)
+]
+
+
+def request_of(api_key: int, version: int, message: Any) -> Request:
+    header = RequestHeader(api_key, version, 7, "a\nclient")
+    return Request(header, message, cast(Any, SimpleNamespace(peer="host:1")), 0)
+
+
+def errors_in(answer: Any) -> Iterator[int]:
+    """Every error code of an answer, at any depth."""
+    for field in dataclasses.fields(answer):
+        value = getattr(answer, field.name)
+        if field.name == "error_code":
+            yield value
+        for item in value if isinstance(value, list) else [value]:
+            if dataclasses.is_dataclass(item):
+                yield from errors_in(item)
+
+
+@pytest.mark.parametrize(("api_key", "version"), SERVED)
+def test_every_answer_can_tell_the_error_and_be_encoded(api_key: int, version: int) -> None:
+    if api_key in CLIENT_APIS:
+        message = sensible_request(api_key, version, "topic", bytes(range(16)))
+    else:
+        message = API[api_key].request()
+    answer = refusal(request_of(api_key, version, message), FAILED)
+    frame = b"".join(bytes(part) for part in encode_response(api_key, version, 7, answer))
+    correlation_id, decoded = decode_response(api_key, version, memoryview(frame)[4:])
+    assert correlation_id == 7
+    assert FAILED in list(errors_in(decoded))
+
+
+def test_a_produce_that_wants_no_answer_gets_none() -> None:
+    message = sensible_request(PRODUCE, 9, "topic", bytes(16))
+    message.acks = 0
+    assert refusal(request_of(PRODUCE, 9, message), FAILED) is None
+
+
+class _Broker:
+    """As much of a broker as `answer_from` touches."""
+
+    answer_from = Broker.answer_from
+    request_failed = Broker.request_failed
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.halted: list[BaseException] = []
+        self.defects: list[tuple[str, BaseException]] = []
+        self._stopping = False
+        self.tasks = Tasks(loop, SystemClock(loop), lambda name, error: self.halted.append(error))
+
+    def unexpected(self, where: str, error: BaseException) -> None:
+        self.defects.append((where, error))
+
+
+def answered(
+    error: Exception | None, prepare: Callable[[_Broker], None] = lambda broker: None
+) -> tuple[_Broker, list[Any]]:
+    """What becomes of an async handler that raises `error`, or answers."""
+    answers: list[Any] = []
+
+    async def handle() -> DescribeClusterResponse:
+        await asyncio.sleep(0)
+        if error is not None:
+            raise error
+        return DescribeClusterResponse(cluster_id="c")
+
+    async def story() -> _Broker:
+        broker = _Broker(asyncio.get_running_loop())
+        prepare(broker)
+        request = request_of(DESCRIBE_CLUSTER, 1, DescribeClusterRequest())
+        pending: Pending = broker.answer_from(handle(), request)  # type: ignore[misc]
+        pending.deliver_to(answers.append)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return broker
+
+    return asyncio.run(story()), answers
+
+
+def test_an_async_handler_that_answers_answers() -> None:
+    broker, (answer,) = answered(None)
+    assert answer.cluster_id == "c" and not broker.defects and not broker.halted
+
+
+def test_an_async_handler_that_fails_costs_its_request_and_tells_whose_it_was() -> None:
+    error = KeyError("a defect")
+    broker, (answer,) = answered(error)
+    assert answer.error_code == FAILED
+    assert broker.defects == [("DescribeCluster version 1 of client 'a\\nclient' at host:1", error)]
+    assert broker.halted == []
+
+
+@pytest.mark.parametrize("error", [InvariantError("cannot be"), AssertionError("cannot be")])
+def test_a_broken_invariant_of_an_async_handler_ends_the_broker(error: AssertionError) -> None:
+    broker, answers = answered(error)
+    assert answers == [] and broker.defects == [] and broker.halted == [error]
+
+
+def test_what_a_stopping_broker_takes_from_a_handler_is_no_defect() -> None:
+    def stop(broker: _Broker) -> None:
+        broker._stopping = True
+
+    error = StorageError("/logs", "pwrite", "/logs/t", 5, 0)
+    broker, (answer,) = answered(error, stop)
+    assert answer.error_code == FAILED and broker.defects == [] and broker.halted == []
