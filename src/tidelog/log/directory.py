@@ -36,7 +36,7 @@ from tidelog.log.replicas import ReplicaDirectories, Stray
 from tidelog.log.segment import IndexCache, Segment
 from tidelog.records.batch import CorruptBatch
 
-_LOGGER = "tidelog.log"
+_LOGGER = "log"
 
 
 __all__ = ["LogDirectory", "Stray"]

@@ -58,6 +58,8 @@ class LoadedPartition:
 class Opened:
     """What a log directory holds."""
 
+    #: Nobody has opened it before, and no partition is in it.
+    is_new: bool = False
     was_clean: bool = False
     clean_shutdown_epoch: int | None = None
     checkpoints: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
@@ -96,12 +98,15 @@ async def open_directory(
                 note(logging.WARNING if is_warning else logging.INFO, text)
         opened.partitions += [p for p in partitions if not p.loaded.is_unfinished]
     await lane.submit(lambda files: _begin(files, root), Work.SLOW, "begin")
-    note(
-        logging.INFO,
-        f"{root}: {len(opened.partitions)} partitions loaded in "
-        f"{clock.monotonic_ms() - started_ms} ms after "
-        f"{'a clean' if opened.was_clean else 'an unclean'} shutdown",
-    )
+    if opened.is_new:
+        note(logging.INFO, f"{root}: a new log directory, with no partitions yet")
+    else:
+        note(
+            logging.INFO,
+            f"{root}: {len(opened.partitions)} partitions loaded in "
+            f"{clock.monotonic_ms() - started_ms} ms after "
+            f"{'a clean' if opened.was_clean else 'an unclean'} shutdown",
+        )
     return opened
 
 
@@ -157,9 +162,9 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
     for name in files.listdir(root):
         if name.endswith(names.TEMPORARY):
             files.unlink(f"{root}/{name}")
+    opened = Opened(is_new=not files.exists(f"{root}/{META_PROPERTIES}"))
     _check_owner(files, root, cluster_id, broker_id)
     present = files.listdir(root)
-    opened = Opened()
     if CLEAN_SHUTDOWN in present:
         try:
             epoch = parse_clean_shutdown(files.read_file(f"{root}/{CLEAN_SHUTDOWN}"))
@@ -183,6 +188,7 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
             opened.aside.append(name)
         elif name not in _KNOWN_FILES:
             opened.notes.append((logging.WARNING, f"{root}/{name} is not ours and left alone"))
+    opened.is_new = opened.is_new and not opened.found and not opened.aside
     return opened
 
 

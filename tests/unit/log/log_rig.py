@@ -67,6 +67,7 @@ class Events:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.marks: list[str] = []
         self.lines: list[str] = []
+        self.loggers: list[str] = []
 
     def event(self, name: str, /, **fields: Any) -> None:
         self.events.append((name, fields))
@@ -76,6 +77,7 @@ class Events:
 
     def log(self, logger: str, level: int, message: str, /) -> None:
         self.lines.append(message)
+        self.loggers.append(logger)
 
     def named(self, name: str) -> list[dict[str, Any]]:
         return [fields for event, fields in self.events if event == name]

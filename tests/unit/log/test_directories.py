@@ -343,3 +343,19 @@ def test_a_replica_that_is_being_made_is_not_made_again(rig: Rig) -> None:
         directory.create(TP, TOPIC_ID, LogConfig())
     rig.lane.run()
     assert directory.logs[TP] is first.result()
+
+
+def test_the_log_says_how_the_directory_was_left(rig: Rig) -> None:
+    def said() -> str:
+        rig.open()
+        return rig.tracer.lines[-1]
+
+    assert said() == f"{rig.path}: a new log directory, with no partitions yet"
+    assert said() == f"{rig.path}: 0 partitions loaded in 0 ms after an unclean shutdown"
+    rig.open().create(TP, TOPIC_ID, LogConfig()).result()
+    assert said() == f"{rig.path}: 1 partitions loaded in 0 ms after an unclean shutdown"
+    drive(rig.open().close(broker_epoch=1))
+    assert said() == f"{rig.path}: 1 partitions loaded in 0 ms after a clean shutdown"
+    (rig.path / "meta.properties").unlink()
+    assert "an unclean shutdown" in said(), "partitions without an owner are not new"
+    assert set(rig.tracer.loggers) == {"log"}, "the tracer puts tidelog before it"
