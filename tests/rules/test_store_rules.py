@@ -485,6 +485,7 @@ def test_the_topic_node_is_kafkas_and_names_no_broker_twice() -> None:
 @pytest.mark.parametrize("name", ["a", "...", "A-z_0.9", "x" * 249, "__consumer_offsets"])
 def test_topic_names_that_are_allowed(name: str) -> None:
     validate_topic_name(name)
+    assert layout.topic_path(name) == f"/brokers/topics/{name}"
 
 
 @pytest.mark.rule("V24")

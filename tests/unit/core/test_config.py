@@ -146,7 +146,8 @@ class TestFromProperties:
     @pytest.mark.parametrize("key", sorted(REFUSED_KEYS))
     def test_harmless_values_of_refused_keys_pass(self, key: str) -> None:
         for value in REFUSED_KEYS[key][0]:
-            BrokerConfig.from_properties({"broker.id": "1", key: value})
+            read = BrokerConfig.from_properties({"broker.id": "1", key: value})
+            assert not any("is refused" in warning for warning in read.warnings)
 
 
 class TestWhatBelongsTogether:

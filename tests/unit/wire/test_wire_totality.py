@@ -106,9 +106,10 @@ def test_every_cut_of_a_valid_body_is_a_protocol_error(case: Case) -> None:
 @given(frame=st.binary(max_size=100))
 def test_any_frame_gives_a_request_or_a_protocol_error(frame: bytes) -> None:
     try:
-        codec.decode_request(memoryview(frame))
+        header, request = codec.decode_request(memoryview(frame))
     except ProtocolError:
         return
+    assert type(request) is API[header.api_key].request
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
