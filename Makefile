@@ -7,6 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 PARTS  ?=
 MINUTES ?= 60
 EXAMPLES ?= 20
+RULES  ?=
 
 # Two levels of tools: what a user needs, and all that the tests need as well.
 RUN_SUM   := $(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
@@ -15,7 +16,7 @@ RUN_READY  := $(VENV)/.ready-$(RUN_SUM)
 TEST_READY := $(VENV)/.ready-test-$(TEST_SUM)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench soak fuzz lock clean
+.PHONY: help demo check test bench soak breaks fuzz lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /\1\t/' | expand -t 8
@@ -34,6 +35,9 @@ bench: $(RUN_READY)  ## speed of produce, consume, failover, start and memory as
 
 soak: $(TEST_READY)  ## the simulator over fresh seeds for an hour (MINUTES=n for another time)
 	$(BIN)/tidelog sim run --seeds $$(date +%s) --minutes $(MINUTES)
+
+breaks: $(TEST_READY)  ## every rule broken in a copy of the sources: its tests must notice (RULES="V12 A4")
+	$(BIN)/python -m tests.breaks.broken_rules $(RULES)
 
 fuzz: $(TEST_READY)  ## fresh malformed bytes against codecs, logs, a real broker (EXAMPLES=n times as many)
 	TIDELOG_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/python tests/run.py fuzz unit wire_oracles store

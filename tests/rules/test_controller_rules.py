@@ -503,6 +503,23 @@ def test_commands_that_wait_are_merged_the_last_state_wins(three: Office) -> Non
     assert (role.is_new, role.isr) == (True, three.state(TP).isr)
 
 
+@pytest.mark.rule("V81")
+def test_a_command_that_was_not_answered_is_repeated_beside_what_came_meanwhile(
+    three: Office,
+) -> None:
+    controller = three.controller()
+    stuck, _ = others(three, controller)
+    three.pass_time(100)
+    stuck.script.silent = True
+    three.begin_create(controller, "sent", (1, 2, 3))
+    three.pass_time(100)
+    three.begin_create(controller, "waiting", (1, 2, 3))
+    three.pass_time(100)
+    stuck.script.silent = False
+    three.until(lambda: TopicPartition("waiting", 0) in stuck.script.roles())
+    assert TopicPartition("sent", 0) in stuck.script.roles()
+
+
 # V35
 
 

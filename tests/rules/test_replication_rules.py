@@ -341,6 +341,17 @@ def test_a_follower_above_the_leaders_end_reconciles_by_epoch() -> None:
     assert answered(follower, diverging=end, epochs=follower_epochs) == (TruncateTo(8),)
 
 
+@pytest.mark.rule("V32")
+def test_an_epoch_that_the_leader_lacks_diverges_also_within_the_leaders_longer_one() -> None:
+    """The leader wrote more under epoch 1 than the follower has in all: lengths alone agree."""
+    leader_epochs = LeaderEpochs([(1, 0), (3, 20)])
+    follower_epochs = LeaderEpochs([(1, 0), (2, 12)])
+    end = truncation.diverging_epoch(leader_epochs, 30, 2, 15)
+    assert end == EpochEnd(1, 20)
+    follower = a_follower(epochs=follower_epochs, log_end_offset=15, high_watermark=12)
+    assert answered(follower, diverging=end, epochs=follower_epochs) == (TruncateTo(12),)
+
+
 @pytest.mark.rule("V67")
 def test_log_start_offsets_travel_both_ways() -> None:
     follower = a_follower(log_end_offset=10)

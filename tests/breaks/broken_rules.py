@@ -1,0 +1,167 @@
+"""Breaks rules of the brokers one at a time and looks whether the tests of the rule notice.
+
+`make breaks` runs all of tests/rules/breaks.toml (RULES="V12 A4" those of some rules). Each break
+is one changed line in a copy of the sources; tests/rules with `--rule ID` must then fail. The exit
+code is 1 if any break survives without a reason in the table, cannot be applied, does not run, or
+is caught although the table says that it survives.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TABLE = ROOT / "tests" / "rules" / "breaks.toml"
+#: All that the tests of the rules need.
+COPIED = ("pyproject.toml", "src", "tests")
+#: Tests that have not ended by then never will.
+LIMIT_S = 60
+#: A break that makes these is no broken rule but a broken line.
+NOT_RUNNING = ("NameError:", "SyntaxError:", "ImportError:", "UnboundLocalError:")
+PASSED, FAILED, NOTHING_RUN = 0, 1, 5
+
+
+class BreakError(Exception):
+    """A break that says nothing: it cannot be applied, or what it makes does not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """One line of src/ that breaks a rule."""
+
+    rule: str
+    file: str
+    old: str
+    new: str
+    #: Why no test can notice; empty where one must.
+    survives: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.file}: {self.new}"
+
+    def applied(self, text: str) -> str:
+        """The file's text with the rule broken; BreakError."""
+        if (count := text.count(self.old)) != 1:
+            raise BreakError(
+                f"{self.rule}: src/{self.file} has {self.old!r} {count} times, not once: name the"
+                f" line that holds the rule now in {TABLE.name}"
+            )
+        return text.replace(self.old, self.new)
+
+
+def read_table(path: Path = TABLE) -> list[Break]:
+    """All breaks, in the order of the table."""
+    return [Break(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8"))["break"]]
+
+
+class Workshop:
+    """A copy of the sources in which rules are broken; `close` removes it."""
+
+    def __init__(self) -> None:
+        self._scratch = tempfile.TemporaryDirectory(prefix="tidelog-breaks-")
+        self._root = Path(self._scratch.name).resolve()
+        ignored = shutil.ignore_patterns("__pycache__")
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, self._root / name, ignore=ignored)
+            else:
+                shutil.copy2(ROOT / name, self._root / name)
+        self._applied = 0
+
+    def __enter__(self) -> Workshop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._scratch.cleanup()
+
+    def check_healthy(self, rules: Sequence[str]) -> None:
+        """BreakError unless the tests of these rules pass while nothing is broken."""
+        code, told = self._run_tests(rules, keeps_bytecode=True)
+        if code != PASSED:
+            raise BreakError(f"the tests fail although no rule is broken:\n{told}")
+
+    def is_caught(self, one: Break) -> bool:
+        """Whether a test of the rule fails with the rule broken; BreakError."""
+        path = self._root / "src" / one.file
+        whole, stat = path.read_text(encoding="utf-8"), path.stat()
+        path.write_text(one.applied(whole), encoding="utf-8")
+        # Bytecode is told from its source by size and second: neither needs to differ by itself.
+        self._applied += 1
+        os.utime(path, (stat.st_atime, stat.st_mtime + 1_000 + self._applied))
+        try:
+            code, told = self._run_tests([one.rule], keeps_bytecode=False)
+        finally:
+            path.write_text(whole, encoding="utf-8")
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        wrong = next((word for word in NOT_RUNNING if word in told), None)
+        if wrong is not None or code not in (PASSED, FAILED):
+            raise BreakError(f"{one}: does not run ({wrong or f'exit code {code}'})\n{told}")
+        return code == FAILED
+
+    def _run_tests(self, rules: Sequence[str], keeps_bytecode: bool) -> tuple[int, str]:
+        options = [word for rule in rules for word in ("--rule", rule)]
+        environment = {**os.environ, "PYTHONPATH": f"{self._root / 'src'}:{self._root}"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        if not keeps_bytecode:
+            environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-x", "--tb=short", "tests/rules", *options],
+            cwd=self._root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            told, _ = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            told, _ = process.communicate()
+            return FAILED, told
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        return process.returncode, told
+
+
+def main(rules: Sequence[str]) -> int:
+    """Try the breaks of these rules, of all if none is named; print each verdict."""
+    breaks = [one for one in read_table() if not rules or one.rule in rules]
+    if unknown := [rule for rule in rules if all(one.rule != rule for one in breaks)]:
+        print(f"no break of {', '.join(unknown)} in {TABLE.name}")
+        return 2
+    started = time.monotonic()
+    wrong: list[str] = []
+    caught = 0
+    with Workshop() as workshop:
+        workshop.check_healthy(list(dict.fromkeys(one.rule for one in breaks)))
+        for one in breaks:
+            try:
+                verdict = "caught" if workshop.is_caught(one) else "survived"
+            except BreakError as error:
+                verdict = "says nothing"
+                wrong.append(str(error))
+            else:
+                caught += verdict == "caught"
+                if (verdict == "survived") != bool(one.survives):
+                    wrong.append(f"{one}: {verdict}")
+            print(f"{verdict:<13}{one}", flush=True)
+    for line in wrong:
+        print(f"WRONG {line}")
+    seconds = time.monotonic() - started
+    print(f"{len(breaks)} breaks, {caught} caught, {len(wrong)} wrong, {seconds:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
