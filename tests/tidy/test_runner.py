@@ -1,0 +1,114 @@
+"""The runner of the tests tells the truth: limits, failures, skips, what is left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests import run
+from tests.run import Outcome, Part, Runner
+
+#: Two parts that end only if both run at the same time: each waits for the other's file.
+MEET = """
+import pathlib, sys
+mine, other = map(pathlib.Path, sys.argv[1:])
+mine.touch()
+while not other.exists():
+    pass
+print("met", other.name)
+"""
+
+
+def python(name: str, text: str, *words: str, limit_s: int = 60, needs_quiet: bool = False) -> Part:
+    return Part(name, ((sys.executable, "-c", text, *words),), False, limit_s, needs_quiet)
+
+
+def test_parts_that_only_compute_run_side_by_side_and_show_what_they_print(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    parts = [python("one", MEET, a, b), python("two", MEET, b, a)]
+    outcomes = Runner(tmp_path).run(parts, jobs=2)
+    assert [(one.part, one.passed, one.failed) for one in outcomes] == [
+        ("one", 1, 0),
+        ("two", 1, 0),
+    ]
+    told = capfd.readouterr().out
+    assert "=== one" in told and "met b" in told
+    assert "=== two" in told and "met a" in told
+
+
+def test_what_needs_quiet_runs_when_all_else_has_ended(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    quiet = python(
+        "quiet",
+        "import os, sys; sys.exit(not os.path.exists(sys.argv[1]))",
+        str(made),
+        needs_quiet=True,
+    )
+    computing = python("computing", "import sys; open(sys.argv[1], 'w').close()", str(made))
+    outcomes = Runner(tmp_path).run([quiet, computing], jobs=2)
+    assert [(one.part, one.failed) for one in outcomes] == [("quiet", 0), ("computing", 0)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_part_that_fails_or_does_not_end_is_a_failure_with_its_reason(
+    tmp_path: Path, jobs: int
+) -> None:
+    parts = [
+        python("bad", "raise SystemExit(3)"),
+        python("endless", "while True: pass", limit_s=1),
+        python("good", "pass"),
+    ]
+    bad, endless, good = Runner(tmp_path).run(parts, jobs)
+    assert (bad.failed, endless.failed, good.failed) == (1, 1, 0)
+    assert bad.notes[0].endswith(": 3")
+    assert endless.notes[0].endswith("no end within its time limit")
+
+
+def test_tests_are_counted_with_the_reasons_of_skips(tmp_path: Path) -> None:
+    tests = tmp_path / "test_some.py"
+    tests.write_text(
+        "import pytest\n"
+        "def test_good(): assert True\n"
+        "def test_bad(): assert False\n"
+        "def test_skipped(): pytest.skip('no such disk')\n"
+        "@pytest.mark.xfail(reason='not yet')\n"
+        "def test_later(): assert False\n"
+    )
+    words = (sys.executable, "-m", "pytest", "-q", "-c", os.devnull, str(tests))
+    [outcome] = Runner(tmp_path).run([Part("some", (words,), pytest=True)], jobs=1)
+    assert (outcome.passed, outcome.failed, outcome.skipped) == (2, 1, 1)
+    assert outcome.skips == Counter({"no such disk": 1})
+    assert outcome.expected_failures == ["test_later: not yet"]
+
+
+def test_the_closing_line_names_the_reasons_of_skips(capsys: pytest.CaptureFixture[str]) -> None:
+    skips = [Counter({"no kcat": 2}), Counter({"no kcat": 1, "no root": 1})]
+    outcomes = [Outcome("p", 1.0, 5, 0, each.total(), each) for each in skips]
+    assert run.report(outcomes, 2.0)
+    closing = capsys.readouterr().out.splitlines()[-1]
+    assert closing == "10 passed, 0 failed, 4 skipped (3 no kcat; 1 no root)"
+
+
+def test_a_process_that_is_left_running_is_named_and_killed() -> None:
+    mark = f"test-{os.getpid()}"
+    left = subprocess.Popen(
+        [sys.executable, "-c", "print('up', flush=True)\nwhile True: pass"],
+        env={**os.environ, run.MARK: mark},
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert left.stdout is not None
+        assert left.stdout.readline() == b"up\n"
+        [named] = run.leftovers(mark, grace_s=0)
+        assert str(left.pid) in named
+        assert left.wait(60) == -signal.SIGKILL
+    finally:
+        left.kill()
+        left.wait()
