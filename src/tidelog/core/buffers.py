@@ -9,7 +9,7 @@ reference to it, so the reference count says whether the last answer or frame ma
 from __future__ import annotations
 
 import sys
-import threading
+from collections import deque
 from typing import Final
 
 from tidelog.core.limits import KIB
@@ -18,30 +18,36 @@ from tidelog.core.limits import KIB
 POOLED_BYTES: Final = 64 * KIB
 
 
-def _references(buffers: list[bytearray], number: int) -> int:
-    return sys.getrefcount(buffers[number])
+def _references(buffer: bytearray) -> int:
+    return sys.getrefcount(buffer)
 
 
-#: What `_references` says of a buffer that only its list holds; it differs between Pythons.
-_UNUSED: Final = _references([bytearray()], 0)
+def _references_of_unused() -> int:
+    buffer = bytearray()
+    return _references(buffer)
+
+
+#: What `_references` says of a buffer that nothing but a local variable holds; Pythons differ.
+_UNUSED: Final = _references_of_unused()
 
 
 class BufferPool:
-    """The buffers of one owner; remembers at most `max_bytes` of them. Safe between threads."""
+    """The buffers of one owner; remembers at most `max_bytes` of them.
 
-    __slots__ = ("_buffers", "_held_bytes", "_lock", "_max_bytes")
+    Safe between threads: whoever looks at a buffer has taken it out first, in one step.
+    """
+
+    __slots__ = ("_buffers", "_max_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        #: The least recently handed out first.
-        self._buffers: list[bytearray] = []
-        self._held_bytes = 0
-        self._lock = threading.Lock()
+        #: The least recently looked at first.
+        self._buffers: deque[bytearray] = deque()
 
     @property
     def held_bytes(self) -> int:
         """Bytes of the buffers remembered, in use or not."""
-        return self._held_bytes
+        return sum(map(len, tuple(self._buffers)))
 
     def take(self, size_bytes: int) -> bytearray:
         """A buffer of exactly this size, with whatever bytes it was left with.
@@ -50,16 +56,18 @@ class BufferPool:
         """
         if size_bytes < POOLED_BYTES or size_bytes > self._max_bytes:
             return bytearray(size_bytes)
-        with self._lock:
-            buffers = self._buffers
-            for number in range(len(buffers)):
-                if len(buffers[number]) == size_bytes and _references(buffers, number) == _UNUSED:
-                    buffer = buffers.pop(number)
-                    break
-            else:
-                buffer = bytearray(size_bytes)
-                self._held_bytes += size_bytes
+        buffers = self._buffers
+        for _ in range(len(buffers)):
+            try:
+                buffer = buffers.popleft()
+            except IndexError:
+                break  # another thread has them in hand
+            is_unused = len(buffer) == size_bytes and _references(buffer) == _UNUSED
             buffers.append(buffer)
-            while self._held_bytes > self._max_bytes:
-                self._held_bytes -= len(buffers.pop(0))
-            return buffer
+            if is_unused:
+                return buffer
+        buffer = bytearray(size_bytes)
+        buffers.append(buffer)
+        while self.held_bytes > self._max_bytes:
+            buffers.popleft()
+        return buffer
