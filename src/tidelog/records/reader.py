@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidelog.core.limits import MAX_DECOMPRESSED_BYTES
+from tidelog.core.limits import MAX_DECOMPRESSED_BYTES, MAX_RECORDS_CHECKED
 from tidelog.records import compression
 from tidelog.records.batch import (
     COMPRESSION_MASK,
@@ -229,25 +229,36 @@ def check_records(
     room for the others checked and its header's timestamp believed: a walk in Python would halve
     what a broker takes in, and a client that lies in its record framing hurts the readers of its
     own records only. `keys_required` (compacted topics) walks in any case.
+
+    A walk ends after MAX_RECORDS_CHECKED records. Of a longer batch the others are known to have
+    room in what is decompressed, and no more: not how they are framed, not that their offsets
+    follow one another, not that their timestamps are at most the header's, not that they have the
+    keys that a compacted topic needs. Kafka's LogValidator looks at every record.
     Raises CorruptBatch, InvalidBatch.
     """
     if batch.attributes & COMPRESSION_MASK or keys_required:
         payload = records_payload(batch, max_decompressed_bytes)
         try:
-            return batch.base_timestamp + _largest_delta(payload, batch.record_count, keys_required)
+            delta = _largest_delta(payload, batch.record_count, keys_required)
         except IndexError:
             raise InvalidBatch(batch.position, "the records end too early") from None
         except _BadRecord as error:
             raise InvalidBatch(batch.position, str(error)) from None
+        largest = batch.base_timestamp + delta
+        if batch.record_count > MAX_RECORDS_CHECKED:
+            return max(largest, batch.max_timestamp)
+        return largest
     _check_first_record(batch)
     return batch.max_timestamp
 
 
 def _largest_delta(data: bytes, count: int, keys_required: bool) -> int:
-    """Check the framing of `count` records in `data`; returns their largest timestamp delta."""
+    """Check the framing of `count` records in `data`, of the first MAX_RECORDS_CHECKED and that
+    the others have room; returns the largest timestamp delta of those walked."""
     position = largest = 0
     total = len(data)
-    for expected in range(count):
+    walked = min(count, MAX_RECORDS_CHECKED)
+    for expected in range(walked):
         size, position = _varint(data, position)
         end = position + size
         if size < MIN_RECORD_BYTES - 1 or end > total:
@@ -274,8 +285,13 @@ def _largest_delta(data: bytes, count: int, keys_required: bool) -> int:
             _, position = _headers(data, position, end)
         if position != end:
             raise _BadRecord(f"record {expected}: its size is off by {position - end} bytes")
-    if position != total:
-        raise _BadRecord(f"{total - position} bytes are left after the last record")
+    left = total - position
+    if walked == count and left:
+        raise _BadRecord(f"{left} bytes are left after the last record")
+    if left < (count - walked) * MIN_RECORD_BYTES:
+        raise _BadRecord(
+            f"{left} bytes after record {walked - 1} cannot hold {count - walked} more"
+        )
     return largest
 
 
