@@ -56,9 +56,9 @@ def topic_id(cluster: LocalCluster) -> bytes:
     return make_topic(cluster)
 
 
-def make_topic(cluster: LocalCluster) -> bytes:
+def make_topic(cluster: LocalCluster, replication_factor: int = 1) -> bytes:
     with BlockingClient(cluster.bootstrap) as client:
-        made = client.create_topic(TP.topic, 1, 1)
+        made = client.create_topic(TP.topic, 1, replication_factor)
         client.await_topic(TP.topic)
     return made
 
@@ -285,3 +285,15 @@ def test_connections_above_the_limit_are_closed_and_the_others_served(
     await_true(lambda: descriptors(small) < 40, "the descriptors' return")
     make_topic(small)
     write_values(small.bootstrap, TP, [b"served"])
+
+
+def test_an_idle_connection_is_closed_and_the_brokers_own_are_made_again(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(3, name="impatient", connections_max_idle_ms="320")
+    with RawConnection(cluster) as connection:
+        connection.ask(METADATA, 12, MetadataRequest([]))
+        assert connection.until_closed() == b""
+    # The controller's channels were closed like this one; its next commands need them.
+    make_topic(cluster, replication_factor=3)
+    write_values(cluster.bootstrap, TP, [b"served"])

@@ -19,6 +19,7 @@ from tidelog.broker.connections import Connection
 from tidelog.broker.controller_shell import ControllerShell
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
+from tidelog.broker.idle import IdleConnections
 from tidelog.broker.isr_changes import IsrChanges
 from tidelog.broker.partitions import Partition
 from tidelog.broker.peers import Peers
@@ -73,6 +74,7 @@ class Broker:
         self._listeners: list[Listener] = []
         self._ports_listened: dict[str, int] = {}
         self._connections: dict[Connection, None] = {}
+        self.idle = IdleConnections(self.timers, config.connections_max_idle_ms, self._connections)
         self._appending: dict[Partition, None] = {}
         #: Broker epoch of the clean shutdown that every log directory proves, until registered.
         self.clean_shutdown_epoch = NO_BROKER_EPOCH
@@ -98,6 +100,7 @@ class Broker:
         self.is_serving = True
         for connection in list(self._connections):
             connection.begin()
+        self.idle.start()
         await self.controller.start()
 
     async def stop(self) -> None:

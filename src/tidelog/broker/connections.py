@@ -77,6 +77,9 @@ class Connection:
         self._closed = False
         self._paused = False
         self._advancing = False
+        self._idle = broker.idle
+        #: When something last went over it (`broker.idle`).
+        self.active_tick = broker.idle.tick
         self.peer = transport.peer
         if not broker.is_serving:
             self._paused = True
@@ -86,6 +89,7 @@ class Connection:
 
     def frames_received(self, frames: list[memoryview]) -> None:
         """Begin every request of a read event, then submit their appends together."""
+        self.active_tick = self._idle.tick
         self._frames.extend(frames)
         self._advance()
 
@@ -101,6 +105,7 @@ class Connection:
 
     def send_queue_drained(self) -> None:
         """The peer reads again: so do we."""
+        self.active_tick = self._idle.tick
         self._advance()
 
     def begin(self) -> None:
@@ -249,4 +254,5 @@ class Connection:
                 return
             self._held_bytes -= slots.popleft().size_bytes
             if parts:
+                self.active_tick = self._idle.tick
                 self._transport.send(parts)

@@ -191,6 +191,9 @@ class BrokerConfig:
     max_connections: int = integer(
         limits.MAX_CONNECTIONS, "Connections at the same time.", at_least=1
     )
+    connections_max_idle_ms: int = long(
+        10 * _MINUTE_MS, "A connection unused for this long is closed; -1: never.", at_least=-1
+    )
     request_timeout_ms: int = integer(
         30_000, "How long this broker waits for others on behalf of a client.", at_least=1
     )

@@ -16,7 +16,7 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         auto.include.jmx.reporter auto.leader.rebalance.enable background.threads
         broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
         client.quota.callback.class compression.gzip.level compression.lz4.level
-        compression.zstd.level connection.failed.authentication.delay.ms connections.max.idle.ms
+        compression.zstd.level connection.failed.authentication.delay.ms
         connections.max.reauth.ms control.plane.listener.name controlled.shutdown.enable
         controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
         create.topic.policy.class.name delete.records.purgatory.purge.interval.requests

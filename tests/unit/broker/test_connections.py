@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,6 +74,7 @@ class FakeBroker:
         self.clock = FakeClock()
         self.tracer = FakeTracer()
         self.handle = handle
+        self.idle = SimpleNamespace(tick=0)
         self.is_serving = True
         self.written = True
         self.submitted = 0
