@@ -24,6 +24,7 @@ from tests.controller_builders import (
     topic,
 )
 from tests.controller_office import Candidate, Office, no_topics, office
+from tests.store.clusters import interrupt
 
 from tidelog.broker.controller_shell import ControllerShell
 from tidelog.controller.decision import Conflict
@@ -36,7 +37,9 @@ from tidelog.metadata import layout
 from tidelog.metadata.store import (
     ANY_VERSION,
     Check,
+    OutcomeUnknown,
     SetData,
+    StoreUnavailable,
 )
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -257,6 +260,56 @@ def test_a_store_that_cannot_be_reached_for_a_while_does_not_end_the_term(three:
     three.until(lambda: bool(request))
     assert request[0].topics[0].error_code == ErrorCode.NONE
     assert controller.controller.controller_epoch == 1
+
+
+@pytest.mark.rule("S3")
+def test_a_decision_that_cannot_reach_the_store_is_written_when_it_can(three: Office) -> None:
+    controller = three.controller()
+    commits: list[object] = []
+    three.server.on_commit(lambda *commit: commits.append(commit))
+    left = interrupt(controller.store, "transact", *[StoreUnavailable("cut off")] * 3)
+    result = three.create(controller, "t", (1, 2, 3))
+    assert left == [] and result.error_code == ErrorCode.NONE
+    assert three.state(TP).isr == (1, 2, 3)
+    assert len(commits) == 1, "written once"
+    assert three.controllers == [controller.broker_id]
+    assert controller.controller.controller_epoch == 1, "in the same term"
+
+
+@pytest.mark.rule("S2", "S3")
+@pytest.mark.parametrize("error", [StoreUnavailable("cut off"), OutcomeUnknown("broke")])
+def test_a_decision_of_unknown_outcome_is_read_back_when_the_store_can_be_read(
+    three: Office, error: Exception
+) -> None:
+    controller = three.controller()
+    controller.store.lose_next_answer()
+    left = interrupt(controller.store, "get_many", *[error] * 3)
+    result = three.create(controller, "t", (1, 2, 3))
+    assert left == [] and result.error_code == ErrorCode.NONE, "it was written, and is known to be"
+    assert controller.controller.controller_epoch == 1
+
+
+@pytest.mark.rule("S3", "V41")
+@pytest.mark.parametrize("error", [StoreUnavailable("cut off"), OutcomeUnknown("broke")])
+@pytest.mark.parametrize("method", ["get_many", "children"])
+def test_a_controller_that_cannot_read_the_store_waits_and_keeps_its_term(
+    three: Office, method: str, error: Exception
+) -> None:
+    """What it reads on coming in, and what a watch has announced since."""
+    first = three.controller()
+    three.create(first, "t", (1, 2, 3))
+    left = [interrupt(one.store, method, *[error] * 3) for one in others(three, first)]
+    first.crash()
+    three.until(lambda: first.broker_id not in three.state(TP).isr)
+    [number] = three.controllers
+    second = three.brokers[number]
+    assert sum(map(len, left)) == 3, "one came in, and met three errors"
+    assert second.controller.controller_epoch == 2, "in its first term"
+    met = interrupt(second.store, method, *[error] * 3)
+    first.start()
+    three.until(lambda: "F" in first.script.kinds())
+    assert met == []
+    assert second.is_controller and second.controller.controller_epoch == 2
 
 
 # V2

@@ -11,13 +11,13 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from tests.store.clusters import SimCluster
+from tests.store.clusters import SimCluster, interrupt
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.session import BrokerIdInUseError
 from tidelog.core.config import BrokerConfig
 from tidelog.metadata import layout
-from tidelog.metadata.store import Create, Node
+from tidelog.metadata.store import Create, Node, OutcomeUnknown, StoreUnavailable
 from tidelog.sim.store import SimStoreClient
 
 TIMEOUT_MS = 1000
@@ -169,6 +169,78 @@ def test_an_id_that_a_dying_session_holds_is_waited_for(house: House) -> None:
         node = house.node()
         assert node is not None
         assert node.stat.ephemeral_owner == broker.store.session_id
+
+    house.tell(story())
+
+
+@pytest.mark.rule("S2", "S3")
+@pytest.mark.parametrize("lost", ["lose_next_answer", "lose_next_request"])
+def test_a_registration_is_read_back_however_often_the_store_cannot_be_read(
+    house: House, lost: str
+) -> None:
+    async def story() -> None:
+        broker = house.broker()
+        await broker.session.open()
+        getattr(simulated(broker), lost)()
+        left = interrupt(
+            broker.store, "get", StoreUnavailable("cut off"), OutcomeUnknown("broke"),
+            StoreUnavailable("cut off"),
+        )  # fmt: skip
+        await broker.session.register()
+        node = house.node()
+        assert left == [] and node is not None
+        assert broker.broker_epoch == node.stat.czxid
+
+    house.tell(story())
+
+
+@pytest.mark.rule("S3")
+def test_a_registration_that_cannot_reach_the_store_is_tried_again(house: House) -> None:
+    async def story() -> None:
+        broker = house.broker()
+        await broker.session.open()
+        left = interrupt(broker.store, "transact", *[StoreUnavailable("cut off")] * 3)
+        await broker.session.register()
+        node = house.node()
+        assert left == [] and node is not None
+        assert broker.broker_epoch == node.stat.czxid
+
+    house.tell(story())
+
+
+@pytest.mark.rule("S5")
+def test_an_id_that_the_own_session_holds_already_is_not_waited_for(house: House) -> None:
+    async def story() -> None:
+        broker = await house.registered()
+        first = broker.broker_epoch
+        clock = house.cluster.ports.clock
+        began_ms = clock.monotonic_ms()
+        await broker.session.register()
+        assert broker.broker_epoch == first
+        assert clock.monotonic_ms() - began_ms < TIMEOUT_MS / 2
+
+    house.tell(story())
+
+
+@pytest.mark.rule("S2", "S5")
+def test_after_an_unknown_outcome_an_id_that_another_session_holds_is_waited_for(
+    house: House,
+) -> None:
+    """The node that is read back is another's: it is no registration of ours."""
+
+    async def story() -> None:
+        dying = await house.cluster.open(timeout_ms=TIMEOUT_MS)
+        broker = house.broker()
+        await broker.session.open()
+        await dying.transact([Create(layout.broker_path(1), b"old", ephemeral=True)])
+        old = house.node()
+        house.cluster.silence(dying)
+        simulated(broker).lose_next_request()
+        await broker.session.register()
+        node = house.node()
+        assert old is not None and node is not None
+        assert node.stat.ephemeral_owner == broker.store.session_id
+        assert broker.broker_epoch == node.stat.czxid > old.stat.czxid
 
     house.tell(story())
 

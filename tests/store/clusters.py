@@ -24,6 +24,20 @@ LIMIT_S = 30
 NS_PER_MS = 1_000_000
 
 
+def interrupt(store: MetadataStore, method: str, *errors: Exception) -> list[Exception]:
+    """Let the next calls of a store's method fail, one error each; returns those still to come."""
+    left = list(errors)
+    call = getattr(store, method)
+
+    async def interrupted(*arguments: Any, **named: Any) -> Any:
+        if left:
+            raise left.pop(0)
+        return await call(*arguments, **named)
+
+    setattr(store, method, interrupted)
+    return left
+
+
 class Cluster(Protocol):
     """What a contract test needs of a store."""
 
