@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.spark.commands import pipeline
 
 from tidelog.cli.demo.flights import TOTAL, read_flights
 
@@ -29,10 +30,10 @@ def test_there_are_all_flights_numbered_from_0() -> None:
     assert len(carriers) == 16
 
 
-def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run_demo(directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=cwd,
+        [sys.executable, "-m", "tidelog.cli.demo"],
+        cwd=directory,
         capture_output=True,
         text=True,
         timeout=_LIMIT_S,
@@ -60,7 +61,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The directory of one run, and what it told."""
     directory = tmp_path_factory.mktemp("demo")
     (directory / "demo-output").mkdir()
-    ran = run("tidelog.cli.demo", cwd=directory)
+    ran = run_demo(directory)
     assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-5000:]
     assert ran.stderr == ""
     return directory, ran.stdout
@@ -92,8 +93,8 @@ def test_it_tells_of_kills_changes_and_phases_in_plain_text(demo: tuple[Path, st
 
 
 def prove(directory: Path) -> subprocess.CompletedProcess[str]:
-    words = ("pipeline", "prove", "demo-output/flights", "--sequence", "seq")
-    return run("tidelog", *words, "--produced", "336776", cwd=directory)
+    words = ("prove", "demo-output/flights", "--sequence", "seq", "--produced", "336776")
+    return pipeline(*words, cwd=directory)
 
 
 def test_the_proof_step_repeats_the_verdict(demo: tuple[Path, str]) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
+from tests.spark.commands import pipeline
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
@@ -87,41 +86,23 @@ def test_every_compression_is_read_from_real_brokers(
     assert all(row.v[1:] == row.h and row.t == 0 for row in rows)
 
 
-def test_the_command_ingests_and_goes_on_where_it_ended(
+def test_the_command_goes_on_where_an_ingest_ended(
     spark: SparkSession, cluster: LocalCluster, client: BlockingClient, tmp_path: Path
 ) -> None:
     make_topic(client, "landed", 2)
-    to = tmp_path / "table"
-    words = [
-        "pipeline",
-        "ingest",
-        "--bootstrap-server",
-        cluster.bootstrap,
-        "--topic",
-        "landed",
-        "--to",
-        str(to),
-        "-o",
-        "json",
-    ]
-    manifests = []
-    for first in (0, RECORDS):
-        produce(cluster, "landed", first, RECORDS, "lz4")
-        ran = subprocess.run(
-            [sys.executable, "-m", "tidelog", *words],
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-        assert ran.returncode == 0, ran.stderr
-        told = json.loads(ran.stdout)
-        manifests.append(told["manifest"])
-        assert sum(each["rows"] for each in told["ranges"]) == RECORDS
-        assert f"{RECORDS} records in 2 files, 0 lost, 0 doubled" in ran.stderr
-    assert manifests == [1, 2]
-    assert spark.read.parquet(str(to)).select("value").distinct().count() == 2 * RECORDS
-    assert prove_table(spark, str(to)).holds
+    to = str(tmp_path / "table")
+    produce(cluster, "landed", 0, RECORDS, "lz4")
+    assert ingest(spark, cluster.bootstrap, "landed", to).manifest == 1
+    produce(cluster, "landed", RECORDS, RECORDS, "lz4")
+    target = ("--bootstrap-server", cluster.bootstrap, "--topic", "landed", "--to", to)
+    ran = pipeline("ingest", *target, "-o", "json")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert told["manifest"] == 2
+    assert sum(each["rows"] for each in told["ranges"]) == RECORDS
+    assert f"{RECORDS} records in 2 files, 0 lost, 0 doubled" in ran.stderr
+    assert spark.read.parquet(to).select("value").distinct().count() == 2 * RECORDS
+    assert prove_table(spark, to).holds
 
 
 def test_ingest_and_producer_survive_a_leaders_death(
