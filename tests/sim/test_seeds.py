@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.sim.faults import PROFILES
 from tidelog.sim.run import Totals, run_seed
 
 KNOWN = Path(__file__).with_name("known_seeds.txt")
@@ -54,6 +55,8 @@ def test_it_was_worth_looking(totals: Totals) -> None:
     assert counters["session expiries"] >= 10
     assert counters["suppressed duplicates"] >= 5
     assert counters["acknowledged records"] >= 2_500
+    never = [kind for kind in PROFILES["default"].weights if kind not in totals.faults]
+    assert never == []
 
 
 @pytest.mark.parametrize(("profile", "seed"), OTHER_SEEDS)

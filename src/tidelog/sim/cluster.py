@@ -120,6 +120,9 @@ class SimBroker:
         self.config = config
         self.broker: Broker | None = None
         self.store: SimStoreClient | None = None
+        #: Whether it stopped as told: then nothing may be lost, not even with the power.
+        self.stopped_cleanly = False
+        self._has_started = False
         self._is_ending = False
         self._looked_at: dict[Partition, object] = {}
         self._logs = NodeLogs(node.node_id, cluster.world.disk(node.node_id, LOG_DIRECTORY))
@@ -180,6 +183,7 @@ class SimBroker:
         cluster = self._cluster
         draw = stream(cluster.world.seed, "store", self.node_id, incarnation.number)
         self.broker = None
+        self.stopped_cleanly = self._has_started = False
         self._looked_at = {}
         store = self.store = SimStoreClient(
             cluster.store,
@@ -216,7 +220,26 @@ class SimBroker:
             self._cluster.start_failed(self, error)
             incarnation.die(Loss.NONE, f"start failed: {error!r}", judged=False)
             raise NodeDead(f"start failed: {error!r}") from error
+        self._has_started = True
         self._cluster.world.note(self.node_id, "started", "")
+
+    def stop(self, loss: Loss) -> None:
+        """Stop it as an operator does; the power may go right after (E3 promises its log)."""
+        life, broker = self.life, self.broker
+        if life is not None and broker is not None and self._has_started:
+            self._cluster.world.scheduler.after(0, life, self._begin_stop, broker, life, loss)
+
+    def _begin_stop(self, broker: Broker, life: Incarnation, loss: Loss) -> None:
+        if self._has_started:
+            self._has_started = False
+            stopping = self._stop(broker, life, loss)
+            asyncio.Task(stopping, loop=life.loop, name=f"stop broker {self.node_id}")
+
+    async def _stop(self, broker: Broker, life: Incarnation, loss: Loss) -> None:
+        await broker.stop()
+        self.stopped_cleanly = True
+        life.die(loss, "stopped as told", judged=False)
+        raise NodeDead("stopped as told")
 
     def crash(self, loss: Loss, reason: str) -> None:
         """End it at once."""
@@ -358,9 +381,10 @@ class Cluster:
         broker = self.brokers.get(incarnation.node_id)
         if broker is None:
             return
-        if loss is not Loss.NONE:
+        lossy = loss is not Loss.NONE and not broker.stopped_cleanly
+        if lossy:
             self.lossy_crashes += 1
-        self.replication.crashed(broker, lossy=loss is not Loss.NONE)
+        self.replication.crashed(broker, lossy=lossy)
         if self.on_broker_death is not None:
             self.on_broker_death(broker)
 

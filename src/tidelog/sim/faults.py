@@ -32,6 +32,7 @@ _DEFAULT_WEIGHTS: Final[Mapping[str, float]] = {
     "crash_leader": 3.0,
     "crash_any": 2.0,
     "crash_controller": 1.5,
+    "stop": 1.5,
     "cut_one_way": 2.0,
     "cut_two_ways": 2.0,
     "isolate": 1.5,
@@ -218,6 +219,12 @@ class Faults:
             if broker.broker is not None and broker.broker.controller.is_active:
                 self.crash(broker, "the controller crashes")
                 return
+
+    def _stop(self) -> None:
+        broker = self._any_broker()
+        if broker is not None:
+            self._note(f"stop {broker.node_id}")
+            broker.stop(self._draw.choice(_LOSSES))
 
     # Links
 

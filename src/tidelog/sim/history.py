@@ -130,6 +130,11 @@ class History:
             for life in self.topics.values()
         )
 
+    def is_settled(self, name: str, topic_id: TopicId) -> bool:
+        """Whether a name surely means that topic: it is the newest, and nobody deletes it."""
+        newest = [life for life in self.topics.values() if life.name == name][-1:]
+        return bool(newest) and newest[0].topic_id == topic_id and newest[0].deletion_begun_ns < 0
+
     def deletion_begins(self, name: str, now_ns: int) -> None:
         """Somebody asks for a topic's deletion; from here on nothing of it is promised."""
         for life in self.topics.values():

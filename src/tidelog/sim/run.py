@@ -33,6 +33,9 @@ _FIRST_CLIENT_ID: Final = 101
 _CLIENT_TIMEOUT_MS: Final = 4_000
 _STEADY_TOPIC: Final = "steady"
 _VOLATILE_TOPIC: Final = "volatile"
+#: Highest versions that clients speak: a newest one, and old families'.
+_PRODUCE_VERSIONS: Final = (None, None, 3, 7, 8, 9)
+_FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 15)
 #: What a topic of the simulator is made with.
 _TOPIC_CONFIGS: Final = {"min.insync.replicas": "2"}
 
@@ -47,6 +50,8 @@ class RunResult:
     events: int
     simulated_ns: int
     counters: dict[str, int]
+    #: How often each kind of fault was played.
+    faults: dict[str, int] = field(default_factory=dict)
     violation: str = ""
     #: The last lines of the trace before the violation.
     recent: list[str] = field(default_factory=list)
@@ -198,11 +203,9 @@ class SeedRun:
                 self._produce(writers[1], partition, acks=-1, idempotent=True)
             else:
                 self._produce(writers[1], partition, acks=0, idempotent=False)
-            consumer = PartitionConsumer(
-                reader, partition, stream(self.seed, "consumer", str(partition))
-            )
-            self._consumers.append(consumer)
-            reader.tasks.spawn(f"consume {partition}", consumer.run())
+            self._consume(reader, partition, None)
+            if draw.random() < 0.3:
+                self._consume(reader, partition, draw.choice(_FETCH_VERSIONS))
         self._admin.chooses_replicas = 0.5
         if draw.random() < 0.7:
             self._admin.client.tasks.spawn(
@@ -216,6 +219,15 @@ class SeedRun:
                 ),
             )
 
+    def _consume(
+        self, client: ClientNode, partition: TopicPartition, highest_version: int | None
+    ) -> None:
+        number = len(self._consumers)
+        draw = stream(self.seed, "consumer", number)
+        consumer = PartitionConsumer(client, partition, draw, highest_version=highest_version)
+        self._consumers.append(consumer)
+        client.tasks.spawn(f"consume {number}", consumer.run())
+
     def _produce(
         self, client: ClientNode, partition: TopicPartition, *, acks: int, idempotent: bool
     ) -> None:
@@ -228,6 +240,7 @@ class SeedRun:
             acks=acks,
             idempotent=idempotent,
             pace_ms=self._draw.choice((30, 100, 300)),
+            highest_version=self._draw.choice(_PRODUCE_VERSIONS),
         )
         self._producers.append(producer)
         client.tasks.spawn(f"produce {number}", producer.run())
@@ -270,6 +283,7 @@ class SeedRun:
             events=world.trace.events,
             simulated_ns=world.now_ns,
             counters=dict(zip(COUNTERS, values, strict=True)),
+            faults=dict(self.faults.counts),
             violation=world.violations[0] if world.violations else "",
             recent=list(world.trace.recent) if world.violations else [],
         )
@@ -303,6 +317,7 @@ class Totals:
     events: int = 0
     simulated_ns: int = 0
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+    faults: dict[str, int] = field(default_factory=dict)
     violations: list[RunResult] = field(default_factory=list)
 
     def add(self, result: RunResult) -> None:
@@ -312,6 +327,8 @@ class Totals:
         self.simulated_ns += result.simulated_ns
         for name, value in result.counters.items():
             self.counters[name] += value
+        for name, value in result.faults.items():
+            self.faults[name] = self.faults.get(name, 0) + value
         if result.violation:
             self.violations.append(result)
 

@@ -55,8 +55,6 @@ class ClientChecker:
     def _read(
         self, client: int, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]
     ) -> None:
-        if not topic_id:
-            return
         key = LogKey(topic_id, partition)
         truth = self._replication.truths.get(key)
         committed = truth.committed if truth is not None else []

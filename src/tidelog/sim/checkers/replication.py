@@ -192,7 +192,10 @@ class ReplicationChecker:
         truth = self.truth(claim.key, claim.name)
         same_life = seen.incarnation == node.incarnation
         end = log.end if log is not None else 0
-        if claim.high_watermark > end:
+        if seen.is_doubtful:
+            seen.is_doubtful = not claim.is_leader and not self._is_in_sync(claim.key, node)
+            seen.log_version = -1
+        if claim.high_watermark > end and not seen.is_doubtful:
             self._violate(
                 f"{truth.name}: node {node.node_id} has the high watermark {claim.high_watermark}"
                 f" and its log ends at {end}"
@@ -213,9 +216,6 @@ class ReplicationChecker:
                 f" {claim.high_watermark}"
             )
         rewritten = not same_life or log is None or log.version != seen.log_version
-        if seen.is_doubtful:
-            seen.is_doubtful = not claim.is_leader and not self._is_in_sync(claim.key, node)
-            rewritten = True
         if not seen.is_doubtful:
             first = 0 if rewritten else max(0, seen.high_watermark)
             self._compare(node, claim, log, truth, first)

@@ -1,6 +1,7 @@
 """Consumers by assigned partition: each reads one partition from its beginning on, without end.
 
-A consumer follows the topic id: a topic that was made anew is read anew. Out of range offsets are
+A consumer follows the topic id: a topic that was made anew is read anew. One that speaks a version
+without topic ids reports only what surely is of the topic that it means. Out of range offsets are
 looked up again; where a consumer is told that the log ends before what it has read already, that is
 an anomaly, unless the topic is being deleted.
 """
@@ -139,9 +140,13 @@ class PartitionConsumer:
                     f"a consumer of {self.partition} was given offsets up to"
                     f" {batch.next_offset} with the high watermark at {data.high_watermark}"
                 )
-            self.client.history.read(
+            history = self.client.history
+            if not by_id and not history.is_settled(self.partition.topic, self.topic_id):
+                self.position = 0
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the name may mean another topic")
+            history.read(
                 self.client.node_id,
-                self.topic_id if by_id else b"",
+                self.topic_id,
                 self.partition.partition,
                 batch.base_offset + skipped,
                 batch.numbers[skipped:],

@@ -101,6 +101,7 @@ class PartitionProducer:
         acks: int = -1,
         idempotent: bool = True,
         pace_ms: int = 30,
+        highest_version: int | None = None,
     ) -> None:
         self.client = client
         self.partition = partition
@@ -111,6 +112,7 @@ class PartitionProducer:
         self.stopping = False
         self._numbers = numbers
         self._draw = draw
+        self._highest_version = highest_version
         self._repeats = acks == -1
         self._window = MAX_IN_FLIGHT if idempotent else 1
         self._producer_id = -1
@@ -230,7 +232,7 @@ class PartitionProducer:
         data = PartitionProduceData(index=self.partition.partition, records=waiting.batch)
         topic = TopicProduceData(name=self.partition.topic, partition_data=[data])
         request = ProduceRequest(acks=self.acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
-        version = connection.version(PRODUCE)
+        version = connection.version(PRODUCE, self._highest_version)
         if self.acks == 0:
             connection.post(PRODUCE, version, request)
             done: asyncio.Future[Any] = self.client.ports.loop.create_future()
