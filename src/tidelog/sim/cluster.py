@@ -122,6 +122,8 @@ class SimBroker:
         self.store: SimStoreClient | None = None
         #: Whether it stopped as told: then nothing may be lost, not even with the power.
         self.stopped_cleanly = False
+        #: Whether it was told to stop and has not ended yet.
+        self.is_stopping = False
         self._has_started = False
         self._is_ending = False
         self._looked_at: dict[Partition, object] = {}
@@ -183,7 +185,7 @@ class SimBroker:
         cluster = self._cluster
         draw = stream(cluster.world.seed, "store", self.node_id, incarnation.number)
         self.broker = None
-        self.stopped_cleanly = self._has_started = False
+        self.stopped_cleanly = self.is_stopping = self._has_started = False
         self._looked_at = {}
         store = self.store = SimStoreClient(
             cluster.store,
@@ -225,15 +227,19 @@ class SimBroker:
 
     def stop(self, loss: Loss) -> None:
         """Stop it as an operator does; the power may go right after (E3 promises its log)."""
-        life, broker = self.life, self.broker
-        if life is not None and broker is not None and self._has_started:
-            self._cluster.world.scheduler.after(0, life, self._begin_stop, broker, life, loss)
+        if self.life is not None:
+            self._cluster.world.scheduler.after(0, self.life, self._begin_stop, self.life, loss)
 
-    def _begin_stop(self, broker: Broker, life: Incarnation, loss: Loss) -> None:
-        if self._has_started:
-            self._has_started = False
-            stopping = self._stop(broker, life, loss)
-            asyncio.Task(stopping, loop=life.loop, name=f"stop broker {self.node_id}")
+    def _begin_stop(self, life: Incarnation, loss: Loss) -> None:
+        broker = self.broker
+        if broker is None or not self._has_started or self.is_stopping:
+            return
+        if self._cluster.keeps_budget and self._cluster.is_spared(self.node_id):
+            self._cluster.refused_crashes += 1
+            return
+        self.is_stopping = True
+        stopping = self._stop(broker, life, loss)
+        asyncio.Task(stopping, loop=life.loop, name=f"stop broker {self.node_id}")
 
     async def _stop(self, broker: Broker, life: Incarnation, loss: Loss) -> None:
         await broker.stop()
@@ -353,11 +359,13 @@ class Cluster:
         )
 
     def _steady_members(self, state: PublishedPartition) -> list[int]:
-        """Members that are up, as they were when they were recorded, with all that is committed."""
+        """Members that are up and stay so, as they were when they were recorded, with all that is
+        committed."""
         return [
             member
             for member in state.isr
             if self.brokers[member].life is not None
+            and not self.brokers[member].is_stopping
             and self.replication.is_unchanged(state, member)
             and self.replication.has_all_committed(state.key, member)
         ]

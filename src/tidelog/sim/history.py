@@ -83,6 +83,8 @@ class History:
         self.on_acknowledged: list[Callable[[Produce], None]] = []
         #: (client, topic id, partition, first offset, record numbers)
         self.on_read: list[Callable[[int, TopicId, int, int, Sequence[int]], None]] = []
+        #: (batch refused as out of sequence with none open before it, broker id)
+        self.on_sequence_refused: list[Callable[[Produce, int], None]] = []
         #: (what a client was told that it must never be told)
         self.on_anomaly: list[Callable[[str], None]] = []
 
@@ -113,6 +115,11 @@ class History:
         self.read_records += len(numbers)
         for callback in self.on_read:
             callback(client, topic_id, partition, offset, numbers)
+
+    def sequence_refused(self, operation: Produce, broker_id: int) -> None:
+        """A broker lacks what its producer had acknowledged before a batch, or has more."""
+        for callback in self.on_sequence_refused:
+            callback(operation, broker_id)
 
     def anomaly(self, what: str) -> None:
         """A client was told something that it must never be told."""

@@ -76,8 +76,11 @@ class Setup:
     def __init__(self) -> None:
         self.violations: list[str] = []
         self.zxid = 100
-        self.published = Published(self.violations.append, lambda: 0)
-        self.checker = ReplicationChecker(self.published, self.violations.append, lambda: 0)
+        self.now_ns = 0
+        self.published = Published(self.violations.append, lambda: self.now_ns)
+        self.checker = ReplicationChecker(
+            self.published, self.violations.append, lambda: self.now_ns
+        )
         self.history = History()
         self.clients = ClientChecker(self.history, self.checker, self.violations.append)
         self.nodes = {node_id: Node(node_id) for node_id in (1, 2, 3)}
@@ -174,6 +177,34 @@ def test_a_member_that_lost_data_in_a_crash_does_not_count(setup: Setup) -> None
     assert setup.violations == []
 
 
+def test_a_member_is_unchanged_while_its_process_and_its_registration_stand(setup: Setup) -> None:
+    state = setup.published.partitions[KEY]
+    assert [setup.checker.is_unchanged(state, member) for member in (1, 2, 3, 4)] == [
+        True, True, True, False,
+    ]  # fmt: skip
+    setup.commit(Delete("/brokers/ids/1", ANY_VERSION))
+    setup.nodes[2].incarnation += 1
+    setup.register(3, 200)
+    assert not any(setup.checker.is_unchanged(state, member) for member in (1, 2, 3))
+
+
+@pytest.mark.parametrize("registers_again", [False, True])
+def test_a_role_taken_for_a_topic_that_was_gone_before_is_told(
+    setup: Setup, registers_again: bool
+) -> None:
+    setup.lead(1, 0, 0)
+    setup.commit(Delete("/brokers/topics/t", ANY_VERSION))
+    if registers_again:
+        setup.register(1, 200)
+    setup.look(1)
+    assert setup.violations == []
+    setup.lead(1, 1, 0)
+    assert [text.partition(": ")[2] for text in setup.violations] == [
+        f"node 1 took a role in epoch 1 for its replica of topic {KEY}, which was gone before it"
+        " registered"
+    ] * registers_again
+
+
 def test_a_member_of_the_isr_that_cuts_committed_records_is_told(setup: Setup) -> None:
     setup.replicate([1, 2], 0)
     setup.lead(1, 0, 2)
@@ -264,6 +295,64 @@ def test_a_follower_that_differs_below_its_high_watermark_is_told(setup: Setup) 
     assert "offset 0, below the high watermark of node 3" in setup.violations[0]
 
 
+def lost_a_truncation(setup: Setup) -> Node:
+    """Node 3, out of the ISR, whose power loss brought back what a truncation had taken, below a
+    high watermark that was written down later."""
+    setup.state(1, 0, [1, 2], [11, 12])
+    setup.replicate([1, 2], 0, 1, 2)
+    setup.lead(1, 0, 2)
+    node = setup.nodes[3]
+    node.append([8, 9], 0, epoch=5)
+    setup.look(3)
+    setup.checker.crashed(node, lossy=True)
+    node.incarnation = 2
+    node.high_watermark = 2
+    setup.look(3)
+    assert setup.violations == []
+    return node
+
+
+def test_a_replica_that_lost_a_truncation_counts_from_its_reconciliation_on(setup: Setup) -> None:
+    node = lost_a_truncation(setup)
+    node.truncate(0)
+    node.high_watermark = 0
+    setup.look(3)
+    node.append([1, 2], 0)
+    node.high_watermark = 2
+    setup.look(3)
+    assert setup.violations == []
+    node.truncate(0)
+    node.append([6, 7], 0, epoch=6)
+    setup.look(3)
+    assert "offset 0, below the high watermark of node 3" in setup.violations[0]
+
+
+def test_a_replica_that_lost_data_and_agrees_all_the_same_counts_at_once(setup: Setup) -> None:
+    setup.replicate([1, 2], 0)
+    setup.lead(1, 0, 2)
+    node = setup.nodes[3]
+    setup.checker.crashed(node, lossy=True)
+    node.high_watermark = 2
+    setup.look(3)
+    assert setup.violations == []
+    node.high_watermark = 3
+    setup.look(3)
+    assert "its log ends at 2" in setup.violations[0]
+
+
+def test_a_replica_that_lost_a_truncation_and_leads_or_joins_counts_at_once(setup: Setup) -> None:
+    node = lost_a_truncation(setup)
+    node.is_leader, node.leader_epoch = True, 1
+    setup.look(3)
+    assert "leads in epoch 1 without" in setup.violations[0]
+    setup.violations.clear()
+    again = Setup()
+    lost_a_truncation(again)
+    again.register(3, 200)
+    again.state(1, 0, [1, 2, 3], [11, 12, 200])
+    assert "was published" in again.violations[0]
+
+
 def test_one_offset_and_epoch_with_two_records_is_told(setup: Setup) -> None:
     setup.nodes[1].append([1], 0)
     setup.nodes[2].append([2], 0)
@@ -328,6 +417,19 @@ def test_an_acknowledgement_before_commitment_is_told(setup: Setup) -> None:
     setup.history.produce_begins(operation)
     setup.history.produce_ends(operation, Outcome.DONE, 5, 0)
     assert "acknowledged and not committed" in setup.violations[0]
+
+
+def test_a_leader_that_refuses_the_sequence_of_the_oldest_open_batch_is_told(setup: Setup) -> None:
+    setup.now_ns = 50
+    setup.state(2, 1, [1, 2, 3], [11, 12, 13])
+    setup.state(2, 1, [1, 2], [11, 12])
+    operation = Produce(101, "t", 0, -1, 7, (1, 2), 0, sent_ns=[40])
+    setup.history.sequence_refused(operation, 2)
+    operation.sent_ns.append(60)
+    setup.history.sequence_refused(operation, 1)
+    assert setup.violations == []
+    setup.history.sequence_refused(operation, 2)
+    assert "leader 2 refused the sequence of the oldest open batch" in setup.violations[0]
 
 
 def test_reading_what_is_not_committed_or_another_record_is_told(setup: Setup) -> None:

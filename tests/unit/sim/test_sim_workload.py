@@ -12,7 +12,7 @@ from tidelog.client.steps import Address
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.sim.disk import Loss
-from tidelog.sim.history import History, Outcome
+from tidelog.sim.history import History, Outcome, Produce
 from tidelog.sim.workload.admin import Administrator
 from tidelog.sim.workload.client import ClientNode
 from tidelog.sim.workload.consumers import PartitionConsumer
@@ -32,9 +32,17 @@ class Bench:
         node = world.add_node(101, "client101")
         self.client = ClientNode(node, self.history, [Address("broker1", 9092)], 3_000)
 
-    def producer(self, *, acks: int = -1, idempotent: bool = True) -> PartitionProducer:
+    def producer(
+        self, *, acks: int = -1, idempotent: bool = True, pace_ms: int = 30
+    ) -> PartitionProducer:
         producer = PartitionProducer(
-            self.client, PARTITION, Numbers(), random.Random(5), acks=acks, idempotent=idempotent
+            self.client,
+            PARTITION,
+            Numbers(),
+            random.Random(5),
+            acks=acks,
+            idempotent=idempotent,
+            pace_ms=pace_ms,
         )
         self.client.tasks.spawn("produce", producer.run())
         return producer
@@ -109,11 +117,32 @@ def test_an_idempotent_producer_goes_on_after_its_broker_was_away(bench: Bench) 
     assert bench.broker.numbers == sent
 
 
-def test_a_sequence_refused_for_the_oldest_batch_is_an_anomaly(bench: Bench) -> None:
+def test_a_sequence_refused_for_the_oldest_batch_is_told_and_the_batch_sent_again(
+    bench: Bench,
+) -> None:
+    refused: list[tuple[Produce, int]] = []
+    bench.history.on_sequence_refused.append(lambda *told: refused.append(told))
     bench.broker.script.extend([ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
-    bench.producer()
+    producer = bench.producer()
     bench.run(200 * MS)
-    assert "OUT_OF_ORDER_SEQUENCE_NUMBER for the oldest open" in bench.anomalies[0]
+    ((operation, broker_id),) = refused
+    assert (operation, broker_id) == (bench.history.produces[0], 1)
+    bench.finish(producer)
+    assert bench.outcomes()[Outcome.DONE] == len(bench.history.produces)
+    assert bench.anomalies == []
+
+
+def test_answers_to_batches_that_were_given_up_with_their_producer_id_change_nothing(
+    bench: Bench,
+) -> None:
+    for later in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_RECORD):
+        bench.broker.script.extend([ErrorCode.UNKNOWN_PRODUCER_ID, later, later, later, later])
+    producer = bench.producer(pace_ms=0)
+    bench.run(2 * S)
+    bench.finish(producer)
+    assert bench.broker.producer_ids == 3
+    assert bench.outcomes()[Outcome.DONE] > 10
+    assert bench.anomalies == []
 
 
 def test_a_producer_whose_id_is_not_known_takes_a_new_one(bench: Bench) -> None:

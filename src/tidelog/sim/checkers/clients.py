@@ -29,6 +29,7 @@ class ClientChecker:
         self.read_end: dict[LogKey, int] = {}
         history.on_acknowledged.append(self._acknowledged)
         history.on_read.append(self._read)
+        history.on_sequence_refused.append(self._sequence_refused)
         history.on_anomaly.append(violate)
 
     def _keys(self, name: str, partition: int) -> list[LogKey]:
@@ -51,6 +52,22 @@ class ClientChecker:
             if truth is not None and _is_committed(operation, truth.committed):
                 return
         self._violate(f"acknowledged and not committed: {operation}")
+
+    def _sequence_refused(self, operation: Produce, broker_id: int) -> None:
+        """A leader has all that was acknowledged, so it takes the oldest open batch. One that was
+        deposed and has not heard of it may lack what its successors acknowledged (V65)."""
+        topic = self._published.topics.get(operation.topic)
+        if topic is None:
+            return
+        state = self._published.partitions.get(LogKey(topic.topic_id, operation.partition))
+        if (
+            state is not None
+            and state.leader == broker_id
+            and state.led_since_ns <= operation.sent_ns[-1]
+        ):
+            self._violate(
+                f"leader {broker_id} refused the sequence of the oldest open batch: {operation}"
+            )
 
     def _read(
         self, client: int, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]

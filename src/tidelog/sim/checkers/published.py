@@ -33,6 +33,8 @@ class PublishedPartition:
     isr: tuple[int, ...]
     #: Broker epoch of each member; None where the node does not tell.
     isr_epochs: tuple[int, ...] | None
+    #: When the leader was published as such, after another one or none.
+    led_since_ns: int = 0
 
     def epoch_of(self, member: int) -> int | None:
         """The broker epoch recorded for a member of the ISR."""
@@ -49,7 +51,8 @@ class PublishedTopic:
     topic_id: TopicId
     created_ns: int
     assignment: dict[int, tuple[int, ...]]
-    deleted_ns: int = -1
+    #: Transaction that removed the topic node; -1 while it is there.
+    deleted_zxid: int = -1
 
 
 class Published:
@@ -84,7 +87,7 @@ class Published:
         for op, result in zip(ops, results, strict=True):
             path = result.path
             if path.startswith(_TOPICS):
-                self._topic_changed(path[len(_TOPICS) :].split("/"), op, result)
+                self._topic_changed(zxid, path[len(_TOPICS) :].split("/"), op, result)
             elif path.startswith(_BROKERS):
                 self._broker_changed(int(path[len(_BROKERS) :]), op, result)
             elif path.startswith(_DELETIONS):
@@ -104,7 +107,7 @@ class Published:
     def promises_nothing(self, topic_id: TopicId) -> bool:
         """Whether a topic is gone or about to go."""
         topic = self.all_topics.get(topic_id)
-        return topic is None or topic.deleted_ns >= 0 or topic.name in self.dying
+        return topic is None or topic.deleted_zxid >= 0 or topic.name in self.dying
 
     def _broker_changed(self, broker_id: int, op: Op, result: OpResult) -> None:
         if isinstance(op, Create) and result.stat is not None:
@@ -115,13 +118,13 @@ class Published:
         elif isinstance(op, Delete):
             self.brokers.pop(broker_id, None)
 
-    def _topic_changed(self, parts: list[str], op: Op, result: OpResult) -> None:
+    def _topic_changed(self, zxid: int, parts: list[str], op: Op, result: OpResult) -> None:
         name = parts[0]
         if len(parts) == 1:
             if isinstance(op, Delete):
                 topic = self.topics.pop(name, None)
                 if topic is not None:
-                    topic.deleted_ns = self._now_ns()
+                    topic.deleted_zxid = zxid
             elif isinstance(op, Create | SetData) and op.data:
                 self._topic_written(name, json.loads(op.data))
         elif len(parts) == 4 and parts[3] == "state" and isinstance(op, Create | SetData):
@@ -158,6 +161,8 @@ class Published:
             isr_epochs=None if epochs is None else tuple(epochs),
         )
         before = self.partitions.get(key)
+        same_leader = before is not None and before.leader == state.leader
+        state.led_since_ns = before.led_since_ns if before and same_leader else self._now_ns()
         self.partitions[key] = state
         self._check_state(topic, before, state)
         if before is not None:

@@ -193,7 +193,7 @@ class ReplicationChecker:
         same_life = seen.incarnation == node.incarnation
         end = log.end if log is not None else 0
         if seen.is_doubtful:
-            seen.is_doubtful = not claim.is_leader and not self._is_in_sync(claim.key, node)
+            seen.is_doubtful = not self._is_reconciled(node, claim, log, truth)
             seen.log_version = -1
         if claim.high_watermark > end and not seen.is_doubtful:
             self._violate(
@@ -206,6 +206,8 @@ class ReplicationChecker:
                 f"{truth.name}: node {node.node_id} went back from leader epoch"
                 f" {seen.leader_epoch} to {claim.leader_epoch}"
             )
+        if claim.leader_epoch >= 0 and not (same_life and claim.leader_epoch == seen.leader_epoch):
+            self._check_topic(node, claim, truth)
         same_term = same_life and seen.is_leader and claim.leader_epoch == seen.leader_epoch
         if claim.is_leader and not same_term and not self._promises_nothing(claim.key):
             self._new_leader(node, claim, log, truth)
@@ -227,6 +229,32 @@ class ReplicationChecker:
             seen.in_flight = claim.in_flight
             self._check_joining(claim)
         seen.log_version = -1 if log is None else log.version
+
+    def _check_topic(self, node: Observed, claim: Claim, truth: Truth) -> None:
+        """A role is told to the very registration of a broker. One made after a topic was gone can
+        only be told roles of its successor, which are none of the old replica's (V23)."""
+        topic = self.published.all_topics.get(claim.key.topic_id)
+        broker_epoch, incarnation = self._registered_in.get(node.node_id, (-1, -1))
+        if (
+            topic is not None
+            and 0 <= topic.deleted_zxid < broker_epoch
+            and incarnation == node.incarnation
+        ):
+            self._violate(
+                f"{truth.name}: node {node.node_id} took a role in epoch {claim.leader_epoch}"
+                f" for its replica of topic {claim.key}, which was gone before it registered"
+            )
+
+    def _is_reconciled(
+        self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth
+    ) -> bool:
+        """Whether a replica that lost data counts again: it leads, it is in sync, or its records
+        below its high watermark are the committed ones."""
+        if claim.is_leader or self._is_in_sync(claim.key, node):
+            return True
+        if claim.high_watermark > (0 if log is None else log.end):
+            return False
+        return not _lacks(log, truth.committed[: claim.high_watermark])
 
     def _is_in_sync(self, key: LogKey, node: Observed) -> bool:
         state = self.published.partitions.get(key)
@@ -307,12 +335,15 @@ class ReplicationChecker:
         return recorded is not None and self._intact.get(member) == recorded
 
     def is_unchanged(self, state: PublishedPartition, member: int) -> bool:
-        """Whether the very process lives that made the registration recorded for a member."""
+        """Whether the registration recorded for a member stands, and the very process lives that
+        made it. A process whose session has expired registers anew: a restart to V10."""
         node = self._nodes.get(member)
-        if node is None or self._registered_in.get(member) is None:
-            return False
-        epoch, incarnation = self._registered_in[member]
-        return epoch == state.epoch_of(member) and incarnation == node.incarnation
+        recorded = state.epoch_of(member)
+        return (
+            node is not None
+            and self._registered_in.get(member) == (recorded, node.incarnation)
+            and self.published.brokers.get(member) == recorded
+        )
 
     def has_lost_member(self, state: PublishedPartition) -> bool:
         """Whether a member is recorded under a broker epoch in which it lost data."""

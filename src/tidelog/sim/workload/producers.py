@@ -13,6 +13,7 @@ import random
 from collections import deque
 from typing import Any, Final
 
+from tidelog.client.cluster import BrokerNode
 from tidelog.client.producing import LogWriter
 from tidelog.client.retries import Patience
 from tidelog.core.errors import ErrorCode, TidelogError
@@ -120,6 +121,7 @@ class PartitionProducer:
         self._next_sequence = 0
         self._waiting: deque[_Waiting] = deque()
         self._next_batch_ns = 0
+        self._broker_id = -1
 
     @property
     def is_done(self) -> bool:
@@ -137,8 +139,9 @@ class PartitionProducer:
             try:
                 if self.idempotent and self._producer_id < 0:
                     await self._take_id()
-                address = await self.client.run(self._leader())
-                connection = await self.client.connection(address)
+                leader = await self.client.run(self._leader())
+                self._broker_id = leader.broker_id
+                connection = await self.client.connection(leader.address)
             except TidelogError:
                 await self._back_off()
                 continue
@@ -154,8 +157,8 @@ class PartitionProducer:
         router = self.client.router
 
         def attempt(patience: Patience) -> Any:
-            leader = yield from router.leader(self.partition, patience)
-            return leader.address
+            leader: BrokerNode = yield from router.leader(self.partition, patience)
+            return leader
 
         return router.repeat(f"finding the leader of {self.partition}", attempt)
 
@@ -258,6 +261,8 @@ class PartitionProducer:
         return self._refused(waiting, error)
 
     def _refused(self, waiting: _Waiting, error: ErrorCode) -> bool:
+        if waiting not in self._waiting:
+            return False  # given up with the producer id that an earlier answer made useless
         if error in NOT_APPENDED or error in UNCERTAIN:
             if not self._repeats:
                 self._end(waiting, Outcome.UNKNOWN if error in UNCERTAIN else Outcome.REFUSED)
@@ -270,7 +275,10 @@ class PartitionProducer:
             # The new topic may have taken a later batch first: it knows nothing of the producer.
             self._renew()
             return False
-        self.client.history.anomaly(f"{error.name} for the oldest open {waiting.operation}")
+        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            self.client.history.sequence_refused(operation, self._broker_id)
+            return False  # another broker may lead by now
+        self.client.history.anomaly(f"{error.name} for the oldest open {operation}")
         self._end(waiting, Outcome.UNKNOWN)
         return False
 
