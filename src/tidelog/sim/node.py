@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -146,18 +146,28 @@ class Incarnation:
             self.alive = False
             self.runs = False
             self.end_reason = "the run has ended"
-            self._held.extend(asyncio.all_tasks(self.loop))
-        with warnings.catch_warnings():
-            # A task that never ran holds coroutines that were never awaited: it died before.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            for held in self._held:
-                if isinstance(held, asyncio.Task):
-                    held._log_destroy_pending = False  # type: ignore[attr-defined]
-                    with contextlib.suppress(BaseException):  # its ports raise NodeDead
-                        held.get_coro().close()
+        # Also those that were begun while it died, by whatever then ran to its next port call.
+        self._held.extend(asyncio.all_tasks(self.loop))
+        for held in self._held:
+            if isinstance(held, asyncio.Task):
+                held._log_destroy_pending = False  # type: ignore[attr-defined]
+                _end_coroutine(held.get_coro())
         self._held.clear()
         self._waiting.clear()
         self.on_death.clear()
+
+
+def _end_coroutine(ended: object) -> None:
+    """Close a coroutine that nobody runs any more. One that never ran was given coroutines that it
+    never awaited: they are closed too, or Python would warn of each."""
+    if not inspect.iscoroutine(ended):
+        return
+    if inspect.getcoroutinestate(ended) == inspect.CORO_CREATED and ended.cr_frame is not None:
+        for value in ended.cr_frame.f_locals.values():
+            for given in value if isinstance(value, tuple) else (value,):
+                _end_coroutine(given)
+    with contextlib.suppress(BaseException):  # its ports raise NodeDead
+        ended.close()
 
 
 class SimNode:

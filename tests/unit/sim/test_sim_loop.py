@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
+from collections.abc import Coroutine
 
 import pytest
 from tests.unit.sim.sim_programs import MS, Running, S, pair, run
@@ -152,6 +154,25 @@ def test_a_dead_incarnation_does_nothing_and_its_finally_blocks_do_not_act(
     with pytest.raises(NodeDead):
         node.ports.open_lane("/data")
     assert world.violations == []
+
+
+def test_coroutines_that_will_never_run_are_closed_at_the_end(world: World) -> None:
+    running = Running(world.add_node(1, "node1"))
+    made: list[Coroutine[None, None, None]] = []
+
+    def never() -> Coroutine[None, None, None]:
+        async def act() -> None:
+            raise AssertionError("it ran")
+
+        made.append(act())
+        return made[-1]
+
+    running.spawn(running.tasks.timeout(5, never(), "in time"))
+    running.spawn(running.tasks.gather_ordered(never(), never()))
+    running.incarnation.die(Loss.NONE, "the test")
+    running.spawn(never())
+    world.close()
+    assert [inspect.getcoroutinestate(each) for each in made] == [inspect.CORO_CLOSED] * 4
 
 
 def test_a_planned_crash_strikes_at_the_port_call_it_names(world: World) -> None:
