@@ -1,7 +1,9 @@
-"""Brokers with one rule broken are caught: each mutant at its recorded seed or a few beside it.
+"""Brokers with one rule broken are caught, each under a profile that makes its moment common.
 
-The seed says where to look first; what a seed does changes with every change of the brokers. A
-search is `tidelog sim run --seeds A..B --mutant NAME`.
+What a seed does changes with every change of the brokers, so no single seed is relied upon: those
+that killed early when they were recorded are tried first, then a small range, and one kill is
+enough. The profiles kill in about every second seed or more. `tidelog sim mutants` searches anew
+and names the seeds that kill earliest.
 """
 
 from __future__ import annotations
@@ -11,29 +13,29 @@ import pytest
 from tidelog.sim.mutants import MUTANTS
 from tidelog.sim.run import run_seed
 
-#: The seed that killed it last, under the mutant's profile.
+#: Seeds of the mutant's profile that killed it soon after the start.
 KILLING_SEEDS = {
-    "truncate_to_high_watermark": 0,
-    "ack_before_replication": 0,
-    "expand_without_epoch_rule": 0,
-    "bounce_unnoticed": 10,
-    "topic_id_unchecked": 7,
+    "truncate_to_high_watermark": (24, 14, 7),
+    "ack_before_replication": (24, 3, 25),
+    "expand_without_epoch_rule": (8, 14, 13),
+    "bounce_unnoticed": (19, 6, 17),
+    "topic_id_unchecked": (28, 0, 5),
 }
-#: Seeds tried beside it.
-BESIDE = 24
+#: Seeds tried where none of them kills any more.
+OTHERS = range(16)
 
 
-def test_every_mutant_has_a_killing_seed() -> None:
+def test_every_mutant_has_killing_seeds() -> None:
     assert list(KILLING_SEEDS) == list(MUTANTS)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught_and_only_the_mutant(name: str) -> None:
-    first = KILLING_SEEDS[name]
     profile = MUTANTS[name].profile
-    for seed in range(first, first + BESIDE):
+    seeds = list(dict.fromkeys((*KILLING_SEEDS[name], *OTHERS)))
+    for seed in seeds:
         if run_seed(seed, profile, name).violation:
             healthy = run_seed(seed, profile)
             assert not healthy.violation, f"seed {seed} {profile}: {healthy.violation}"
             return
-    pytest.fail(f"{name} survived the seeds {first} to {first + BESIDE - 1} of {profile}")
+    pytest.fail(f"{name} survived the seeds {seeds} of {profile}: tidelog sim mutants")

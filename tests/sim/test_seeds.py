@@ -16,7 +16,9 @@ from tidelog.sim.run import Totals, run_seed
 KNOWN = Path(__file__).with_name("known_seeds.txt")
 DEFAULT_SEEDS = range(1000, 1030)
 OTHER_SEEDS = [
-    (profile, seed) for profile in ("stale_hw_election", "topic_churn") for seed in range(8)
+    (profile, seed)
+    for profile in ("topic_churn", "quick_restarts", "slow_catch_up")
+    for seed in range(4)
 ]
 
 
@@ -43,18 +45,9 @@ def test_nothing_is_violated(seed: int, totals: Totals) -> None:
 
 
 def test_it_was_worth_looking(totals: Totals) -> None:
-    """A twentieth of what 500 seeds must show."""
     if totals.runs < len(DEFAULT_SEEDS):
         pytest.skip("counts the runs above, which were not all made")
-    counters = totals.counters
-    assert counters["leader elections"] >= 25
-    assert counters["truncations"] >= 5
-    assert counters["ISR shrinks"] >= 25
-    assert counters["ISR expansions"] >= 25
-    assert counters["lossy crashes"] >= 15
-    assert counters["session expiries"] >= 10
-    assert counters["suppressed duplicates"] >= 5
-    assert counters["acknowledged records"] >= 2_500
+    assert totals.shortfalls() == []
     never = [kind for kind in PROFILES["default"].weights if kind not in totals.faults]
     assert never == []
 

@@ -1,8 +1,8 @@
 """Faults drawn from the seed: which kinds a run has, how often, whom they strike, for how long.
 
-Every seed draws its own subset of kinds and its own rates. A profile biases them;
-`stale_hw_election` and `last_replica_standing` add scenarios, which are drawn too in all that they
-leave open. What a power loss may take is the cluster's business (the fault budget).
+Every seed draws its own subset of kinds and its own rates. A profile biases them, so that what is
+rare comes often; `last_replica_standing` adds a scenario, drawn too in all that it leaves open.
+What a power loss may take is the cluster's business (the fault budget).
 """
 
 from __future__ import annotations
@@ -60,27 +60,48 @@ class Profile:
     restart_ms: tuple[tuple[int, int], ...] = ((20, 400), (20, 6_000), (200, 2_500))
     #: How long the volatile topic lives until it is deleted and made anew.
     topic_life_ms: tuple[int, int] = (2_000, 9_000)
+    #: Share of the seeds in which that is done at all.
+    recreates: float = 0.7
+    #: Share of its topics whose replicas are chosen, alive or not; others wait for all brokers.
+    chosen_replicas: float = 0.5
     #: Name of a scenario to run over and over beside the drawn faults.
     scenario: str = ""
     keeps_budget: bool = True
+    #: What its brokers are configured with, apart from the simulator's own settings.
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 PROFILES: Final[Mapping[str, Profile]] = {
     profile.name: profile
     for profile in (
         Profile("default"),
+        # Brokers are away while a topic is deleted and made anew.
         Profile(
             "topic_churn",
             weights={"crash_any": 5.0, "crash_leader": 1.0, "strike": 1.0, "expire_session": 1.0},
             mean_interval_ms=(500, 1_500),
             restart_ms=((800, 4_000),),
             topic_life_ms=(500, 2_000),
+            recreates=1.0,
+            chosen_replicas=1.0,
         ),
+        # Brokers lose data and are back before the controller has heard of their death.
         Profile(
-            "stale_hw_election",
-            weights={"strike": 1.0, "slow_disk": 1.0, "expire_session": 0.5, "pause": 0.5},
-            mean_interval_ms=(2_000, 6_000),
-            scenario="stale_hw_election",
+            "quick_restarts",
+            weights={"crash_leader": 3.0, "crash_any": 2.0, "cut_store": 4.0, "slow_link": 1.0},
+            left_out=0.0,
+            mean_interval_ms=(80, 250),
+            restart_ms=((20, 200),),
+        ),
+        # Leaders die while followers catch up batch by batch: some end between the high watermark
+        # that the new leader knows of and what was committed.
+        Profile(
+            "slow_catch_up",
+            weights={"crash_leader": 4.0, "crash_any": 2.0, "slow_link": 2.0},
+            left_out=0.0,
+            mean_interval_ms=(200, 600),
+            restart_ms=((20, 400), (200, 1_500)),
+            properties={"replica.fetch.max.bytes": "300"},
         ),
         Profile(
             "last_replica_standing",
@@ -358,56 +379,6 @@ class Faults:
     def _isr_of(self, state: PublishedPartition) -> tuple[int, ...]:
         return self.cluster.published.partitions[state.key].isr
 
-    def stale_hw_election(self) -> Scenario:
-        """The leader dies while the other member of the ISR has an old high watermark and a
-        replica that was out is nearly back: it ends between that mark and what is committed.
-
-        Slow answers to the member keep its mark old; slow requests of the one that returns keep
-        it out of the ISR for a while.
-        """
-        while True:
-            yield self._draw.uniform(200, 800)
-            state = self._healthy_partition()
-            if state is None:
-                continue
-            self._count("scenario")
-            leader = self.cluster.brokers[state.leader]
-            followers = [member for member in state.isr if member != state.leader]
-            self._draw.shuffle(followers)
-            member, away = (self.cluster.brokers[follower] for follower in followers)
-            away.crash(Loss.NONE, "a follower goes away")
-            slow_ms = self._draw.uniform(100, 400)
-            self._slow(leader, member, slow_ms)
-            self._slow(away, leader, 3 * slow_ms)
-            for _ in range(100):
-                yield 100
-                if away.life is not None and away.node_id not in self._isr_of(state):
-                    break
-            end = away.logs.logs[state.key].end if state.key in away.logs.logs else 0
-            for _ in range(1_000):
-                yield slow_ms / 20
-                log = away.logs.logs.get(state.key)
-                if log is not None and log.end > end:
-                    break
-            yield self._draw.uniform(0.5, 2.5) * slow_ms
-            leader.crash(Loss.NONE, "the leader dies")
-            self._slow(leader, member, 0)
-            self._slow(away, leader, 0)
-            yield self._draw.uniform(5, 900)
-            if self._draw.random() < 0.5:
-                second = self.leader_of(state)
-                if second is not None and second is not leader:
-                    second.crash(Loss.NONE, "the second leader dies")
-            yield 2_000
-
-    def _slow(self, source: SimBroker, target: SimBroker, delay_ms: float) -> None:
-        network = self.cluster.world.network
-        network.slow_down(source.node.host, target.node.host, int(delay_ms * NS_PER_MS), 0)
-
-    def leader_of(self, state: PublishedPartition) -> SimBroker | None:
-        """Who leads a partition now."""
-        return self.cluster.brokers.get(self.cluster.published.partitions[state.key].leader)
-
     def last_replica_standing(self) -> Scenario:
         """Both followers leave the ISR; the last member loses unsynced data and leads again."""
         lag_ms = self.cluster.settings.lag_time_max_ms
@@ -433,6 +404,5 @@ _KINDS: Final[Mapping[str, Callable[[Faults], None]]] = {
     name: getattr(Faults, f"_{name}") for name in _DEFAULT_WEIGHTS
 }
 _SCENARIOS: Final[Mapping[str, Callable[[Faults], Scenario]]] = {
-    "stale_hw_election": Faults.stale_hw_election,
     "last_replica_standing": Faults.last_replica_standing,
 }

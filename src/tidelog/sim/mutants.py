@@ -75,10 +75,22 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
             "tidelog.replication.isr",
             "reached",
             _only_to_high_watermark,
-            profile="stale_hw_election",
+            profile="slow_catch_up",
         ),
-        Mutant("bounce_unnoticed", "tidelog.controller.liveness", "restarted_members", _nobody),
-        Mutant("topic_id_unchecked", "tidelog.replication.commands", "topic_id_matches", _always),
+        Mutant(
+            "bounce_unnoticed",
+            "tidelog.controller.liveness",
+            "restarted_members",
+            _nobody,
+            profile="quick_restarts",
+        ),
+        Mutant(
+            "topic_id_unchecked",
+            "tidelog.replication.commands",
+            "topic_id_matches",
+            _always,
+            profile="topic_churn",
+        ),
     )
 }
 
