@@ -1,7 +1,8 @@
 """`tidelog sim`: whole brokers under simulation, seed by seed.
 
-`run` looks for violations and sums up what the runs went through; `replay` tells one seed step by
-step. Equal seeds give equal runs, in whatever process: seeds are spread over processes here.
+`run` looks for violations and sums up what the runs went through, `mutants` proves that broken
+brokers are caught, `replay` tells one seed step by step. Equal seeds give equal runs, in whatever
+process: seeds are spread over processes here.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ app = typer.Typer(help="Whole clusters under simulation.", no_args_is_help=True)
 
 #: Lines of the trace that are printed with a violation.
 _RECENT_LINES = 20
+#: Seeds that `mutants` names of each.
+_EARLIEST_KILLS = 5
 _NS_PER_S = 1_000_000_000
 
 _ProfileOption = Annotated[str, typer.Option(help="Which faults happen, and how often.")]
@@ -46,8 +49,9 @@ def run(
     first: Annotated[bool, typer.Option("--first", help="End at the first violation.")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Run seeds; exit code 1 when one shows a violation."""
-    from tidelog.sim.run import Totals
+    """Run seeds; exit code 1 when one shows a violation, or when 500 of the default profile and
+    more went through too little to prove anything."""
+    from tidelog.sim.run import MARKED_SEEDS, Totals
 
     wanted = _seeds(seeds)
     chosen = _profile(profile, mutant)
@@ -65,7 +69,41 @@ def run(
                 if first:
                     break
     _print_totals(totals, time.monotonic() - started, output)
-    if totals.violations:
+    judged = chosen == "default" and not mutant and totals.runs >= MARKED_SEEDS
+    shortfalls = totals.shortfalls() if judged else []
+    for shortfall in shortfalls:
+        say(f"TOO LITTLE HAPPENED {shortfall}")
+    if totals.violations or shortfalls:
+        raise typer.Exit(1)
+
+
+@app.command()
+def mutants(
+    seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..29",
+    mutant: Annotated[str, typer.Option(help="One of them, by name; else all.")] = "",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes [one per core].")] = None,
+) -> None:
+    """Count the seeds that catch each mutant, with those that catch it first; exit code 1 when one
+    survives them all."""
+    from tidelog.sim.mutants import MUTANTS
+
+    wanted = _seeds(seeds)
+    processes = min(jobs or len(os.sched_getaffinity(0)), len(wanted))
+    survivors = []
+    for name in [mutant] if mutant else MUTANTS:
+        profile = _profile("", name)
+        with contextlib.closing(_results(iter(wanted), profile, name, processes)) as results:
+            kills = [result for result in results if result.violation]
+        kills.sort(key=lambda result: (result.events, result.seed))
+        earliest = " ".join(str(result.seed) for result in kills[:_EARLIEST_KILLS])
+        print_line(
+            f"{name}: caught by {len(kills)} of {len(wanted)} seeds of {profile}"
+            + (f", earliest by {earliest}" if kills else "")
+        )
+        if not kills:
+            survivors.append(name)
+    if survivors:
+        say(f"SURVIVED {', '.join(survivors)}")
         raise typer.Exit(1)
 
 

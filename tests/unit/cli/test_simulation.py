@@ -12,10 +12,13 @@ from tidelog.sim import mutants
 from tidelog.sim import run as simulator
 from tidelog.sim.run import COUNTERS, RunResult
 
+QUIET = 999_999
+
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
-    """Replaces the simulator: seed 3 shows a violation. What was asked for."""
+    """Replaces the simulator: seed 3 shows a violation, QUIET nothing at all, all others enough
+    for the marks. What was asked for."""
     calls: list[tuple[int, str, str]] = []
 
     def run_seed(seed: int, profile: str, mutant: str, listener: object = None) -> RunResult:
@@ -28,7 +31,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
             trace_hash="ab12",
             events=10,
             simulated_ns=2_000_000_000,
-            counters=dict.fromkeys(COUNTERS, 1),
+            counters=dict.fromkeys(COUNTERS, 0 if seed == QUIET else 1)
+            | {"acknowledged records": 100},
             violation="two leaders" if seed == 3 else "",
             recent=["1 2 last line"] if seed == 3 else [],
         )
@@ -92,6 +96,24 @@ class TestRun:
         seeds = [seed for seed, _, _ in asked]
         assert seeds == list(range(10, 10 + len(seeds)))
 
+    def test_500_seeds_in_which_too_little_happened_are_one(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        asked: list[tuple[int, str, str]],
+    ) -> None:
+        words = ("sim", "run", "--jobs", "1", "--seeds")
+        with_quiet = f"{QUIET - 499}..{QUIET}"
+        assert run(monkeypatch, *words, f"{QUIET - 498}..{QUIET}") == 0
+        assert run(monkeypatch, *words, with_quiet, "--profile", "topic_churn") == 0
+        assert "TOO LITTLE" not in capsys.readouterr().err
+        assert run(monkeypatch, *words, with_quiet) == 1
+        told = capsys.readouterr()
+        assert "TOO LITTLE HAPPENED leader elections: 499, at least 500 expected" in told.err
+        assert "truncations: 499," not in told.err
+        assert told.out.splitlines()[-1] == "violations: 0"
+        assert run(monkeypatch, *words, f"{QUIET + 1}..{QUIET + 500}") == 0
+
     def test_a_mutant_brings_its_profile(
         self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
     ) -> None:
@@ -120,6 +142,33 @@ class TestRun:
         words: list[str],
     ) -> None:
         assert run(monkeypatch, "sim", "run", *words) == 2
+        assert asked == []
+
+
+class TestMutants:
+    def test_each_is_told_with_how_many_seeds_catch_it(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        asked: list[tuple[int, str, str]],
+    ) -> None:
+        broken = mutants.Mutant("", "tidelog.x", "y", lambda original: original, "quiet")
+        monkeypatch.setattr(mutants, "MUTANTS", {"one": broken, "two": broken})
+        words = ("sim", "mutants", "--jobs", "1", "--seeds")
+        assert run(monkeypatch, *words, "2..4") == 0
+        assert capsys.readouterr().out.splitlines() == [
+            f"{name}: caught by 1 of 3 seeds of quiet, earliest by 3" for name in ("one", "two")
+        ]
+        assert run(monkeypatch, *words, "4..5", "--mutant", "two") == 1
+        told = capsys.readouterr()
+        assert told.out == "two: caught by 0 of 2 seeds of quiet\n"
+        assert "SURVIVED two" in told.err
+        assert asked[-2:] == [(4, "quiet", "two"), (5, "quiet", "two")]
+
+    def test_a_mutant_that_is_not_there_is_wrong_usage(
+        self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
+    ) -> None:
+        assert run(monkeypatch, "sim", "mutants", "--mutant", "nobody") == 2
         assert asked == []
 
 
