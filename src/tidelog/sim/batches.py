@@ -7,6 +7,7 @@ unique in the run; padding follows, so that sizes differ.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -23,6 +24,8 @@ _CRC_FROM: Final = 21
 HEADER_BYTES: Final = _HEAD.size + _BODY.size
 _CONTROL: Final = 0x20
 _COMPRESSION: Final = 0x07
+#: Batches whose records are not read a second time.
+_KEPT_BATCHES: Final = 4_096
 _RECORD_NUMBER: Final = struct.Struct(">Q")
 
 NO_PRODUCER: Final = -1
@@ -105,20 +108,28 @@ def _read_batch(view: memoryview) -> ReadBatch:
         raise BrokenBatch(f"attributes {attributes:#x} at offset {base_offset}")
     if count != last_delta + 1:
         raise BrokenBatch(f"{count} records up to delta {last_delta} at offset {base_offset}")
+    try:
+        numbers = _read_numbers(bytes(view[HEADER_BYTES:]), count)
+    except BrokenBatch as error:
+        raise BrokenBatch(f"{error} at offset {base_offset}") from None
+    return ReadBatch(base_offset, leader_epoch, producer_id, epoch, sequence, numbers, len(view))
+
+
+@functools.lru_cache(maxsize=_KEPT_BATCHES)
+def _read_numbers(records: bytes, count: int) -> tuple[int, ...]:
+    """The numbers of a batch's records; kept, for every replica and consumer has the same bytes."""
     numbers = []
-    position = HEADER_BYTES
+    position = 0
     for _ in range(count):
-        size, position = _read_varint(view, position)
-        numbers.append(_read_number(view[position : position + size]))
+        size, position = _read_varint(records, position)
+        numbers.append(_read_number(records[position : position + size]))
         position += size
-    if position != len(view):
-        raise BrokenBatch(f"{len(view) - position} bytes behind the records at {base_offset}")
-    return ReadBatch(
-        base_offset, leader_epoch, producer_id, epoch, sequence, tuple(numbers), len(view)
-    )
+    if position != len(records):
+        raise BrokenBatch(f"{len(records) - position} bytes behind the records")
+    return tuple(numbers)
 
 
-def _read_number(record: memoryview) -> int:
+def _read_number(record: bytes) -> int:
     position = 1
     for _ in range(3):  # timestamp delta, offset delta, key length -1
         _, position = _read_varint(record, position)
@@ -142,7 +153,7 @@ def _varint(value: int) -> bytes:
             return bytes(out)
 
 
-def _read_varint(view: memoryview, position: int) -> tuple[int, int]:
+def _read_varint(view: bytes, position: int) -> tuple[int, int]:
     result = shift = 0
     while True:
         byte = view[position]

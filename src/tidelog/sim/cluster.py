@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -155,8 +155,9 @@ class SimBroker:
         """Whether it hosts its replicas now."""
         return self.broker is not None and (self.life is not None or self._is_ending)
 
-    def claims(self, *, all_of_them: bool) -> Iterator[Claim]:
-        """Its replicas as it sees them: all, or those that have changed since they were seen."""
+    def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
+        """Its replicas as it sees them: those with a changed log, and those that changed since
+        they were seen."""
         if self.broker is None or not self.is_up:
             return
         looked_at = self._looked_at
@@ -168,7 +169,10 @@ class SimBroker:
                 partition.leader_epoch,
                 role.isr if isinstance(role, LeaderReplica) else None,
             )
-            if looked_at.get(partition) == look and not all_of_them:
+            if looked_at.get(partition) == look and not (
+                changed
+                and LogKey(partition.topic_id, partition.topic_partition.partition) in changed
+            ):
                 continue
             looked_at[partition] = look
             if partition.topic_id != ZERO_TOPIC_ID:

@@ -168,15 +168,20 @@ class World:
 class CollectorPaused:
     """No collection of cycles at instants that memory use decides, while worlds run.
 
-    A collected coroutine would run its `finally` blocks then.
+    A collected coroutine would run its `finally` blocks then. What was there before is set apart
+    meanwhile, so that the collection at the end goes through what the worlds made alone.
     """
 
     def __enter__(self) -> None:
         self._was_enabled = gc.isenabled()
-        gc.collect()
+        self._froze = gc.get_freeze_count() == 0
         gc.disable()
+        if self._froze:
+            gc.freeze()
 
     def __exit__(self, *_: object) -> None:
         gc.collect()
+        if self._froze:
+            gc.unfreeze()
         if self._was_enabled:
             gc.enable()

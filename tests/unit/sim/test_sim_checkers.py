@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 
@@ -63,7 +63,7 @@ class Node:
     def truncate(self, size_bytes: int) -> None:
         self.disk.truncate(self.disk.file(SEGMENT), size_bytes)
 
-    def claims(self, *, all_of_them: bool) -> Iterator[Claim]:
+    def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
         if self.is_up:
             yield Claim(
                 KEY, NAME, self.is_leader, self.leader_epoch, self.high_watermark, self.in_flight

@@ -138,7 +138,7 @@ def test_answers_to_batches_that_were_given_up_with_their_producer_id_change_not
     for later in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_RECORD):
         bench.broker.script.extend([ErrorCode.UNKNOWN_PRODUCER_ID, later, later, later, later])
     producer = bench.producer(pace_ms=0)
-    bench.run(2 * S)
+    bench.run(150 * MS)
     bench.finish(producer)
     assert bench.broker.producer_ids == 3
     assert bench.outcomes()[Outcome.DONE] > 10

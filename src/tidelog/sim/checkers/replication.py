@@ -8,7 +8,7 @@ watermark never goes back within its term; nor do epochs within an incarnation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, Protocol
 
 from tidelog.core.types import TopicPartition
@@ -45,8 +45,9 @@ class Observed(Protocol):
     def is_up(self) -> bool:
         """Whether it hosts its replicas now."""
 
-    def claims(self, *, all_of_them: bool) -> Iterator[Claim]:
-        """Its replicas, nothing while it is down; else only those that have changed since."""
+    def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
+        """Its replicas with a changed log, and those that changed since they were last asked for;
+        nothing while it is down."""
 
 
 class _Seen:
@@ -116,9 +117,9 @@ class ReplicationChecker:
 
     def after_event(self, node: Observed) -> None:
         """An event of this node was executed."""
-        changed = node.logs.follow()
+        changed = [log.key for log in node.logs.follow()]
         incarnation = node.incarnation
-        for claim in node.claims(all_of_them=bool(changed)):
+        for claim in node.claims(changed):
             log = node.logs.logs.get(claim.key) or node.logs.adopt(str(claim.name), claim.key)
             seen = self._seen.get((node.node_id, claim.key))
             if seen is None:
