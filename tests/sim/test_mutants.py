@@ -19,7 +19,8 @@ KILLING_SEEDS = {
     "ack_before_replication": (24, 3, 25),
     "expand_without_epoch_rule": (8, 14, 13),
     "bounce_unnoticed": (19, 6, 17),
-    "topic_id_unchecked": (28, 0, 5),
+    "topic_id_unchecked": (0, 5, 14),
+    "clean_stop_unflushed": (8, 2, 4),
 }
 #: Seeds tried where none of them kills any more.
 OTHERS = range(16)

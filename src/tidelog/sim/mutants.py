@@ -55,6 +55,15 @@ def _always(_: Any) -> Any:
     return lambda own, asked: True
 
 
+def _leave_unflushed(_: Any) -> Any:
+    """A clean stop leaves its marker and does not flush its logs (breaks E3)."""
+
+    async def close_logs(logs: Any) -> None:
+        del logs
+
+    return close_logs
+
+
 MUTANTS: Final[Mapping[str, Mutant]] = {
     mutant.name: mutant
     for mutant in (
@@ -91,6 +100,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
             _always,
             profile="topic_churn",
         ),
+        Mutant("clean_stop_unflushed", "tidelog.log.directory", "close_logs", _leave_unflushed),
     )
 }
 

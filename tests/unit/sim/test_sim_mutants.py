@@ -52,4 +52,5 @@ def test_the_mutants_asked_for_are_there() -> None:
         "expand_without_epoch_rule",
         "bounce_unnoticed",
         "topic_id_unchecked",
+        "clean_stop_unflushed",
     ]
