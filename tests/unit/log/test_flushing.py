@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 from tests.unit.log.conftest import Rig
@@ -13,6 +13,7 @@ from tests.unit.log.log_rig import (
     NOW_MS,
     TOPIC_ID,
     TP,
+    Life,
     StepLane,
     append,
     batch_of,
@@ -23,7 +24,8 @@ from tidelog.core.completion import Completion
 from tidelog.core.ports import Files, Work
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
-from tidelog.runtime.files import OsFiles
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.files import SimFiles
 
 T = TypeVar("T")
 
@@ -124,10 +126,11 @@ class _Promises:
 @pytest.mark.rule("V39")
 @pytest.mark.parametrize("seed", range(60))
 def test_no_flush_is_done_early_whatever_runs_beside_it(
-    rig: Rig, seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = random.Random(seed)
-    lane = TwoThreads(str(rig.path), OsFiles(), draw)
+    files = SimFiles(cast(Any, Life()), SimDisk("/logs"), random.Random(seed))
+    lane = TwoThreads("/logs", cast(Files, files), draw)
     config = LogConfig(
         segment_bytes=draw.choice([400, 1000, 5000]),
         index_interval_bytes=150,
