@@ -141,8 +141,8 @@ def test_brokers_and_clients_whose_connections_are_closed_all_the_time_make_new_
     closed: list[str] = []
     close = Connection.close
 
-    def impatient(draw: Any) -> Settings:
-        settings = settings_of(draw)
+    def impatient(*arguments: Any) -> Settings:
+        settings = settings_of(*arguments)
         settings.properties["connections.max.idle.ms"] = "160"
         return settings
 
