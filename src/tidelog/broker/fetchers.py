@@ -43,6 +43,8 @@ _MAX_EPOCH = 0x7FFFFFFF
 _MAX_IN_FLIGHT = 2
 #: How long the next fetch waits for appends of the last answer before it goes without them.
 _BUSY_WAIT_MS = 20
+#: How long a fetcher is kept that has nothing to fetch.
+_EMPTY_MS = 1_000
 _FIRST_RETRY_MS = 20
 _MAX_RETRY_MS = 250
 
@@ -77,8 +79,14 @@ class Fetchers:
         if fetcher is not None:
             fetcher.remove(partition)
             if fetcher.is_empty:
-                self._fetchers.pop(fetcher.key, None)
-                fetcher.close()
+                # Not at once: a new leader epoch takes all partitions out and puts some back, and
+                # the fetch that the leader holds would delay a new fetcher's on this connection.
+                self._broker.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
+
+    def _close_empty(self, fetcher: Fetcher) -> None:
+        if fetcher.is_empty and self._fetchers.get(fetcher.key) is fetcher:
+            del self._fetchers[fetcher.key]
+            fetcher.close()
 
     def close(self) -> None:
         """Fetch nothing any more."""

@@ -362,7 +362,7 @@ def test_nothing_is_asked_while_a_slow_disk_cuts() -> None:
         await broker.command(
             state(1, leader_epoch=1, partition_epoch=1, isr=(1, 2), replicas=(1, 2))
         )
-        leader.waiting.pop(0)  # asked for the first leader epoch, and dropped with it
+        leader.answer(records(0))  # asked for the first leader epoch: not looked at
         broker.log().is_slow = True
         leader.answer(diverging(0, 0, 1))
         assert leader.waiting == []
@@ -380,7 +380,7 @@ def test_a_cut_that_fails_is_tried_again() -> None:
         await broker.command(
             state(1, leader_epoch=1, partition_epoch=1, isr=(1, 2), replicas=(1, 2))
         )
-        leader.waiting.pop(0)
+        leader.answer(records(0))
         cut = log.truncate_to
         error = StorageError("/d", "ftruncate", "/d/f", errno.ENOSPC, 0)
         log.truncate_to = lambda offset: Completion.failed(error)  # type: ignore[method-assign]
@@ -417,7 +417,7 @@ def test_a_cut_that_ends_after_its_role_changes_no_role() -> None:
         broker.log().fill(0, 0, 0)
         following = state(1, leader_epoch=1, partition_epoch=1, isr=(1, 2), replicas=(1, 2))
         await broker.command(following)
-        leader.waiting.pop(0)
+        leader.answer(records(0))
         broker.log().is_slow = True
         leader.answer(diverging(0, 0, 1))
         leading = state(2, leader_epoch=2, partition_epoch=2, isr=(1, 2), replicas=(1, 2))
@@ -505,5 +505,48 @@ def test_a_follower_without_a_leader_waits_for_a_command() -> None:
         await broker.command(state(-1, isr=(1,), replicas=(1, 2), is_new=True))
         assert leader.requests == []
         assert broker.partition().check_leader_epoch(0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(story())
+
+
+def test_a_new_leader_epoch_goes_on_in_the_session_and_ends_the_held_fetch() -> None:
+    async def story() -> None:
+        broker, leader = await a_follower_of(0, 1)
+        leader.answer(records(0), records(1))
+        assert len(leader.waiting) == 1, "the leader holds the second fetch"
+        await broker.command(
+            *(
+                state(1, partition=number, isr=(1, 2), replicas=(1, 2), leader_epoch=1)
+                for number in (0, 1)
+            )
+        )
+        third = leader.requests[2]
+        assert (third.session_id, third.session_epoch) == (SESSION, 2)
+        assert asked(third) == [(0, 0), (1, 0)]
+
+    run(story())
+
+
+def test_a_fetcher_with_nothing_to_fetch_is_kept_for_a_moment() -> None:
+    async def story() -> None:
+        broker, leader = await a_follower_of(0)
+        leader.answer(records(0))
+        await broker.stop()
+        leader.answer()
+        await broker.clock.advance(900)
+        await broker.command(
+            state(1, isr=(1, 2), replicas=(1, 2), leader_epoch=1, is_new=True, partition=1)
+        )
+        assert leader.requests[-1].session_id == SESSION
+        assert (asked(leader.requests[-1]), forgotten(leader.requests[-1])) == ([(1, 0)], [0])
+        await broker.clock.advance(200)
+        assert leader.waiting, "it had something to fetch again"
+        await broker.stop(TopicPartition("t", 1))
+        await broker.clock.advance(1_100)
+        leader.waiting.clear()
+        await broker.command(
+            state(1, isr=(1, 2), replicas=(1, 2), leader_epoch=1, is_new=True, partition=2)
+        )
+        assert (leader.requests[-1].session_id, leader.requests[-1].session_epoch) == (0, 0)
 
     run(story())
