@@ -28,8 +28,9 @@ def calls(node: ast.AST) -> Iterator[ast.Call]:
     return (one for one in ast.walk(node) if isinstance(one, ast.Call))
 
 
-def names_called(node: ast.AST) -> set[str]:
-    return {ast.unparse(one.func).rpartition(".")[2] for one in calls(node)}
+@cache
+def names_called(node: ast.AST) -> frozenset[str]:
+    return frozenset(ast.unparse(one.func).rpartition(".")[2] for one in calls(node))
 
 
 def can_fail(function: Function) -> bool:
@@ -99,9 +100,10 @@ def test_a_sleep_polls_or_says_why() -> None:
             if isinstance(outer, ast.While)
             for inner in ast.walk(outer)
         }
+        lines = source.text.splitlines()
         for call in calls(source.tree):
-            line = source.text.splitlines()[call.lineno - 1]
-            if ast.unparse(call.func) == "time.sleep" and call not in polling and "# " not in line:
+            waits = ast.unparse(call.func) == "time.sleep" and call not in polling
+            if waits and "# " not in lines[call.lineno - 1]:
                 bare.append(f"{source.path}:{call.lineno}")
     assert bare == []
 
