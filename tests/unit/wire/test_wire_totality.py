@@ -16,6 +16,7 @@ from tests.volume import examples, for_draws
 from tidelog.core.errors import ProtocolError
 from tidelog.wire import codec
 from tidelog.wire.codec import RequestHeader, encode_request, encode_response
+from tidelog.wire.primitives import encode_uvarint
 from tidelog.wire.registry import API, FETCH, LEADER_AND_ISR, METADATA, PRODUCE
 
 CASES = list(all_cases())
@@ -100,6 +101,14 @@ def test_every_cut_of_a_valid_body_is_a_protocol_error(case: Case) -> None:
             assert decode(case, body + b"\1\0\0") == decode(case, body)
 
     for_draws(3, case, check)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.flexible], ids=str)
+def test_more_unknown_tags_than_one_byte_can_count_are_passed_over(case: Case) -> None:
+    body = encode(case, case.message())
+    assert body.endswith(b"\0"), "no tagged field is set"
+    tags = b"".join(encode_uvarint(1000 + number) + b"\1x" for number in range(200))
+    assert decode(case, body[:-1] + encode_uvarint(200) + tags) == case.message()
 
 
 @examples(300)
