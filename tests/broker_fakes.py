@@ -129,7 +129,6 @@ class FakeLog:
         self.topic_id = topic_id
         self.metadata_unsynced = False
         self.config: Any = None
-        self.segments: list[Any] = []
         self.log_start_offset = 0
         self.epochs = LeaderEpochs()
         self.records = bytearray()
@@ -150,6 +149,15 @@ class FakeLog:
     @property
     def size_bytes(self) -> int:
         return len(self.records)
+
+    @property
+    def segments(self) -> list[Any]:
+        index = SimpleNamespace(floor=lambda offset: offset - self.log_start_offset)
+        return [
+            SimpleNamespace(
+                base_offset=self.log_start_offset, size_bytes=self.size_bytes, index=index
+            )
+        ]
 
     def fill(self, *epochs: int) -> None:
         """Put records of these epochs into the log."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.fetch_checks import Refusal, readable
 from tidelog.broker.fetch_sessions import FetchSession, SessionPartition
+from tidelog.broker.partitions import bytes_below
 from tidelog.broker.requests import Pending
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
@@ -64,9 +65,11 @@ class FetchWait:
         self._broker = broker
         self._session = session
         self._version = version
-        self._min_bytes = min_bytes
+        # More than may be answered is never there: Kafka waits for what fits, too.
+        self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
-        #: A full fetch is answered with every partition, an incremental one with news only.
+        #: A full fetch is answered with every partition, those without room for their records too
+        #: (Java clients throw away an answer that omits one); an incremental one with news only.
         self._all_partitions = all_partitions
         self._missing_bytes = 0
         self._reading = 0
@@ -157,7 +160,8 @@ class FetchWait:
         answers = self._answers
         reads: list[tuple[SessionPartition, PartitionData, Completion[LogSlice]]] = []
         for item in list(session.dirty):
-            if total > 0 and remaining <= 0:
+            is_full = total > 0 and remaining <= 0
+            if is_full and not self._all_partitions:
                 break
             answer, read = self._look(item, remaining, total == 0)
             if answer is None:
@@ -179,7 +183,7 @@ class FetchWait:
                 session.dirty[item] = None
             elif answer.error_code or answer.diverging_epoch.epoch >= 0:
                 urgent = True
-            else:
+            elif not is_full:
                 del session.dirty[item]
             answers[item] = answer
         if reads:
@@ -190,7 +194,14 @@ class FetchWait:
             self._missing_bytes = self._min_bytes - total
             for item in answers:
                 if item.watched is not None:
-                    item.seen_size_bytes = item.watched.log.size_bytes
+                    item.seen_size_bytes = self._seen_bytes(item.watched)
+
+    def _seen_bytes(self, partition: Partition) -> int:
+        """What of its log the reader could have had by now; what comes later is to be waited for.
+        For a consumer that is not what is appended, but what is committed."""
+        if self._session.replica_id >= 0:
+            return partition.log.size_bytes
+        return bytes_below(partition.log, partition.high_watermark)
 
     def _await_reads(
         self,
@@ -232,10 +243,12 @@ class FetchWait:
                 and log.log_start_offset == item.sent_log_start_offset
                 and not self._all_partitions
             ):
-                item.seen_size_bytes = log.size_bytes
+                item.seen_size_bytes = self._seen_bytes(partition)
                 return None, None
             return _answer(item, partition), None
         answer = _answer(item, partition)
+        if max_bytes <= 0 and not min_one:
+            return answer, None  # named for completeness; its records come with the next fetch
         try:
             read = log.read(offset, min(item.max_bytes, max_bytes), end, min_one_batch=min_one)
         except KafkaError as failure:
@@ -265,7 +278,8 @@ class FetchWait:
         for item, answer in self._answers.items():
             if not self._all_partitions and not _is_news(item, answer):
                 continue
-            item.sent_high_watermark = answer.high_watermark
+            # Who is told an error takes nothing else from it: the offsets are news again (KIP-227).
+            item.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
             item.sent_log_start_offset = answer.log_start_offset
             topic = topics.get(item.key[0])
             if topic is None:

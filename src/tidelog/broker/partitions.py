@@ -476,3 +476,17 @@ def bytes_from(log: PartitionLog, offset: int) -> int:
             total += segment.size_bytes - segment.index.floor(offset)
         break
     return total
+
+
+def bytes_below(log: PartitionLog, offset: int) -> int:
+    """Bytes of the log below `offset`, to within an index interval and never too many."""
+    total = log.size_bytes
+    if offset >= log.log_end_offset:
+        return total
+    for segment in reversed(log.segments):
+        total -= segment.size_bytes
+        if segment.base_offset < offset:
+            if segment.index is not None:
+                total += segment.index.floor(offset)
+            break
+    return total

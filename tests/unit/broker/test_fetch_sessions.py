@@ -13,6 +13,7 @@ from tidelog.broker.apis import fetch
 from tidelog.broker.fetch_sessions import EVICTION_MS, FetchSession, FetchSessions
 from tidelog.broker.requests import Pending, Request
 from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.fetch import (
     FetchPartition,
@@ -181,6 +182,73 @@ def test_min_bytes_are_waited_for() -> None:
         assert answers == []
         append(broker, b"r")
         assert bytes(parts(answers[0])[0].records) == b"\1\1\1"  # type: ignore[arg-type]
+
+    asyncio.run(story())
+
+
+def test_a_full_fetch_names_the_partitions_too_that_have_no_room() -> None:
+    """A Java client throws away the answer to a full fetch that omits a partition, for ever."""
+
+    async def story() -> None:
+        broker = a_cluster()[1]
+        alone: dict[str, Any] = {"isr": (1,), "replicas": (1,), "is_new": True, "leader_epoch": 1}
+        await broker.command(*(state(partition=number, **alone) for number in range(3)))
+        for number in range(2):
+            partition = broker.partition(TopicPartition(TOPIC, number))
+            partition.append(b"rrrr", -1, 0)
+            partition.flush_appends()
+        everything = [wanted(0, number) for number in range(3)]
+        for epoch in (-1, 0):
+            full = ask(broker, *everything, session=(0, epoch), max_bytes=4)
+            assert {part.partition_index: len(part.records or b"") for part in parts(full)} == {
+                0: 4,
+                1: 0,
+                2: 0,
+            }
+        rest = ask(broker, wanted(4), session=(full.session_id, 1), max_bytes=4)
+        assert [(part.partition_index, len(part.records or b"")) for part in parts(rest)] == [
+            (1, 4)
+        ]
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V61")
+def test_a_consumer_hears_of_what_was_appended_before_and_is_committed_while_it_waits() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(isr=(1, 2), replicas=(1, 2), is_new=True, leader_epoch=1))
+        session = ask(broker, wanted(0), session=(0, 0), **follows(2, 102)).session_id
+        append(broker, b"r")
+        one = completed(ask(broker, wanted(0), max_wait_ms=500))
+        two = completed(ask(broker, wanted(0), max_wait_ms=500, min_bytes=2))
+        append(broker, b"r")
+        assert one == two == []
+        ask(broker, wanted(1), session=(session, 1), **follows(2, 102))
+        assert [bytes(part.records or b"") for part in parts(one[0])] == [b"\1"]
+        assert two == []
+        ask(broker, wanted(2), session=(session, 2), **follows(2, 102))
+        assert [bytes(part.records or b"") for part in parts(two[0])] == [b"\1\1"]
+
+    asyncio.run(story())
+
+
+def test_no_fetch_waits_for_more_bytes_than_it_takes() -> None:
+    async def story() -> None:
+        broker = await leading()
+        answer = ask(broker, wanted(0), max_wait_ms=500, min_bytes=100, max_bytes=2)
+        assert bytes(parts(answer)[0].records) == b"\1\1"  # type: ignore[arg-type]
+
+    asyncio.run(story())
+
+
+def test_offsets_are_told_again_after_an_error() -> None:
+    async def story() -> None:
+        broker = await leading()
+        first = ask(broker, wanted(9), session=(0, 0))
+        assert parts(first)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        (part,) = parts(ask(broker, wanted(2), session=(first.session_id, 1)))
+        assert (part.error_code, part.high_watermark) == (ErrorCode.NONE, 2)
 
     asyncio.run(story())
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.broker_fakes import FakeBroker, a_cluster, settle, state
 
-from tidelog.broker.partitions import bytes_from
+from tidelog.broker.partitions import bytes_below, bytes_from
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
 from tidelog.log.index import OffsetIndex
@@ -38,6 +38,26 @@ def test_bytes_from_an_offset_are_counted_over_segments() -> None:
     assert bytes_from(log, 15) == 50 + 500
     assert bytes_from(log, 12) == 50 + 900
     assert bytes_from(log, 3) == 50 + 900
+
+
+def test_bytes_below_an_offset_are_never_too_many() -> None:
+    index = OffsetIndex(10)
+    index.append(14, 400)
+    log: Any = SimpleNamespace(
+        log_end_offset=30,
+        size_bytes=1_950,
+        segments=[
+            segment(0, 1_000, None),
+            segment(10, 900, index),
+            segment(20, 50, OffsetIndex(20)),
+        ],
+    )
+    assert bytes_below(log, 30) == 1_950
+    assert bytes_below(log, 25) == 1_900
+    assert bytes_below(log, 20) == 1_400
+    assert bytes_below(log, 15) == 1_400
+    assert bytes_below(log, 12) == 1_000
+    assert bytes_below(log, 3) == 0
 
 
 def test_several_appends_of_one_event_are_looked_at_once() -> None:
@@ -213,10 +233,9 @@ def test_the_byte_lag_is_looked_up_where_it_is_on() -> None:
         broker = a_cluster(replica_lag_max_bytes="10")[1]
         await broker.command(state(isr=(1, 2), is_new=True))
         broker.log().fill(0, 0, 0)
-        broker.log().segments = [segment(0, 30, OffsetIndex(0))]
         partition = broker.partition()
         partition.follower_fetched(2, 102, 1, 0, 0)
         partition.examine()
-        assert role_of(broker).followers[2].bytes_behind == 30
+        assert role_of(broker).followers[2].bytes_behind == 2
 
     asyncio.run(story())
