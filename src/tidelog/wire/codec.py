@@ -14,8 +14,8 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from tidelog.core.errors import ErrorCode, ProtocolError
-from tidelog.wire.decoding import Decoder, build_decoder, has_bytes
-from tidelog.wire.encoding import Encoder, build_encoder
+from tidelog.wire.decoding import MALFORMED, Decoder, build_decoder, has_records
+from tidelog.wire.encoding import MISBUILT, Encoder, build_encoder
 from tidelog.wire.primitives import (
     Buffer,
     decode_uvarint,
@@ -32,11 +32,6 @@ _RESPONSE_PREFIX: Final = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE: Final = struct.Struct(">iix")
 
 _UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-
-#: What malformed bytes can raise in generated decoders, besides ProtocolError.
-_MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
-#: What a wrongly built message can raise in generated encoders, besides SchemaError.
-_MISBUILT = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
 
 class RequestHeader(NamedTuple):
@@ -93,7 +88,7 @@ class _Codec:
         self.version = version
         self.flexible = flexible
         self.header_flexible = header_flexible
-        self.in_view = has_bytes(message, version)
+        self.in_view = has_records(message, version)
         self._decoder: Decoder | None = None
         self._encoder: Encoder | None = None
 
@@ -105,7 +100,7 @@ class _Codec:
         end = len(frame)
         try:
             message, stop = decoder(frame if self.in_view else bytes(frame), offset, end)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise ProtocolError(f"malformed {self.title}: {error}") from error
         if stop != end and self.exact:
             raise ProtocolError(f"{end - stop} bytes follow a {self.title}")
@@ -122,7 +117,7 @@ class _Codec:
         parts: list[Buffer] = []
         try:
             encoder(message, out, parts)
-        except _MISBUILT as error:
+        except MISBUILT as error:
             raise SchemaError(f"cannot encode {self.title}: {error}") from error
         if not parts:
             whole = bytearray().join(out)
@@ -202,7 +197,7 @@ def decode_header(frame: memoryview) -> tuple[RequestHeader, int]:
             if count:
                 count, offset = decode_uvarint(frame, offset - 1)
                 offset = skip_tagged_fields(count, frame, offset, len(frame))
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise ProtocolError(f"malformed request header: {error}") from error
     return header, offset
 
@@ -234,7 +229,7 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
         if codec.header_flexible:
             count, offset = decode_uvarint(frame, offset)
             offset = skip_tagged_fields(count, frame, offset, len(frame))
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise ProtocolError(f"malformed response header: {error}") from error
     if api_key == API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
         try:

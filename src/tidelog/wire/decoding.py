@@ -6,7 +6,7 @@ their run; where one is not, the run is read again from there, field by field.
 The generated function is `decode(buf, pos, end) -> (message, pos)`. Every length is checked against
 the bytes present before anything is allocated for it. It may raise ProtocolError, struct.error,
 IndexError and UnicodeDecodeError; `codec.py` makes a ProtocolError of them all.
-Messages without bytes fields are decoded from `bytes`, which is faster to index than a view.
+Messages without records are decoded from `bytes`, which is faster to index than a view.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from tidelog.wire.source import Source
 
 #: decode(buf, pos, end) -> (message, next position)
 Decoder = Callable[[Any, int, int], tuple[Any, int]]
+
+#: What malformed bytes can raise in generated decoders, besides ProtocolError.
+MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError)
 
 #: Arrays of up to so many integers are read together with what follows them.
 SHORT_ARRAY: Final = 16
@@ -61,14 +64,14 @@ def _run_readers(flexible: bool, codes: str) -> list[Callable[[Any, int], tuple[
     return [null, *readers]
 
 
-def has_bytes(struct_class: type, version: int) -> bool:
-    """Whether decoded messages hold views of the frame (bytes or records fields)."""
+def has_records(struct_class: type, version: int) -> bool:
+    """Whether decoded messages hold views of the frame."""
     for each in schema.fields_of(struct_class):
         if version not in each.spec.versions:
             continue
-        if each.spec.kind in ("bytes", "records"):
+        if each.spec.kind == "records":
             return True
-        if isinstance(each.spec.element, type) and has_bytes(each.spec.element, version):
+        if isinstance(each.spec.element, type) and has_records(each.spec.element, version):
             return True
     return False
 
@@ -90,7 +93,7 @@ class _DecoderBuilder:
         self.root = struct_class
         self.version = version
         self.flexible = flexible
-        self.in_view = has_bytes(struct_class, version)
+        self.in_view = has_records(struct_class, version)
         #: The array whose integers begin the run.
         self.ints: _Value | None = None
         #: The reads of the run, not yet emitted: (struct code, assignment target).
@@ -141,9 +144,9 @@ class _DecoderBuilder:
 
     def default(self, place: str, field: NamedField) -> None:
         spec = field.spec
-        if spec.kind == "array":
+        if spec.kind == "array" and spec.default is not None:
             self.source.line(f"{place} = []")
-        elif spec.kind == "struct":
+        elif spec.kind == "struct" and spec.default is not None:
             name = self.source.constant(("default", spec.element), "D", spec.default)
             self.source.line(f"{place} = {name}")
         else:
@@ -192,11 +195,7 @@ class _DecoderBuilder:
             self.run.append((FIXED_FORMATS[spec.kind], place))
             return
         if spec.kind == "struct":
-            self.flush()
-            assert isinstance(spec.element, type)
-            local = self.source.fresh("m")
-            self.struct(spec.element, local)
-            self.source.line(f"{place} = {local}")
+            self.one_struct(place, spec)
             return
         value = _Value(place, spec, what, self.source.fresh("n"))
         self.run.append((self.length_code(spec), value.length))
@@ -208,6 +207,24 @@ class _DecoderBuilder:
             self.ints = value
         else:
             self.value(value)
+
+    def one_struct(self, place: str, spec: FieldSpec) -> None:
+        """Emits the run and a struct; before a nullable one, its marker ends the run."""
+        assert isinstance(spec.element, type)
+        src, local = self.source, self.source.fresh("m")
+        if not self.nullable(spec):
+            self.flush()
+            self.struct(spec.element, local)
+            src.line(f"{place} = {local}")
+            return
+        marker = src.fresh("n")
+        self.run.append(("b", marker))
+        self.flush()
+        with src.block(f"if {marker} < 0:"):
+            src.line(f"{place} = None")
+        with src.block("else:"):
+            self.struct(spec.element, local)
+            src.line(f"{place} = {local}")
 
     def length_code(self, spec: FieldSpec) -> str:
         """The struct code of a length; compact ones begin with one byte."""
@@ -335,7 +352,9 @@ class _DecoderBuilder:
         src.line(f"{stop} = pos + {value.length}{' - 1' if self.flexible else ''}")
         with src.block(f"if {stop} > end:"):
             src.line(f"raise too_long({value.what!r}, {stop} - pos, end - pos)")
-        if value.spec.kind != "string":
+        if value.spec.kind == "bytes" and self.in_view:
+            src.line(f"{value.place} = bytes(buf[pos:{stop}])")
+        elif value.spec.kind != "string":
             src.line(f"{value.place} = buf[pos:{stop}]")
         elif self.in_view:
             src.line(f"{value.place} = str(buf[pos:{stop}], 'utf-8')")
@@ -383,5 +402,5 @@ class _DecoderBuilder:
 
 
 def build_decoder(struct_class: type, version: int, flexible: bool) -> Decoder:
-    """The decoder of this message at this version; takes bytes, or a view where `has_bytes`."""
+    """The decoder of this message at this version; takes bytes, or a view where `has_records`."""
     return _DecoderBuilder(struct_class, version, flexible).build()

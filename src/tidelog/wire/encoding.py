@@ -25,6 +25,9 @@ from tidelog.wire.source import Source
 #: encode(message, chunks, parts)
 Encoder = Callable[[Any, list[Buffer], list[Buffer]], None]
 
+#: What a wrongly built message can raise in generated encoders, besides SchemaError.
+MISBUILT: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
+
 #: Record buffers from this size on are handed over uncopied; below, a copy costs less than a part.
 OWN_PART_BYTES: Final = 8 * 1024
 
@@ -48,6 +51,13 @@ def _records_size(records: Records) -> int:
     if isinstance(records, memoryview) and records.nbytes != len(records):
         raise SchemaError("a view of records whose items are not bytes")
     return len(records)
+
+
+def _bytes_size(value: Buffer) -> int:
+    view = memoryview(value)
+    if view.nbytes != len(view):
+        raise SchemaError("a view whose items are not bytes")
+    return view.nbytes
 
 
 def _put_records(records: Records, size: int, out: list[Buffer], parts: list[Buffer]) -> None:
@@ -99,6 +109,7 @@ class _EncoderBuilder:
             pack=struct.pack,
             pack_int32s=_pack_int32s,
             records_size=_records_size,
+            bytes_size=_bytes_size,
             put_records=_put_records,
             absent=_absent,
             bad_uuid=_bad_uuid,
@@ -128,13 +139,13 @@ class _EncoderBuilder:
 
     def differs(self, value: str, spec: FieldSpec) -> str:
         """An expression: `value` is not the field's default."""
+        if spec.default is None:
+            return f"{value} is not None"
         if spec.kind == "array":
             return value if spec.nullable.high < 0 else f"({value} is None or {value})"
         if spec.kind == "struct":
             name = self.source.constant(("default", spec.element), "D", spec.default)
             return f"{value} is not {name} and {value} != {name}"
-        if spec.default is None:
-            return f"{value} is not None"
         if spec.default is False:
             return value
         return f"{value} != {spec.default!r}"
@@ -179,14 +190,24 @@ class _EncoderBuilder:
         if spec.kind in FIXED_FORMATS:
             self.run.append((FIXED_FORMATS[spec.kind], expression))
         elif spec.kind == "struct":
-            assert isinstance(spec.element, type)
-            local = src.fresh("m")
-            src.line(f"{local} = {expression}")
-            self.struct(spec.element, local)
+            self.one_struct(expression, spec)
         elif spec.rare:
             self.rare_field(expression, spec)
         else:
             self.variable(expression, spec)
+
+    def one_struct(self, expression: str, spec: FieldSpec) -> None:
+        """Adds a struct to the run; a nullable one's marker ends it."""
+        assert isinstance(spec.element, type)
+        local = self.source.fresh("m")
+        self.source.line(f"{local} = {expression}")
+        if not self.nullable(spec):
+            self.struct(spec.element, local)
+            return
+        self.run.append(("b", f"-1 if {local} is None else 1"))
+        self.flush()
+        with self.source.block(f"if {local} is not None:"):
+            self.struct(spec.element, local)
 
     def rare_field(self, expression: str, spec: FieldSpec) -> None:
         """Adds the length of an empty value (of null, for strings) to the run."""
@@ -276,7 +297,7 @@ class _EncoderBuilder:
             elif spec.kind == "string":
                 src.line(f"out.append({value.local})")
             elif self.in_tag:
-                raise SchemaError("records cannot be a tagged field")
+                raise SchemaError("records and bytes cannot be a tagged field")
             else:
                 src.line(f"put_records({value.local}, {value.size}, out, parts)")
 
@@ -288,7 +309,7 @@ class _EncoderBuilder:
         elif value.spec.kind == "array":
             plain = f"{size} = len({local})"
         else:
-            plain = f"{size} = records_size({local})"
+            plain = f"{size} = {value.spec.kind}_size({local})"
         if not self.nullable(value.spec):
             src.line(plain)
             return
@@ -326,7 +347,10 @@ class _EncoderBuilder:
     def ints(self, value: _Value) -> None:
         """Emits the run, and an array of integers with it where it is short."""
         if self.nullable(value.spec):
-            raise SchemaError("nullable arrays of int32 are not generated")
+            self.length(value)
+            with self.source.block(f"if {value.size} > 0:"):
+                self.source.line(f"out.append(pack_int32s({value.local}))")
+            return
         src, (run, rare) = self.source, self.take()
         length = (self.length_code(value.spec), f"{value.size}{' + 1' if self.flexible else ''}")
         fused = [*run, length]

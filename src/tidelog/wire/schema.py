@@ -21,6 +21,8 @@ from tidelog.core.errors import TidelogError
 ZERO_UUID: Final = bytes(16)
 _OPEN_END: Final = 0x7FFF
 _METADATA_KEY: Final = "wire"
+#: The first flexible version of what has none: above all versions.
+NEVER_FLEXIBLE: Final = _OPEN_END + 1
 
 #: Fixed-width types and their struct codes (big endian on the wire).
 FIXED_FORMATS: Final = {
@@ -171,9 +173,17 @@ def records(versions: str, *, nullable: str = "none", ignorable: bool = False) -
     return _field("records", versions, None, nullable=nullable, ignorable=ignorable)
 
 
+def binary(
+    versions: str, default: bytes | None = b"", *, nullable: str = "none", ignorable: bool = False
+) -> Any:
+    """Bytes that clients exchange and brokers only keep: on decode a copy that needs no frame."""
+    return _field("bytes", versions, default, nullable=nullable, ignorable=ignorable)
+
+
 def array(
     element: type | str,
     versions: str,
+    default: tuple[()] | None = (),
     *,
     nullable: str = "none",
     ignorable: bool = False,
@@ -184,7 +194,7 @@ def array(
     return _field(
         "array",
         versions,
-        (),
+        default,
         nullable=nullable,
         ignorable=ignorable,
         tag=tag,
@@ -193,9 +203,27 @@ def array(
     )
 
 
-def nested(element: type, versions: str, *, tag: int | None = None, ignorable: bool = False) -> Any:
-    """One struct of a frozen class; absent is that class's all-defaults instance, shared."""
-    return _field("struct", versions, element(), ignorable=ignorable, tag=tag, element=element)
+def nested(
+    element: type,
+    versions: str,
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    """One struct of a frozen class; absent is that class's all-defaults instance, shared.
+
+    A nullable one has a byte before it, -1 for null and 1 otherwise; absent is None.
+    """
+    return _field(
+        "struct",
+        versions,
+        element() if nullable == "none" else None,
+        nullable=nullable,
+        ignorable=ignorable,
+        tag=tag,
+        element=element,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +287,10 @@ def struct_min_size(struct_class: type, version: int, flexible: bool) -> int:
     """The fewest bytes that an instance of this class takes at this version."""
     total = 1 if flexible else 0
     for each in plain_fields(struct_class, version):
-        total += min_size(each.spec.kind, each.spec.element, version, flexible)
+        if each.spec.kind == "struct" and version in each.spec.nullable:
+            total += 1
+        else:
+            total += min_size(each.spec.kind, each.spec.element, version, flexible)
     return total
 
 

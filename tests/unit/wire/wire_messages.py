@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 from tidelog.core.errors import ErrorCode
 from tidelog.wire import schema
+from tidelog.wire.data import consumer_offsets, consumer_protocol
 from tidelog.wire.encoding import OWN_PART_BYTES
 from tidelog.wire.registry import API
+from tidelog.wire.versioned import Versioned
 
 INT_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
@@ -27,6 +29,16 @@ LONG_RECORDS = [
     b"r" * OWN_PART_BYTES,
     b"s" * 5000,
     bytes(range(256)) * 70,
+]
+
+#: The structs that travel behind their version.
+VERSIONED: list[Versioned[Any]] = [
+    consumer_offsets.OFFSET_COMMIT_KEY,
+    consumer_offsets.OFFSET_COMMIT_VALUE,
+    consumer_offsets.GROUP_METADATA_KEY,
+    consumer_offsets.GROUP_METADATA_VALUE,
+    consumer_protocol.SUBSCRIPTION,
+    consumer_protocol.ASSIGNMENT,
 ]
 
 
@@ -58,6 +70,25 @@ def all_cases() -> Iterator[Case]:
             yield Case(api.key, version, "response")
 
 
+class DataCase(NamedTuple):
+    """One codec of a struct that travels behind its version."""
+
+    versioned: Versioned[Any]
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.versioned.name}-{self.version}"
+
+    def draw(self, draw: Random) -> Any:
+        """An instance for this version."""
+        return message(draw, self.versioned.struct_class, self.version)
+
+
+def data_cases() -> list[DataCase]:
+    """Every codec of these structs."""
+    return [DataCase(each, version) for each in VERSIONED for version in each.versions]
+
+
 def _integer(draw: Random, kind: str) -> int:
     top = 1 << (INT_BITS[kind] - 1)
     if draw.random() < 0.5:
@@ -75,7 +106,7 @@ def text(draw: Random, longest: int = 12) -> str:
 def _primitive(draw: Random, kind: str, name: str, tame: bool) -> Any:
     if tame and name.endswith("error_code"):
         return int(draw.choice(list(ErrorCode)))
-    if tame and name == "log_append_time_ms":
+    if tame and name in ("log_append_time_ms", "retention_time_ms"):
         return draw.choice([-1, draw.randint(0, 4_000_000_000) * 1000])
     if kind in INT_BITS:
         return _integer(draw, kind)
@@ -85,7 +116,7 @@ def _primitive(draw: Random, kind: str, name: str, tame: bool) -> Any:
         return draw.choice([schema.ZERO_UUID, draw.randbytes(16)])
     if kind == "string":
         return draw.choice(LONG_TEXTS) if draw.random() < 0.15 else text(draw)
-    assert kind == "records"
+    assert kind in ("bytes", "records")
     return draw.choice([draw.randbytes(draw.randint(0, 40)), draw.choice(LONG_RECORDS)])
 
 

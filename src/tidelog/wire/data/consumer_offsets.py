@@ -1,0 +1,128 @@
+"""Keys and values of the records of `__consumer_offsets`, as Kafka 3.9 writes and reads them.
+
+The version in front of a key tells which of the two it is: 0 and 1 are committed offsets, 2 is the
+metadata of a group; higher ones belong to KIP-848's groups and raise UnknownVersion. A null value
+deletes its key and is no concern of this module.
+
+OffsetCommitValue 1 has an expiry of its own, 3 the leader epoch (KIP-320); GroupMetadataValue 1
+has the rebalance timeout (KIP-62), 2 the time of the last change of state (KIP-211), 3 static
+members (KIP-345). Version 4 of both is flexible, so that later fields do not harm older readers
+(KIP-915): it is read, and not written. Bytes that follow are refused: two keys that differ must
+not be read as one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.wire.primitives import Buffer
+from tidelog.wire.schema import array, binary, int32, int64, string
+from tidelog.wire.versioned import UnknownVersion, Versioned, version_of
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitKey:
+    """Of the offset that a group has committed for a partition."""
+
+    group: str = string("0+")
+    topic: str = string("0+")
+    partition: int = int32("0+")
+
+
+@dataclass(slots=True)
+class OffsetCommitValue:
+    """`offset` is the next one to read; times are wall-clock milliseconds.
+
+    `expire_timestamp_ms` -1: retention is the broker's business. `leader_epoch` -1: not known.
+    """
+
+    offset: int = int64("0+")
+    leader_epoch: int = int32("3+", -1, ignorable=True)
+    metadata: str = string("0+")
+    commit_timestamp_ms: int = int64("0+")
+    expire_timestamp_ms: int = int64("1", -1, ignorable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataKey:
+    """Of a group's metadata."""
+
+    group: str = string("0+")
+
+
+@dataclass(slots=True)
+class MemberMetadata:
+    """A member of a group: what it subscribed to, and what it was given."""
+
+    member_id: str = string("0+")
+    group_instance_id: str | None = string("3+", None, nullable="3+", ignorable=True)
+    client_id: str = string("0+")
+    client_host: str = string("0+")
+    rebalance_timeout_ms: int = int32("1+", ignorable=True)
+    session_timeout_ms: int = int32("0+")
+    subscription: bytes = binary("0+")
+    assignment: bytes = binary("0+")
+
+
+@dataclass(slots=True)
+class GroupMetadataValue:
+    """A group as of one generation; `protocol` and `leader` are null while it has no members.
+
+    `current_state_timestamp_ms` is wall-clock time; -1: not known.
+    """
+
+    protocol_type: str = string("0+")
+    generation: int = int32("0+")
+    protocol: str | None = string("0+", nullable="0+")
+    leader: str | None = string("0+", nullable="0+")
+    current_state_timestamp_ms: int = int64("2+", -1, ignorable=True)
+    members: list[MemberMetadata] = array(MemberMetadata, "0+")
+
+
+OFFSET_COMMIT_KEY: Final = Versioned(OffsetCommitKey, 0, 1)
+OFFSET_COMMIT_VALUE: Final = Versioned(OffsetCommitValue, 0, 4, first_flexible_version=4)
+GROUP_METADATA_KEY: Final = Versioned(GroupMetadataKey, 2, 2)
+GROUP_METADATA_VALUE: Final = Versioned(GroupMetadataValue, 0, 4, first_flexible_version=4)
+
+_KEYS: Final[dict[int, Versioned[Any]]] = {
+    version: key for key in (OFFSET_COMMIT_KEY, GROUP_METADATA_KEY) for version in key.versions
+}
+
+# What is written, so that a Kafka of the same age reads it.
+_OFFSET_COMMIT_KEY_VERSION: Final = 1
+_GROUP_METADATA_KEY_VERSION: Final = 2
+_VALUE_VERSION: Final = 3
+#: The only one with an expiry of its own.
+_EXPIRING_VALUE_VERSION: Final = 1
+
+
+def encode_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
+    """A record's key; SchemaError for one that cannot be written."""
+    if isinstance(key, GroupMetadataKey):
+        return GROUP_METADATA_KEY.encode(key, _GROUP_METADATA_KEY_VERSION)
+    return OFFSET_COMMIT_KEY.encode(key, _OFFSET_COMMIT_KEY_VERSION)
+
+
+def decode_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey:
+    """A record's key; UnknownVersion for a kind of record that is skipped, else ProtocolError."""
+    version = version_of(data, "a key of __consumer_offsets")
+    codec = _KEYS.get(version)
+    if codec is None:
+        raise UnknownVersion("a key of __consumer_offsets", version, max(_KEYS))
+    key: OffsetCommitKey | GroupMetadataKey = codec.decode(data)
+    return key
+
+
+def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
+    """Version 3; version 1, which has no leader epoch, where the offset has an expiry of its own.
+
+    Raises SchemaError for a value that cannot be written.
+    """
+    expires = value.expire_timestamp_ms != -1
+    return OFFSET_COMMIT_VALUE.encode(value, _EXPIRING_VALUE_VERSION if expires else _VALUE_VERSION)
+
+
+def encode_group_metadata_value(value: GroupMetadataValue) -> bytes:
+    """Version 3; SchemaError for a value that cannot be written."""
+    return GROUP_METADATA_VALUE.encode(value, _VALUE_VERSION)

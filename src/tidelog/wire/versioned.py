@@ -1,0 +1,134 @@
+"""Structs that travel behind their own version: two bytes, and then the fields as it has them.
+
+So Kafka writes the keys and values of its internal topics, and clients what they exchange through
+a group's coordinator. The structs are declared as messages are (`schema.py`), their codecs
+generated at first use and kept. Decoding is total: any bytes give a struct or a ProtocolError.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, Generic, TypeVar, cast
+
+from tidelog.core.errors import ProtocolError
+from tidelog.wire.decoding import MALFORMED, Decoder, build_decoder
+from tidelog.wire.encoding import MISBUILT, Encoder, build_encoder
+from tidelog.wire.primitives import Buffer
+from tidelog.wire.schema import NEVER_FLEXIBLE, SchemaError
+
+_VERSION: Final = struct.Struct(">h")
+
+T = TypeVar("T")
+
+
+class UnknownVersion(ProtocolError):
+    """Data of a version that a later release writes: not damaged, to be skipped."""
+
+    def __init__(self, what: str, version: int, newest: int) -> None:
+        super().__init__(f"{what} version {version}: versions up to {newest} are known")
+        self.version = version
+
+
+def version_of(data: Buffer, what: str) -> int:
+    """The version in front of `data`; ProtocolError where there is none. `what` names the data."""
+    try:
+        (version,) = _VERSION.unpack_from(data)
+    except struct.error:
+        raise ProtocolError(f"{what} of {len(data)} bytes: no room for its version") from None
+    if version < 0:
+        raise ProtocolError(f"{what} version {version}: versions are not negative")
+    return cast("int", version)
+
+
+class Versioned(Generic[T]):
+    """A struct with the versions that are known of it.
+
+    `open_ended`: later versions only add fields at the end, so a newer one is read as the newest
+    known, and whatever follows the fields is ignored.
+    """
+
+    __slots__ = (
+        "_decoders",
+        "_encoders",
+        "first_flexible_version",
+        "max_version",
+        "min_version",
+        "open_ended",
+        "struct_class",
+    )
+
+    def __init__(
+        self,
+        struct_class: type[T],
+        min_version: int,
+        max_version: int,
+        *,
+        first_flexible_version: int = NEVER_FLEXIBLE,
+        open_ended: bool = False,
+    ) -> None:
+        self.struct_class: Final = struct_class
+        self.min_version: Final = min_version
+        self.max_version: Final = max_version
+        self.first_flexible_version: Final = first_flexible_version
+        self.open_ended: Final = open_ended
+        self._decoders: dict[int, Decoder] = {}
+        self._encoders: dict[int, Encoder] = {}
+
+    @property
+    def name(self) -> str:
+        """The struct's name, which is Kafka's."""
+        return self.struct_class.__name__
+
+    @property
+    def versions(self) -> range:
+        """The versions known."""
+        return range(self.min_version, self.max_version + 1)
+
+    def encode(self, value: T, version: int) -> bytes:
+        """Version and fields; SchemaError where this version cannot carry the value."""
+        if version not in self.versions:
+            raise SchemaError(f"{self.name} version {version} is not known")
+        if type(value) is not self.struct_class:
+            raise SchemaError(f"a {type(value).__name__} is not a {self.name}")
+        encoder = self._encoders.get(version)
+        if encoder is None:
+            flexible = version >= self.first_flexible_version
+            encoder = build_encoder(self.struct_class, version, flexible)
+            self._encoders[version] = encoder
+        out: list[Buffer] = [_VERSION.pack(version)]
+        parts: list[Buffer] = []
+        try:
+            encoder(value, out, parts)
+        except MISBUILT as error:
+            raise SchemaError(f"cannot encode {self.name} version {version}: {error}") from error
+        return b"".join((*parts, *out))
+
+    def decode(self, data: Buffer) -> T:
+        """The struct in `data`, which holds nothing else.
+
+        Raises UnknownVersion for a newer version (unless open-ended), ProtocolError for anything
+        else that is no such struct.
+        """
+        version = version_of(data, self.name)
+        if version > self.max_version:
+            if not self.open_ended:
+                raise UnknownVersion(self.name, version, self.max_version)
+            version = self.max_version
+        if version < self.min_version:
+            raise ProtocolError(
+                f"{self.name} version {version}: versions from {self.min_version} on are known"
+            )
+        decoder = self._decoders.get(version)
+        if decoder is None:
+            flexible = version >= self.first_flexible_version
+            decoder = build_decoder(self.struct_class, version, flexible)
+            self._decoders[version] = decoder
+        raw = bytes(data)
+        try:
+            value, stop = decoder(raw, _VERSION.size, len(raw))
+        except MALFORMED as error:
+            raise ProtocolError(f"malformed {self.name} version {version}: {error}") from error
+        if stop != len(raw) and not self.open_ended:
+            left = len(raw) - stop
+            raise ProtocolError(f"{left} bytes follow a {self.name} version {version}")
+        return cast("T", value)
