@@ -1,10 +1,11 @@
-"""A sensible request for each API that clients use, at each version of it."""
+"""A sensible request for each API that clients use, at each version that is served of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from tidelog.broker.apis import handlers
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.create_topics import (
@@ -34,7 +35,6 @@ from tidelog.wire.messages.produce import (
     TopicProduceData,
 )
 from tidelog.wire.registry import (
-    API,
     API_VERSIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -140,9 +140,13 @@ _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
 }
 
 
+SERVED = {api_key: served.card for api_key, served in handlers().items()}
+
+
 def versions_of(api_key: int) -> range:
-    """The versions spoken."""
-    return range(API[api_key].min_version, API[api_key].max_version + 1)
+    """The versions served."""
+    card = SERVED[api_key]
+    return range(card.min_version, card.max_version + 1)
 
 
 def sensible_request(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tests.cluster.raw_connections import MIB, request, sized
 from tests.cluster.requests_by_version import (
     CLIENT_APIS,
+    SERVED,
     produce_of,
     sensible_request,
     versions_of,
@@ -73,7 +74,7 @@ class HostileBytes:
 
     def header_with_noise(self) -> bytes:
         """A right header of a real API, at a version in reach, and a body that is none."""
-        key = self._draw.choice(sorted(API))
+        key = self._draw.choice(sorted(SERVED))
         versions = versions_of(key)
         version = self._draw.randint(versions[0] - 1, versions[-1] + 1)
         head = struct.pack(">hhih", key, version, self._draw.randrange(2**31), -1)
@@ -89,7 +90,7 @@ class HostileBytes:
 
     def cut_request(self) -> bytes:
         """A frame that ends before its request does; of brokers' requests as well."""
-        body = self._valid(self._draw.choice(sorted(API)))[4:]
+        body = self._valid(self._draw.choice(sorted(SERVED)))[4:]
         return sized(body[: self._draw.randrange(len(body))])
 
     def huge_lengths(self) -> bytes:

@@ -10,6 +10,7 @@ MODULES = [
     "kafka.protocol.producer.produce",
     "kafka.protocol.producer.transaction",
     "kafka.protocol.consumer.fetch",
+    "kafka.protocol.consumer.group",
     "kafka.protocol.consumer.offsets",
     "kafka.protocol.consumer.metadata",
     "kafka.protocol.metadata.metadata",
@@ -17,6 +18,8 @@ MODULES = [
     "kafka.protocol.metadata.find_coordinator",
     "kafka.protocol.admin.topics",
     "kafka.protocol.admin.cluster",
+    "kafka.protocol.admin.configs",
+    "kafka.protocol.admin.groups",
 ]
 
 
@@ -66,6 +69,12 @@ def examine(name: str, version: int, data: bytes) -> tuple[Any, bytes]:
     message = message_class(name).decode(data, version=version)
     message._header = None  # decoding leaves this unset, encoding looks at it
     return plain(message.to_dict(json=False)), bytes(message.encode(version=version))
+
+
+def examine_data(name: str, version: int, data: bytes) -> tuple[Any, bytes]:
+    """As `examine`, for a struct behind its version."""
+    value = message_class(name).decode(data)
+    return plain(value.to_dict(json=False)), bytes(value.encode(version=version))
 
 
 def framed(name: str, version: int, body: bytes, correlation_id: int, client_id: str) -> bytes:

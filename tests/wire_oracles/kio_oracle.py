@@ -30,8 +30,10 @@ def known_versions(module: str) -> list[int]:
 
 
 def entity(module: str, version: int, direction: str) -> Any:
-    """kio's class of a message."""
-    name = "".join(word.capitalize() for word in module.split("_")) + direction.capitalize()
+    """kio's class of a message; `direction` "data": of a struct that is none."""
+    name = "".join(word.capitalize() for word in module.split("_"))
+    if direction != "data":
+        name += direction.capitalize()
     return getattr(import_module(f"kio.schema.{module}.v{version}.{direction}"), name)
 
 
@@ -79,6 +81,13 @@ def examine(module: str, version: int, direction: str, data: bytes) -> tuple[Any
     entity_class = entity(module, version, direction)
     value = read(entity_class, data)
     return plain(value), write(entity_class, value)
+
+
+def examine_data(module: str, version: int, data: bytes) -> tuple[Any, bytes]:
+    """As `examine`, for a struct behind its version, which kio leaves to its caller."""
+    entity_class = entity(module, version, "data")
+    value = read(entity_class, data[2:])
+    return plain(value), data[:2] + write(entity_class, value)
 
 
 def main() -> None:

@@ -153,7 +153,7 @@ def same(ours: Any, spec: schema.FieldSpec, theirs: Any, version: int) -> bool:
         if theirs is None:  # kafka-python's way to say that a tagged struct is absent
             return bool(ours == spec.default)
         return same_struct(ours, theirs, version)
-    if spec.kind in ("uuid", "records"):
+    if spec.kind in ("uuid", "bytes", "records"):
         absent = theirs is None and spec.kind == "uuid"
         return bytes(ours).hex() == ("00" * 16 if absent else theirs["hex"])
     if theirs is None:

@@ -1,7 +1,8 @@
 """Lists the APIs that this project speaks, with the versions of each.
 
-What a broker advertises in ApiVersions is derived from here. Client-facing ranges hold what current
-client families need (docs/compatibility.md); inter-broker ones what Kafka 3.9 sends.
+What a broker serves and advertises is told by the cards of its handlers (`broker/apis`), within
+these ranges. Client-facing ranges hold what Kafka 3.9 serves and current client families need;
+inter-broker ones what Kafka 3.9 sends.
 """
 
 from __future__ import annotations
@@ -10,20 +11,42 @@ from typing import Final
 
 from tidelog.wire.messages import (
     allocate_producer_ids,
+    alter_configs,
     alter_partition,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
+    controlled_shutdown,
+    create_partitions,
     create_topics,
+    delete_groups,
+    delete_records,
     delete_topics,
     describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
     init_producer_id,
+    join_group,
     leader_and_isr,
+    leave_group,
+    list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
     stop_replica,
+    sync_group,
     update_metadata,
 )
 from tidelog.wire.schema import Api
@@ -35,15 +58,37 @@ METADATA: Final = 3
 LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
 UPDATE_METADATA: Final = 6
+CONTROLLED_SHUTDOWN: Final = 7
+OFFSET_COMMIT: Final = 8
+OFFSET_FETCH: Final = 9
 FIND_COORDINATOR: Final = 10
+JOIN_GROUP: Final = 11
+HEARTBEAT: Final = 12
+LEAVE_GROUP: Final = 13
+SYNC_GROUP: Final = 14
+DESCRIBE_GROUPS: Final = 15
+LIST_GROUPS: Final = 16
 API_VERSIONS: Final = 18
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
+DELETE_RECORDS: Final = 21
 INIT_PRODUCER_ID: Final = 22
 OFFSET_FOR_LEADER_EPOCH: Final = 23
+DESCRIBE_CONFIGS: Final = 32
+ALTER_CONFIGS: Final = 33
+ALTER_REPLICA_LOG_DIRS: Final = 34
+DESCRIBE_LOG_DIRS: Final = 35
+CREATE_PARTITIONS: Final = 37
+DELETE_GROUPS: Final = 42
+ELECT_LEADERS: Final = 43
+INCREMENTAL_ALTER_CONFIGS: Final = 44
+ALTER_PARTITION_REASSIGNMENTS: Final = 45
+LIST_PARTITION_REASSIGNMENTS: Final = 46
+OFFSET_DELETE: Final = 47
 ALTER_PARTITION: Final = 56
 DESCRIBE_CLUSTER: Final = 60
 ALLOCATE_PRODUCER_IDS: Final = 67
+DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 #: All APIs by key, in ascending order of keys.
 API: Final[dict[int, Api]] = {
@@ -56,15 +101,37 @@ API: Final[dict[int, Api]] = {
         leader_and_isr.API,
         stop_replica.API,
         update_metadata.API,
+        controlled_shutdown.API,
+        offset_commit.API,
+        offset_fetch.API,
         find_coordinator.API,
+        join_group.API,
+        heartbeat.API,
+        leave_group.API,
+        sync_group.API,
+        describe_groups.API,
+        list_groups.API,
         api_versions.API,
         create_topics.API,
         delete_topics.API,
+        delete_records.API,
         init_producer_id.API,
         offset_for_leader_epoch.API,
+        describe_configs.API,
+        alter_configs.API,
+        alter_replica_log_dirs.API,
+        describe_log_dirs.API,
+        create_partitions.API,
+        delete_groups.API,
+        elect_leaders.API,
+        incremental_alter_configs.API,
+        alter_partition_reassignments.API,
+        list_partition_reassignments.API,
+        offset_delete.API,
         alter_partition.API,
         describe_cluster.API,
         allocate_producer_ids.API,
+        describe_topic_partitions.API,
     )
 }
 
@@ -78,13 +145,35 @@ __all__ = [
     "LEADER_AND_ISR",
     "STOP_REPLICA",
     "UPDATE_METADATA",
+    "CONTROLLED_SHUTDOWN",
+    "OFFSET_COMMIT",
+    "OFFSET_FETCH",
     "FIND_COORDINATOR",
+    "JOIN_GROUP",
+    "HEARTBEAT",
+    "LEAVE_GROUP",
+    "SYNC_GROUP",
+    "DESCRIBE_GROUPS",
+    "LIST_GROUPS",
     "API_VERSIONS",
     "CREATE_TOPICS",
     "DELETE_TOPICS",
+    "DELETE_RECORDS",
     "INIT_PRODUCER_ID",
     "OFFSET_FOR_LEADER_EPOCH",
+    "DESCRIBE_CONFIGS",
+    "ALTER_CONFIGS",
+    "ALTER_REPLICA_LOG_DIRS",
+    "DESCRIBE_LOG_DIRS",
+    "CREATE_PARTITIONS",
+    "DELETE_GROUPS",
+    "ELECT_LEADERS",
+    "INCREMENTAL_ALTER_CONFIGS",
+    "ALTER_PARTITION_REASSIGNMENTS",
+    "LIST_PARTITION_REASSIGNMENTS",
+    "OFFSET_DELETE",
     "ALTER_PARTITION",
     "DESCRIBE_CLUSTER",
     "ALLOCATE_PRODUCER_IDS",
+    "DESCRIBE_TOPIC_PARTITIONS",
 ]

@@ -8,7 +8,7 @@ import typing
 
 import pytest
 from tests.unit.wire.test_wire_round_trips import joined
-from tests.unit.wire.wire_messages import all_cases
+from tests.unit.wire.wire_messages import VERSIONED, all_cases
 
 from tidelog.core.errors import ProtocolError
 from tidelog.wire import decoding, encoding, schema
@@ -34,6 +34,7 @@ from tidelog.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -42,11 +43,12 @@ from tidelog.wire.messages.leader_and_isr import (
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tidelog.wire.primitives import Buffer
+from tidelog.wire.primitives import Buffer, encode_uvarint
 from tidelog.wire.registry import (
     API,
     API_VERSIONS,
     FETCH,
+    JOIN_GROUP,
     LEADER_AND_ISR,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
@@ -56,6 +58,42 @@ from tidelog.wire.schema import SchemaError, Versions, int32
 
 #: Records in a view whose length is not its bytes.
 WIDE = PartitionProduceData(records=memoryview(bytes(8)).cast("i"))
+
+
+class TestBytes:
+    """Bytes fields, which outlive their frame."""
+
+    def test_bytes_are_no_view_of_the_frame(self) -> None:
+        sent = JoinGroupRequest("g", protocols=[JoinGroupRequestProtocol("range", b"topics")])
+        for version in (0, 9):
+            frame = bytearray(joined(encode_request(JOIN_GROUP, version, 1, None, sent)))
+            _, request = decode_request(memoryview(frame))
+            frame[:] = bytes(len(frame))
+            assert type(request.protocols[0].metadata) is bytes
+            assert request == sent
+
+    def test_bytes_beside_records_are_no_view_either(self) -> None:
+        @dataclasses.dataclass(slots=True)
+        class Both:
+            data: typing.Any = schema.records("0+")  # noqa: RUF009
+            note: bytes = schema.binary("0+")
+
+        raw = struct.pack(">i2si3s", 2, b"re", 3, b"not")
+        both, _ = decoding.build_decoder(Both, 0, False)(memoryview(raw), 0, len(raw))
+        assert (type(both.data), type(both.note)) == (memoryview, bytes)
+        assert (both.data, both.note) == (b"re", b"not")
+
+    @pytest.mark.parametrize("wrong", [None, "text", 5, memoryview(bytes(8)).cast("i")])
+    def test_what_is_no_bytes_is_refused(self, wrong: typing.Any) -> None:
+        sent = JoinGroupRequest(protocols=[JoinGroupRequestProtocol("range", wrong)])
+        with pytest.raises(SchemaError):
+            encode_request(JOIN_GROUP, 9, 1, None, sent)
+
+    def test_any_buffer_is_taken(self) -> None:
+        for given in (b"abc", bytearray(b"abc"), memoryview(b"abc")):
+            sent = JoinGroupRequest(protocols=[JoinGroupRequestProtocol("range", given)])  # type: ignore[arg-type]
+            frame = joined(encode_request(JOIN_GROUP, 5, 1, None, sent))
+            assert decode_request(frame)[1].protocols[0].metadata == b"abc"
 
 
 class TestHeaders:
@@ -275,7 +313,13 @@ class TestDeclarations:
             schema.fields_of(Bad)
 
     def test_every_annotation_says_what_the_declaration_says(self) -> None:
-        python_types = {"bool": "bool", "string": "str", "uuid": "bytes", "records": "Records"}
+        python_types = {
+            "bool": "bool",
+            "string": "str",
+            "uuid": "bytes",
+            "bytes": "bytes",
+            "records": "Records",
+        }
         for struct_class in every_struct():
             hints = struct_class.__annotations__
             for name, spec in ((f.name, f.spec) for f in schema.fields_of(struct_class)):
@@ -371,6 +415,71 @@ class TestTypesThatNoMessageHasYet:
             with pytest.raises(SchemaError, match="uuid"):
                 build(Ids, 0, True)
 
+    @pytest.mark.parametrize("flexible", [False, True])
+    def test_nullable_integers_travel_behind_their_length(self, flexible: bool) -> None:
+        @dataclasses.dataclass(slots=True)
+        class NullableInts:
+            before: int = int32("0+")
+            ints: list[int] | None = schema.array("int32", "0+", nullable="0+")  # noqa: RUF009
+
+        encode = encoding.build_encoder(NullableInts, 0, flexible)
+        decode = decoding.build_decoder(NullableInts, 0, flexible)
+        for ints in (None, [], [-1], list(range(127)), list(range(300))):
+            out: list[Buffer] = []
+            encode(NullableInts(7, ints), out, [])
+            raw = b"".join(out)
+            count = -1 if ints is None else len(ints)
+            length = struct.pack(">i", count)
+            if flexible:
+                length = encode_uvarint(count + 1)
+            numbers = b"".join(struct.pack(">i", each) for each in ints or ())
+            assert raw == struct.pack(">i", 7) + length + numbers + bytes(flexible)
+            assert decode(raw, 0, len(raw)) == (NullableInts(7, ints), len(raw))
+
+    @pytest.mark.parametrize("flexible", [False, True])
+    def test_a_nullable_struct_has_a_byte_before_it(self, flexible: bool) -> None:
+        @dataclasses.dataclass(frozen=True, slots=True)
+        class Inner:
+            number: int = int32("0+")
+
+        @dataclasses.dataclass(slots=True)
+        class Outer:
+            before: int = int32("0+")
+            inner: Inner | None = schema.nested(Inner, "0+", nullable="0+")  # noqa: RUF009
+            after: int = int32("0+")
+
+        tag = bytes(flexible)
+        for message, raw in (
+            (Outer(1, None, 2), struct.pack(">ibi", 1, -1, 2) + tag),
+            (Outer(1, Inner(3), 2), struct.pack(">ibi", 1, 1, 3) + tag + b"\0\0\0\2" + tag),
+        ):
+            out: list[Buffer] = []
+            encoding.build_encoder(Outer, 0, flexible)(message, out, [])
+            assert b"".join(out) == raw
+            decode = decoding.build_decoder(Outer, 0, flexible)
+            assert decode(raw, 0, len(raw)) == (message, len(raw))
+            assert schema.struct_min_size(Outer, 0, flexible) == 9 + flexible
+
+    def test_what_is_null_by_default_must_be_null_where_it_is_absent(self) -> None:
+        @dataclasses.dataclass(frozen=True, slots=True)
+        class Inner:
+            number: int = int32("0+")
+
+        @dataclasses.dataclass(slots=True)
+        class Late:
+            inner: Inner | None = schema.nested(Inner, "1+", nullable="1+")  # noqa: RUF009
+            ints: list[int] | None = schema.array("int32", "1+", None, nullable="1+")  # noqa: RUF009
+            number: int = int32("0+")
+
+        assert Late() == Late(None, None, 0)
+        assert decoding.build_decoder(Late, 0, False)(bytes(4), 0, 4) == (Late(), 4)
+        encode = encoding.build_encoder(Late, 0, False)
+        encode(Late(), [], [])
+        with pytest.raises(SchemaError, match=r"Late\.inner is set"):
+            encode(Late(inner=Inner()), [], [])
+        with pytest.raises(SchemaError, match=r"Late\.ints is set"):
+            encode(Late(ints=[]), [], [])
+
     def test_records_cannot_be_tagged(self) -> None:
         @dataclasses.dataclass(frozen=True, slots=True)
         class Hidden:
@@ -395,9 +504,6 @@ def structs_of(struct_class: type) -> list[type]:
 
 def every_struct() -> list[type]:
     """All message and struct classes."""
-    return [
-        struct_class
-        for api in API.values()
-        for message in (api.request, api.response)
-        for struct_class in structs_of(message)
-    ]
+    tops = [message for api in API.values() for message in (api.request, api.response)]
+    tops += [versioned.struct_class for versioned in VERSIONED]
+    return [struct_class for top in tops for struct_class in structs_of(top)]

@@ -1,7 +1,8 @@
-"""FindCoordinator (key 10), versions 0 to 4: which broker coordinates a group or transaction.
+"""FindCoordinator (key 10), versions 0 to 6: which broker coordinates a group or transaction.
 
 Version 1 adds the kind of key (0 group, 1 transaction), 3 is flexible, 4 asks for many keys in one
-request and answers in `coordinators` (KIP-699).
+request and answers in `coordinators` (KIP-699), 5 may answer TRANSACTION_ABORTABLE (KIP-890),
+6 adds the kind 2, a share group's `group:topic id:partition` (KIP-932).
 """
 
 from __future__ import annotations
@@ -52,6 +53,6 @@ API = Api(
     request=FindCoordinatorRequest,
     response=FindCoordinatorResponse,
     min_version=0,
-    max_version=4,
+    max_version=6,
     first_flexible_version=3,
 )

@@ -1,0 +1,75 @@
+"""AlterPartitionReassignments (key 45), versions 0 and 1: move partitions to other brokers.
+
+Both are flexible (KIP-455); version 1 can forbid a change of the replication factor (KIP-860).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, boolean, int16, int32, string
+
+
+@dataclass(slots=True)
+class ReassignablePartition:
+    """`replicas` None cancels a reassignment that is under way."""
+
+    partition_index: int = int32("0+")
+    replicas: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
+
+
+@dataclass(slots=True)
+class ReassignableTopic:
+    """Partitions of one topic."""
+
+    name: str = string("0+")
+    partitions: list[ReassignablePartition] = array(ReassignablePartition, "0+")
+
+
+@dataclass(slots=True)
+class AlterPartitionReassignmentsRequest:
+    """Each partition is moved or refused on its own."""
+
+    timeout_ms: int = int32("0+", 60000)
+    allow_replication_factor_change: bool = boolean("1+", True)
+    topics: list[ReassignableTopic] = array(ReassignableTopic, "0+")
+
+
+@dataclass(slots=True)
+class ReassignablePartitionResponse:
+    """Whether the move of one partition has begun."""
+
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+
+
+@dataclass(slots=True)
+class ReassignableTopicResponse:
+    """Outcomes of one topic."""
+
+    name: str = string("0+")
+    partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse, "0+")
+
+
+@dataclass(slots=True)
+class AlterPartitionReassignmentsResponse:
+    """A top-level error means that nothing was considered."""
+
+    throttle_time_ms: int = int32("0+")
+    allow_replication_factor_change: bool = boolean("1+", True, ignorable=True)
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+    responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse, "0+")
+
+
+API = Api(
+    key=45,
+    name="AlterPartitionReassignments",
+    request=AlterPartitionReassignmentsRequest,
+    response=AlterPartitionReassignmentsResponse,
+    min_version=0,
+    max_version=1,
+    first_flexible_version=0,
+)

@@ -1,0 +1,79 @@
+"""DescribeLogDirs (key 35), versions 1 to 4: sizes of replicas by log directory (KIP-113).
+
+Version 2 is flexible, 3 has an error of the whole answer (KIP-784), 4 tells the space of each
+volume (KIP-827).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class DescribableLogDirTopic:
+    """Partitions of one topic."""
+
+    topic: str = string("0+")
+    partitions: Sequence[int] = array("int32", "0+")
+
+
+@dataclass(slots=True)
+class DescribeLogDirsRequest:
+    """`topics` None: all of them."""
+
+    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, "0+", nullable="0+")
+
+
+@dataclass(slots=True)
+class DescribeLogDirsPartition:
+    """`partition_size` in bytes; `offset_lag` behind the high watermark.
+
+    A future replica (`is_future_key`) is one being moved here; it lags behind the current one.
+    """
+
+    partition_index: int = int32("0+")
+    partition_size: int = int64("0+")
+    offset_lag: int = int64("0+")
+    is_future_key: bool = boolean("0+")
+
+
+@dataclass(slots=True)
+class DescribeLogDirsTopic:
+    """Replicas of one topic."""
+
+    name: str = string("0+")
+    partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition, "0+")
+
+
+@dataclass(slots=True)
+class DescribeLogDirsResult:
+    """One log directory; the bytes of its volume are -1 where not known."""
+
+    error_code: int = int16("0+")
+    log_dir: str = string("0+")
+    topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic, "0+")
+    total_bytes: int = int64("4+", -1, ignorable=True)
+    usable_bytes: int = int64("4+", -1, ignorable=True)
+
+
+@dataclass(slots=True)
+class DescribeLogDirsResponse:
+    """The log directories of the broker asked."""
+
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("3+", ignorable=True)
+    results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult, "0+")
+
+
+API = Api(
+    key=35,
+    name="DescribeLogDirs",
+    request=DescribeLogDirsRequest,
+    response=DescribeLogDirsResponse,
+    min_version=1,
+    max_version=4,
+    first_flexible_version=2,
+)

@@ -1,0 +1,66 @@
+"""ElectLeaders (key 43), versions 0 to 2: elect the preferred leaders of partitions (KIP-183).
+
+Version 1 can elect unclean ones as well and has an error of the whole answer (KIP-460), 2 is
+flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, int8, int16, int32, string
+
+
+@dataclass(slots=True)
+class TopicPartitions:
+    """Partitions of one topic."""
+
+    topic: str = string("0+")
+    partitions: Sequence[int] = array("int32", "0+")
+
+
+@dataclass(slots=True)
+class ElectLeadersRequest:
+    """`election_type` 0: preferred, 1: unclean; `topic_partitions` None: all of them."""
+
+    election_type: int = int8("1+")
+    topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, "0+", nullable="0+")
+    timeout_ms: int = int32("0+", 60000)
+
+
+@dataclass(slots=True)
+class PartitionResult:
+    """Outcome of one partition; ELECTION_NOT_NEEDED where the leader is right already."""
+
+    partition_id: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+
+
+@dataclass(slots=True)
+class ReplicaElectionResult:
+    """Outcomes of one topic."""
+
+    topic: str = string("0+")
+    partition_result: list[PartitionResult] = array(PartitionResult, "0+")
+
+
+@dataclass(slots=True)
+class ElectLeadersResponse:
+    """A top-level error means that nothing was considered."""
+
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("1+")
+    replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult, "0+")
+
+
+API = Api(
+    key=43,
+    name="ElectLeaders",
+    request=ElectLeadersRequest,
+    response=ElectLeadersResponse,
+    min_version=0,
+    max_version=2,
+    first_flexible_version=2,
+)

@@ -1,0 +1,39 @@
+"""Heartbeat (key 12), versions 0 to 4: a member of a group is alive.
+
+Version 1 brings the throttle time, 3 static members (KIP-345), 4 is flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, int16, int32, string
+
+
+@dataclass(slots=True)
+class HeartbeatRequest:
+    """`generation_id` is the one that the member knows of."""
+
+    group_id: str = string("0+")
+    generation_id: int = int32("0+")
+    member_id: str = string("0+")
+    group_instance_id: str | None = string("3+", None, nullable="3+")
+
+
+@dataclass(slots=True)
+class HeartbeatResponse:
+    """REBALANCE_IN_PROGRESS tells the member to join again."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16("0+")
+
+
+API = Api(
+    key=12,
+    name="Heartbeat",
+    request=HeartbeatRequest,
+    response=HeartbeatResponse,
+    min_version=0,
+    max_version=4,
+    first_flexible_version=4,
+)

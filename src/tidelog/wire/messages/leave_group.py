@@ -1,0 +1,58 @@
+"""LeaveGroup (key 13), versions 0 to 5: members leave, or an administrator removes them.
+
+Version 1 brings the throttle time, 3 names many members, by their id or as static ones (KIP-345),
+4 is flexible, 5 carries the reason (KIP-800).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, int16, int32, string
+
+
+@dataclass(slots=True)
+class MemberIdentity:
+    """A static member may be named by `group_instance_id` alone, with an empty `member_id`."""
+
+    member_id: str = string("3+")
+    group_instance_id: str | None = string("3+", None, nullable="3+")
+    reason: str | None = string("5+", None, nullable="5+", ignorable=True)
+
+
+@dataclass(slots=True)
+class LeaveGroupRequest:
+    """`member_id` up to version 2, `members` from 3."""
+
+    group_id: str = string("0+")
+    member_id: str = string("0-2")
+    members: list[MemberIdentity] = array(MemberIdentity, "3+")
+
+
+@dataclass(slots=True)
+class MemberResponse:
+    """Outcome of one member."""
+
+    member_id: str = string("3+")
+    group_instance_id: str | None = string("3+", nullable="3+")
+    error_code: int = int16("3+")
+
+
+@dataclass(slots=True)
+class LeaveGroupResponse:
+    """Up to version 2 the error of the one member is the error of the answer."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16("0+")
+    members: list[MemberResponse] = array(MemberResponse, "3+")
+
+
+API = Api(
+    key=13,
+    name="LeaveGroup",
+    request=LeaveGroupRequest,
+    response=LeaveGroupResponse,
+    min_version=0,
+    max_version=5,
+    first_flexible_version=4,
+)

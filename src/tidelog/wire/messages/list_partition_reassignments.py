@@ -1,0 +1,68 @@
+"""ListPartitionReassignments (key 46), version 0: the moves that are under way (KIP-455).
+
+It is flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, int16, int32, string
+
+
+@dataclass(slots=True)
+class ListPartitionReassignmentsTopics:
+    """Partitions of one topic."""
+
+    name: str = string("0+")
+    partition_indexes: Sequence[int] = array("int32", "0+")
+
+
+@dataclass(slots=True)
+class ListPartitionReassignmentsRequest:
+    """`topics` None: all of them."""
+
+    timeout_ms: int = int32("0+", 60000)
+    topics: list[ListPartitionReassignmentsTopics] | None = array(
+        ListPartitionReassignmentsTopics, "0+", None, nullable="0+"
+    )
+
+
+@dataclass(slots=True)
+class OngoingPartitionReassignment:
+    """`replicas` are all at present, those being added and removed included."""
+
+    partition_index: int = int32("0+")
+    replicas: Sequence[int] = array("int32", "0+")
+    adding_replicas: Sequence[int] = array("int32", "0+")
+    removing_replicas: Sequence[int] = array("int32", "0+")
+
+
+@dataclass(slots=True)
+class OngoingTopicReassignment:
+    """Moves of one topic."""
+
+    name: str = string("0+")
+    partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment, "0+")
+
+
+@dataclass(slots=True)
+class ListPartitionReassignmentsResponse:
+    """Partitions that are not being moved are left out."""
+
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+    topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment, "0+")
+
+
+API = Api(
+    key=46,
+    name="ListPartitionReassignments",
+    request=ListPartitionReassignmentsRequest,
+    response=ListPartitionReassignmentsResponse,
+    min_version=0,
+    max_version=0,
+    first_flexible_version=0,
+)

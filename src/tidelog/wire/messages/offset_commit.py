@@ -1,0 +1,80 @@
+"""OffsetCommit (key 8), versions 2 to 9: remember how far a group has read.
+
+Version 3 brings the throttle time, 5 takes the retention time away (KIP-211), 6 brings leader
+epochs (KIP-320), 7 static members (KIP-345), 8 is flexible, 9 serves the members of KIP-848's
+protocol: it may answer STALE_MEMBER_EPOCH, and GROUP_ID_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class OffsetCommitRequestPartition:
+    """`committed_offset` is the next one to read; `committed_metadata` is the client's own."""
+
+    partition_index: int = int32("0+")
+    committed_offset: int = int64("0+")
+    committed_leader_epoch: int = int32("6+", -1, ignorable=True)
+    committed_metadata: str | None = string("0+", nullable="0+")
+
+
+@dataclass(slots=True)
+class OffsetCommitRequestTopic:
+    """Offsets of one topic."""
+
+    name: str = string("0+")
+    partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition, "0+")
+
+
+@dataclass(slots=True)
+class OffsetCommitRequest:
+    """Generation -1 with an empty member id: by a consumer that is no member of the group.
+
+    `retention_time_ms` -1 leaves the retention to the broker.
+    """
+
+    group_id: str = string("0+")
+    generation_id_or_member_epoch: int = int32("1+", -1, ignorable=True)
+    member_id: str = string("1+", ignorable=True)
+    group_instance_id: str | None = string("7+", None, nullable="7+")
+    retention_time_ms: int = int64("2-4", -1, ignorable=True)
+    topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic, "0+")
+
+
+@dataclass(slots=True)
+class OffsetCommitResponsePartition:
+    """Outcome of one partition."""
+
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+@dataclass(slots=True)
+class OffsetCommitResponseTopic:
+    """Outcomes of one topic."""
+
+    name: str = string("0+")
+    partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition, "0+")
+
+
+@dataclass(slots=True)
+class OffsetCommitResponse:
+    """Errors of the whole group stand at every partition."""
+
+    throttle_time_ms: int = int32("3+", ignorable=True)
+    topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic, "0+")
+
+
+API = Api(
+    key=8,
+    name="OffsetCommit",
+    request=OffsetCommitRequest,
+    response=OffsetCommitResponse,
+    min_version=2,
+    max_version=9,
+    first_flexible_version=8,
+)

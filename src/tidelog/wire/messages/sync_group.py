@@ -1,0 +1,54 @@
+"""SyncGroup (key 14), versions 0 to 5: the leader brings the assignments, each member gets its own.
+
+Version 1 brings the throttle time, 3 static members (KIP-345), 4 is flexible, 5 carries protocol
+type and name both ways, to be compared (KIP-559).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, binary, int16, int32, string
+
+
+@dataclass(slots=True)
+class SyncGroupRequestAssignment:
+    """What one member is to do."""
+
+    member_id: str = string("0+")
+    assignment: bytes = binary("0+")
+
+
+@dataclass(slots=True)
+class SyncGroupRequest:
+    """`assignments` is filled by the leader alone."""
+
+    group_id: str = string("0+")
+    generation_id: int = int32("0+")
+    member_id: str = string("0+")
+    group_instance_id: str | None = string("3+", None, nullable="3+")
+    protocol_type: str | None = string("5+", None, nullable="5+", ignorable=True)
+    protocol_name: str | None = string("5+", None, nullable="5+", ignorable=True)
+    assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment, "0+")
+
+
+@dataclass(slots=True)
+class SyncGroupResponse:
+    """`assignment` is empty with an error."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16("0+")
+    protocol_type: str | None = string("5+", None, nullable="5+", ignorable=True)
+    protocol_name: str | None = string("5+", None, nullable="5+", ignorable=True)
+    assignment: bytes = binary("0+")
+
+
+API = Api(
+    key=14,
+    name="SyncGroup",
+    request=SyncGroupRequest,
+    response=SyncGroupResponse,
+    min_version=0,
+    max_version=5,
+    first_flexible_version=4,
+)

@@ -1,0 +1,125 @@
+"""Our declarations are those of Kafka's definitions, which kafka-python brings along.
+
+The bytes alone do not tell which default an absent field has, nor whether a version that lacks it
+may leave it out. kafka-python's definitions are Kafka 4's: APIs between brokers are not among them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.protocol.schemas import load_json
+from tests.unit.wire.wire_messages import VERSIONED
+from tests.wire_oracles import kafka_python_oracle
+
+from tidelog.wire import schema
+from tidelog.wire.registry import API
+from tidelog.wire.schema import FIXED_FORMATS, FieldSpec, Versions
+
+TOPS = [
+    *((api.request, api.min_version, api.max_version) for api in API.values()),
+    *((api.response, api.min_version, api.max_version) for api in API.values()),
+    *((each.struct_class, each.min_version, each.max_version) for each in VERSIONED),
+]
+DEFINED = [top for top in TOPS if kafka_python_oracle.message_class(top[0].__name__)]
+
+#: Ignorable only since topic ids stand beside them, at versions that we do not speak.
+NOT_YET_IGNORABLE = {
+    "TopicProduceData.name",
+    "TopicProduceResponse.name",
+    "OffsetCommitRequestTopic.name",
+    "OffsetCommitResponseTopic.name",
+    "OffsetFetchRequestTopics.name",
+    "OffsetFetchResponseTopics.name",
+}
+
+NAMED_DEFAULTS = {"null": None, "true": True, "false": False}
+EMPTY = {"array": (), "string": "", "bool": False, "bytes": b"", "uuid": bytes(16), "records": None}
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def default_of(definition: dict[str, Any], kind: str) -> object:
+    """The default that a definition gives, as we write it."""
+    if "default" not in definition:
+        return EMPTY.get(kind, 0)
+    given = definition["default"]
+    if isinstance(given, str):
+        given = NAMED_DEFAULTS.get(given, given)
+    return int(given, 0) if kind.startswith("int") and isinstance(given, str) else given
+
+
+def differences(
+    struct_class: type, fields: list[dict[str, Any]], common: dict[str, Any], spoken: list[int]
+) -> Iterator[str]:
+    """What a struct and those inside declare otherwise than `fields` define it."""
+    ours = schema.fields_of(struct_class)
+    theirs = [each for each in fields if any(v in Versions.parse(each["versions"]) for v in spoken)]
+    if [each.name for each in ours] != [snake(each["name"]) for each in theirs]:
+        yield f"{struct_class.__name__} has the fields {[snake(each['name']) for each in theirs]}"
+        return
+    for field, definition in zip(ours, theirs, strict=True):
+        what = f"{struct_class.__name__}.{field.name}"
+        yield from (f"{what}: {each}" for each in field_differences(field.spec, definition, spoken))
+        ignorable = definition.get("ignorable", False) and what not in NOT_YET_IGNORABLE
+        if field.spec.ignorable != ignorable:
+            yield f"{what}: ignorable {ignorable}"
+        if isinstance(field.spec.element, type):
+            name = definition["type"].removeprefix("[]")
+            inner = definition.get("fields") or common[name]["fields"]
+            there = [version for version in spoken if version in field.spec.versions]
+            yield from differences(field.spec.element, inner, common, there)
+
+
+def field_differences(
+    spec: FieldSpec, definition: dict[str, Any], spoken: list[int]
+) -> Iterator[str]:
+    """What one field declares otherwise than its definition."""
+    base = definition["type"].removeprefix("[]")
+    kind = "array" if base != definition["type"] else base
+    if kind != "array" and kind not in (*FIXED_FORMATS, "string", "bytes", "records"):
+        kind = "struct"
+    if spec.kind != kind:
+        yield f"a {kind}"
+    if spec.tag != definition.get("tag"):
+        yield f"tag {definition.get('tag')}"
+    element = spec.element.__name__ if isinstance(spec.element, type) else spec.element
+    if element is not None and kind != "struct" and element != base:
+        yield f"of {base}"
+    if kind != "struct" and spec.default != default_of(definition, kind):
+        yield f"default {default_of(definition, kind)!r}"
+    present, nullable = (
+        Versions.parse(definition.get(key, "none")) for key in ("versions", "nullableVersions")
+    )
+    for version in spoken:
+        if (version in spec.versions) != (version in present):
+            yield f"at versions {definition['versions']}"
+        elif version in present and (version in spec.nullable) != (version in nullable):
+            yield f"nullable at versions {definition.get('nullableVersions')}"
+
+
+@pytest.mark.parametrize(
+    ("struct_class", "first", "last"), DEFINED, ids=lambda each: getattr(each, "__name__", None)
+)
+def test_the_declaration_is_the_definition(struct_class: type, first: int, last: int) -> None:
+    definition = load_json(struct_class.__name__)
+    common = {each["name"]: each for each in definition.get("commonStructs", [])}
+    spoken = list(range(first, last + 1))
+    found = list(differences(struct_class, definition["fields"], common, spoken))
+    assert not found
+
+
+@pytest.mark.parametrize("api", API.values(), ids=lambda api: api.name)
+def test_the_first_flexible_version_is_the_definitions(api: schema.Api) -> None:
+    found = kafka_python_oracle.message_class(f"{api.name}Request")
+    if found is None:
+        assert api.inter_broker or api.name == "AllocateProducerIds"
+        return
+    flexible = Versions.parse(found.json["flexibleVersions"])
+    for version in range(api.min_version, api.max_version + 1):
+        assert api.is_flexible(version) == (version in flexible)
