@@ -16,6 +16,12 @@ from tests.unit.wire.wire_messages import VERSIONED
 from tests.wire_oracles import kafka_python_oracle
 
 from tidelog.wire import schema
+from tidelog.wire.data.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from tidelog.wire.registry import API
 from tidelog.wire.schema import FIXED_FORMATS, FieldSpec, Versions
 
@@ -25,6 +31,8 @@ TOPS = [
     *((each.struct_class, each.min_version, each.max_version) for each in VERSIONED),
 ]
 DEFINED = [top for top in TOPS if kafka_python_oracle.message_class(top[0].__name__)]
+DEFINED_CLASSES = {top[0] for top in DEFINED}
+RECORDS = (OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue)
 
 #: Ignorable only since topic ids stand beside them, at versions that we do not speak.
 NOT_YET_IGNORABLE = {
@@ -104,7 +112,7 @@ def field_differences(
 
 
 @pytest.mark.parametrize(
-    ("struct_class", "first", "last"), DEFINED, ids=lambda each: getattr(each, "__name__", None)
+    ("struct_class", "first", "last"), DEFINED, ids=[top[0].__name__ for top in DEFINED]
 )
 def test_the_declaration_is_the_definition(struct_class: type, first: int, last: int) -> None:
     definition = load_json(struct_class.__name__)
@@ -114,12 +122,23 @@ def test_the_declaration_is_the_definition(struct_class: type, first: int, last:
     assert not found
 
 
-@pytest.mark.parametrize("api", API.values(), ids=lambda api: api.name)
-def test_the_first_flexible_version_is_the_definitions(api: schema.Api) -> None:
-    found = kafka_python_oracle.message_class(f"{api.name}Request")
-    if found is None:
-        assert api.inter_broker or api.name == "AllocateProducerIds"
-        return
-    flexible = Versions.parse(found.json["flexibleVersions"])
+@pytest.mark.parametrize(
+    "api", [api for api in API.values() if api.request in DEFINED_CLASSES], ids=lambda api: api.name
+)
+def test_the_key_and_the_first_flexible_version_are_the_definitions(api: schema.Api) -> None:
+    definition = load_json(api.request.__name__)
+    assert definition["apiKey"] == api.key
+    flexible = Versions.parse(definition["flexibleVersions"])
     for version in range(api.min_version, api.max_version + 1):
         assert api.is_flexible(version) == (version in flexible)
+
+
+def test_what_has_no_definition_is_spoken_between_brokers_or_kept_by_them() -> None:
+    undefined = {top[0] for top in TOPS} - DEFINED_CLASSES
+    between_brokers = {
+        message
+        for api in API.values()
+        for message in (api.request, api.response)
+        if api.inter_broker
+    }
+    assert undefined - between_brokers == set(RECORDS)

@@ -38,6 +38,7 @@ from tidelog.wire.schema import SchemaError
 from tidelog.wire.versioned import UnknownVersion, Versioned
 
 CASES = data_cases()
+RECORDS = [OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE, GROUP_METADATA_KEY, GROUP_METADATA_VALUE]
 
 COMMITTED = OffsetCommitValue(258, 7, "mé", 1_700_000_000_000)
 MEMBER = MemberMetadata("m-1", "rack-7", "app", "/127.0.0.1", 300_000, 45_000, b"\1\2", b"\3")
@@ -158,7 +159,9 @@ def test_every_version_has_golden_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("versioned", "version", "value", "raw"), GOLDEN, ids=lambda each: getattr(each, "name", None)
+    ("versioned", "version", "value", "raw"),
+    GOLDEN,
+    ids=[f"{versioned.name}-{version}" for versioned, version, _, _ in GOLDEN],
 )
 def test_golden_bytes(versioned: Versioned[Any], version: int, value: Any, raw: str) -> None:
     assert versioned.encode(value, version) == bytes.fromhex(raw)
@@ -251,21 +254,35 @@ class TestVersions:
         with pytest.raises(SchemaError, match=f"a MemberMetadata is not a {versioned.name}"):
             versioned.encode(MEMBER, versioned.max_version)
 
-    def test_a_newer_version_is_skipped_or_read_as_the_newest(
-        self, versioned: Versioned[Any]
-    ) -> None:
-        newest = versioned.encode(versioned.struct_class(), versioned.max_version)
-        newer = (versioned.max_version + 1).to_bytes(2, "big") + newest[2:]
-        if versioned.open_ended:
-            assert versioned.decode(newer + b"and more") == versioned.struct_class()
-            assert versioned.decode(newest + b"and more") == versioned.struct_class()
-            return
-        known = f"versions up to {versioned.max_version} are known"
-        with pytest.raises(UnknownVersion, match=known) as caught:
-            versioned.decode(newer)
-        assert caught.value.version == versioned.max_version + 1
-        with pytest.raises(ProtocolError, match=f"1 bytes follow a {versioned.name}"):
-            versioned.decode(newest + b"\0")
+
+def newer(versioned: Versioned[Any]) -> bytes:
+    """Defaults behind a version that is not known yet."""
+    newest = versioned.encode(versioned.struct_class(), versioned.max_version)
+    return (versioned.max_version + 1).to_bytes(2, "big") + newest[2:]
+
+
+@pytest.mark.parametrize(
+    "versioned", [SUBSCRIPTION, ASSIGNMENT], ids=lambda versioned: versioned.name
+)
+def test_what_consumers_exchange_may_grow_at_its_end(versioned: Versioned[Any]) -> None:
+    newest = versioned.encode(versioned.struct_class(), versioned.max_version)
+    assert versioned.decode(newer(versioned) + b"and more") == versioned.struct_class()
+    assert versioned.decode(newest + b"and more") == versioned.struct_class()
+
+
+@pytest.mark.parametrize("versioned", RECORDS, ids=lambda versioned: versioned.name)
+def test_a_newer_record_is_to_be_skipped(versioned: Versioned[Any]) -> None:
+    known = f"versions up to {versioned.max_version} are known"
+    with pytest.raises(UnknownVersion, match=known) as caught:
+        versioned.decode(newer(versioned))
+    assert caught.value.version == versioned.max_version + 1
+
+
+@pytest.mark.parametrize("versioned", RECORDS, ids=lambda versioned: versioned.name)
+def test_nothing_follows_a_record(versioned: Versioned[Any]) -> None:
+    newest = versioned.encode(versioned.struct_class(), versioned.max_version)
+    with pytest.raises(ProtocolError, match=f"1 bytes follow a {versioned.name}"):
+        versioned.decode(newest + b"\0")
 
 
 def test_a_version_before_the_first_is_a_protocol_error() -> None:
