@@ -36,7 +36,7 @@ BIN = Path(sys.executable).parent
 MARK = "TIDELOG_TEST_RUN"
 #: A test file that cannot be read hides no other; a test that hangs tells where.
 PYTEST_OPTIONS = ("--continue-on-collection-errors", "-o", "faulthandler_timeout=300")
-DECISIONS = ("controller", "replication")
+DECISIONS = ("controller", "replication", "group")
 #: How many times the usual number of examples is drawn (tests/volume.py), and takes as long.
 EXAMPLES = int(os.environ.get("TIDELOG_TEST_EXAMPLES", "1"))
 

@@ -8,7 +8,7 @@ import pytest
 from tests.tidy.forbidden_calls import findings
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "tidelog"
-PURE = ("controller", "replication")
+PURE = ("controller", "replication", "group")
 SIMULATED = (
     "broker", "controller", "replication", "group", "txn", "security", "log", "metadata", "wire",
     "records", "core", "client",

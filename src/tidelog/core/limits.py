@@ -57,3 +57,22 @@ MAX_NODE_BYTES = 1_000_000
 MAX_TRANSACTION_OPS = 1000
 #: Bytes of one store transaction: ZooKeeper reads at most 1,048,575 of a request (jute.maxbuffer).
 MAX_TRANSACTION_BYTES = 1_040_000
+#: Groups that one partition of `__consumer_offsets` coordinates: about 2 KiB each.
+MAX_GROUPS_PER_PARTITION = 20_000
+#: Members of the groups of one such partition, given ids included: about 1 KiB and metadata.
+MAX_GROUP_MEMBERS_PER_PARTITION = 50_000
+#: Partitions whose offset one group keeps: about 300 bytes each; more than a cluster has.
+MAX_OFFSETS_PER_GROUP = 200_000
+#: Longest group id, group instance id, and client id within a member id: each stands in records
+#: and in every answer; Kafka has no bound but the 32,767 bytes of a string.
+MAX_GROUP_ID_CHARS = 1000
+MAX_INSTANCE_ID_CHARS = 249
+MAX_CLIENT_ID_CHARS_IN_MEMBER_ID = 249
+#: Protocols of one member of a group: each is compared with those of all others.
+MAX_GROUP_PROTOCOLS = 100
+#: Metadata of one member, all protocols together: one of them stands in the group's record.
+MAX_MEMBER_METADATA_BYTES = MIB
+#: Assignments of one generation: they are one record, which must fit `message.max.bytes`.
+MAX_GROUP_ASSIGNMENT_BYTES = MIB
+#: Tombstones of one append: with the longest group id they still fit `message.max.bytes`.
+MAX_TOMBSTONES_PER_APPEND = 200

@@ -1,0 +1,140 @@
+"""DeleteGroups, offsets that expire (KIP-211), topics that are deleted.
+
+Tombstones first, then the memory of it: a group whose deletion is under way is Dead and takes no
+requests, and lives on if the tombstones cannot be written. A big group goes in several appends,
+its own tombstone last, so that each fits the log and a reload in between finds a group, smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import MAX_TOMBSTONES_PER_APPEND
+from tidelog.core.types import TopicPartition
+from tidelog.group import offsets
+from tidelog.group.answers import DeleteGroupAnswer
+from tidelog.group.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
+from tidelog.group.records import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    GroupKey,
+    GroupRecord,
+    Record,
+)
+from tidelog.group.requests import DeleteGroupAsked
+from tidelog.group.turn import DeleteGroup, ForgetOffsets, Turn
+
+
+def delete_group(turn: Turn, asked: DeleteGroupAsked) -> None:
+    """Decide a DeleteGroups request for one group."""
+    group = turn.groups.get(asked.group_id)
+    if group is None:
+        error = ErrorCode.GROUP_ID_NOT_FOUND
+    elif group.state is GroupState.DEAD:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    elif group.state is not GroupState.EMPTY:
+        error = ErrorCode.NON_EMPTY_GROUP
+    else:
+        for member_id, session in group.pending_members.items():
+            turn.disarm(group, member_id, session)
+        group.pending_members.clear()
+        group.move_to(GroupState.DEAD, group.state_timestamp_ms)
+        delete_step(turn, group, asked.ticket)
+        return
+    turn.reply(asked.ticket, DeleteGroupAnswer(error))
+
+
+def delete_step(turn: Turn, group: Group, ticket: int | None) -> None:
+    """Write the next tombstones of a group, the last ones with that of the group itself."""
+    keys = list(dict.fromkeys((*group.offsets, *group.uncommitted)))
+    records: list[Record] = [
+        offsets.tombstone(group, key) for key in keys[:MAX_TOMBSTONES_PER_APPEND]
+    ]
+    is_last = len(keys) <= MAX_TOMBSTONES_PER_APPEND
+    if is_last:
+        # Also where no record of it is known: one may be on its way, or come from another broker.
+        records.append(GroupRecord(GroupKey(group.group_id), None))
+    turn.append(group, records, DeleteGroup(ticket, is_last))
+
+
+def group_deleted(turn: Turn, group: Group, purpose: DeleteGroup, is_overdue: bool) -> None:
+    """A step's tombstones are in the log."""
+    if not purpose.is_last:
+        delete_step(turn, group, None if is_overdue else purpose.ticket)
+        return
+    del turn.groups[group.group_id]
+    if purpose.ticket is not None and not is_overdue:
+        turn.reply(purpose.ticket, DeleteGroupAnswer(ErrorCode.NONE))
+
+
+def group_not_deleted(
+    turn: Turn, group: Group, purpose: DeleteGroup, error: ErrorCode, is_overdue: bool
+) -> None:
+    """The tombstones are not in the log: the group lives on."""
+    group.move_to(GroupState.EMPTY, group.state_timestamp_ms)
+    if purpose.ticket is not None and not is_overdue:
+        turn.reply(purpose.ticket, DeleteGroupAnswer(error))
+
+
+# What expires.
+
+
+def expire(turn: Turn, group: Group) -> None:
+    """Forget offsets whose retention is over, and a group that has nothing left."""
+    if group.state is GroupState.DEAD or group.is_expiring:
+        return
+    expired = [
+        key
+        for key, offset in group.offsets.items()
+        if key not in group.uncommitted and _is_expired(turn, group, key, offset)
+    ]
+    is_over = (
+        group.state is GroupState.EMPTY
+        and len(expired) == len(group.offsets)
+        and not group.pending_members
+        and not turn.ledger.holds(group.group_id)
+    )
+    if is_over:
+        group.move_to(GroupState.DEAD, group.state_timestamp_ms)
+        delete_step(turn, group, None)
+    elif expired:
+        group.is_expiring = True
+        forget(turn, group, expired[:MAX_TOMBSTONES_PER_APPEND], are_expired=True)
+
+
+def _is_expired(turn: Turn, group: Group, key: TopicPartition, offset: CommittedOffset) -> bool:
+    """KIP-211: the retention counts from the moment the group became empty; for topics nobody
+    subscribes to, and for simple groups, from the commit."""
+    if group.protocol_type is None:
+        since_ms = offset.commit_timestamp_ms
+    elif group.state is GroupState.EMPTY:
+        since_ms = group.state_timestamp_ms
+        if since_ms == NO_TIMESTAMP:
+            since_ms = offset.commit_timestamp_ms
+    elif (
+        group.state is GroupState.STABLE
+        and group.protocol_type == CONSUMER_PROTOCOL_TYPE
+        and not group.is_subscribed(key.topic)
+    ):
+        since_ms = offset.commit_timestamp_ms
+    else:
+        return False
+    if offset.expire_timestamp_ms != NO_TIMESTAMP:
+        return turn.now.wall_ms >= offset.expire_timestamp_ms
+    return turn.now.wall_ms - since_ms >= turn.settings.offsets_retention_ms
+
+
+def topics_deleted(turn: Turn, group: Group, topics: Iterable[str]) -> None:
+    """Forget the offsets of topics that are no more."""
+    keys = [
+        key for key in dict.fromkeys((*group.offsets, *group.uncommitted)) if key.topic in topics
+    ]
+    for start in range(0, len(keys), MAX_TOMBSTONES_PER_APPEND):
+        forget(turn, group, keys[start : start + MAX_TOMBSTONES_PER_APPEND], are_expired=False)
+
+
+def forget(turn: Turn, group: Group, keys: Iterable[TopicPartition], *, are_expired: bool) -> None:
+    """Write tombstones of offsets for which nobody waits."""
+    records = [offsets.tombstone(group, key) for key in keys]
+    turn.append(group, records, ForgetOffsets(are_expired))

@@ -1,0 +1,350 @@
+"""One group: its state, members and offsets, and what can be said of them.
+
+States and transitions are Kafka's. `Dead` is a group whose deletion is under way: it is gone when
+the tombstones are written, and Empty again if they cannot be. Does not know how requests are
+answered, nor timers; the other modules change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tidelog.core.errors import ErrorCode, InvariantError
+from tidelog.core.types import TopicPartition
+from tidelog.group.answers import JoinedMember
+from tidelog.group.member import Member, Session
+from tidelog.group.records import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    GroupKey,
+    GroupRecord,
+    GroupSnapshot,
+)
+from tidelog.group.requests import JoinAsked, Protocol
+
+#: Protocol type of groups of consumers; of theirs alone subscriptions are read.
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class GroupState(Enum):
+    """Kafka's states of a classic group, with the names that clients are told."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_FORMER_STATES = {
+    GroupState.PREPARING_REBALANCE: (
+        GroupState.STABLE,
+        GroupState.COMPLETING_REBALANCE,
+        GroupState.EMPTY,
+    ),
+    GroupState.COMPLETING_REBALANCE: (GroupState.PREPARING_REBALANCE,),
+    GroupState.STABLE: (GroupState.COMPLETING_REBALANCE,),
+    GroupState.EMPTY: (GroupState.PREPARING_REBALANCE, GroupState.DEAD),
+    GroupState.DEAD: (GroupState.EMPTY,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InitialDelay:
+    """The first rebalance waits for more members (`group.initial.rebalance.delay.ms`)."""
+
+    #: What it may still be extended by.
+    remaining_ms: int
+    #: Somebody joined since the delay began.
+    has_newcomer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The record that gives a static member its new id is being written (KIP-345)."""
+
+    #: The append.
+    number: int
+    #: It was not replicated in time: its outcome is open, and nobody waits for it any longer.
+    is_overdue: bool = False
+
+
+class Group:
+    """The state of one group; `offsets` holds what is committed and replicated."""
+
+    __slots__ = (
+        "awaiting_join",
+        "generation_id",
+        "group_id",
+        "initial_delay",
+        "is_expiring",
+        "is_stored",
+        "join_deadline_ms",
+        "leader_id",
+        "members",
+        "offsets",
+        "pending_members",
+        "pending_sync",
+        "protocol_name",
+        "protocol_type",
+        "replacement",
+        "speakers",
+        "state",
+        "state_timestamp_ms",
+        "static_ids",
+        "storing_generation",
+        "subscribed_topics",
+        "sync_deadline_ms",
+        "uncommitted",
+        "waiting_static",
+    )
+
+    def __init__(self, group_id: str, state_timestamp_ms: int = NO_TIMESTAMP) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        #: When it entered its state, wall clock.
+        self.state_timestamp_ms = state_timestamp_ms
+        self.generation_id = 0
+        #: None until the first member joins: offsets only, a simple group.
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        #: Group instance id -> member id.
+        self.static_ids: dict[str, str] = {}
+        #: Given an id, and not yet back with it.
+        self.pending_members: dict[str, Session] = {}
+        #: How many members speak each protocol.
+        self.speakers: dict[str, int] = {}
+        #: How many members wait in a join.
+        self.awaiting_join = 0
+        #: Members of this generation that have not asked for their assignment.
+        self.pending_sync: dict[str, None] = {}
+        self.initial_delay: InitialDelay | None = None
+        self.join_deadline_ms: int | None = None
+        self.sync_deadline_ms: int | None = None
+        #: The generation whose assignment is being written.
+        self.storing_generation: int | None = None
+        self.replacement: Replacement | None = None
+        #: Joins of static members that wait for the replacement, by instance.
+        self.waiting_static: dict[str, JoinAsked] = {}
+        #: Topics that members of a consumer group subscribe to; None where that is not known.
+        self.subscribed_topics: tuple[str, ...] | None = None
+        self.offsets: dict[TopicPartition, CommittedOffset] = {}
+        #: How many commits of a partition are being written.
+        self.uncommitted: dict[TopicPartition, int] = {}
+        #: Tombstones of expired offsets are being written.
+        self.is_expiring = False
+        #: A record of the group is, or may be, in the log.
+        self.is_stored = False
+
+    # What it says.
+
+    @property
+    def has_members(self) -> bool:
+        """Whether anybody is in the group."""
+        return bool(self.members)
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether every member, and everybody who was given an id, waits in a join."""
+        return self.awaiting_join == len(self.members) and not self.pending_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest one among its members."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def is_leader(self, member_id: str) -> bool:
+        """Whether a member leads the group."""
+        return self.leader_id == member_id
+
+    def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Whether a request may speak for a member (KIP-345)."""
+        if instance_id is not None:
+            known = self.static_ids.get(instance_id)
+            if known is not None and known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        if member_id not in self.members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE
+
+    def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
+        """Whether somebody who speaks these protocols may join."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type and protocols)
+        return protocol_type == self.protocol_type and any(
+            self.speakers.get(protocol.name, 0) == len(self.members) for protocol in protocols
+        )
+
+    def select_protocol(
+        self, other: str | None = None, protocols: tuple[Protocol, ...] = ()
+    ) -> str | None:
+        """The protocol with the most votes among those that all speak, the earliest voted for
+        where votes are equal; member `other` is taken to speak `protocols`."""
+        ballots = [
+            [
+                protocol.name
+                for protocol in (protocols if member.member_id == other else member.protocols)
+            ]
+            for member in self.members.values()
+        ]
+        spoken = [name for name in ballots[0] if all(name in ballot for ballot in ballots)]
+        votes: dict[str, int] = {}
+        for ballot in ballots:
+            for name in ballot:
+                if name in spoken:
+                    votes[name] = votes.get(name, 0) + 1
+                    break
+        return max(votes, key=lambda name: votes[name], default=None)
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """What the leader is told of the members."""
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol_name))
+            for member in self.members.values()
+        )
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member subscribes to a topic; where that is not known it may."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    def snapshot(self, members: Sequence[Member], assignments: dict[str, bytes]) -> GroupRecord:
+        """The record of this generation with these members and their assignments."""
+        assert self.protocol_type is not None
+        stored = tuple(
+            member.snapshot(self.protocol_name, assignments.get(member.member_id, b""))
+            for member in members
+        )
+        return GroupRecord(
+            GroupKey(self.group_id),
+            GroupSnapshot(
+                self.protocol_type,
+                self.generation_id,
+                self.protocol_name,
+                self.leader_id,
+                self.state_timestamp_ms,
+                stored,
+            ),
+        )
+
+    # How it changes.
+
+    def move_to(self, state: GroupState, wall_ms: int) -> None:
+        """Enter another state; raises InvariantError where there is no such way."""
+        if self.state not in _FORMER_STATES[state]:
+            raise InvariantError(
+                f"group {self.group_id!r} cannot go from {self.state.value} to {state.value}"
+            )
+        self.state = state
+        self.state_timestamp_ms = wall_ms
+
+    def add(self, member: Member) -> None:
+        """Take a member in; the first one leads, and says what kind of group it is."""
+        self.members[member.member_id] = member
+        self._count(member, 1)
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+
+    def remove(self, member: Member) -> None:
+        """Take a member out; its requests were answered. Another member leads then."""
+        del self.members[member.member_id]
+        self._count(member, -1)
+        self.pending_sync.pop(member.member_id, None)
+        if member.instance_id is not None:
+            del self.static_ids[member.instance_id]
+        if self.leader_id == member.member_id:
+            self.leader_id = next(iter(self.members), None)
+
+    def respeak(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+        """A member speaks other protocols."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+
+    def elect_leader(self) -> bool:
+        """The leader stays if it joined again, otherwise somebody who did; False: nobody did."""
+        leader = self.members.get(self.leader_id or "")
+        if leader is not None and leader.join_ticket is not None:
+            return True
+        for member in self.members.values():
+            if member.join_ticket is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    def read_subscriptions(self, topics_of: Callable[[bytes], Sequence[str] | None]) -> None:
+        """Note which topics the members of a consumer group subscribe to."""
+        self.subscribed_topics = None
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE or (
+            self.members and self.protocol_name is None
+        ):
+            return
+        found: dict[str, None] = {}
+        for member in self.members.values():
+            topics = topics_of(member.metadata(self.protocol_name))
+            if topics is None:
+                return
+            found.update(dict.fromkeys(topics))
+        self.subscribed_topics = tuple(found)
+
+    def load(self, snapshot: GroupSnapshot) -> None:
+        """Be what a record says; offsets stay (only while the partition is loaded)."""
+        self.state = GroupState.STABLE if snapshot.members else GroupState.EMPTY
+        self.state_timestamp_ms = snapshot.state_timestamp_ms
+        self.generation_id = snapshot.generation_id
+        self.protocol_type = snapshot.protocol_type or None
+        self.protocol_name = snapshot.protocol_name
+        self.members, self.static_ids, self.speakers = {}, {}, {}
+        for stored in snapshot.members:
+            self.add(Member.loaded(stored, snapshot.protocol_name))
+        self.leader_id = snapshot.leader_id
+        self.is_stored = True
+
+    def unload(self) -> None:
+        """Be a simple group again: the group's record is gone, its offsets may still be there."""
+        fresh = Group(self.group_id)
+        fresh.offsets = self.offsets
+        for name in Group.__slots__:
+            setattr(self, name, getattr(fresh, name))
+
+    def _count(self, member: Member, change: int) -> None:
+        for protocol in member.protocols:
+            count = self.speakers.get(protocol.name, 0) + change
+            if count:
+                self.speakers[protocol.name] = count
+            else:
+                del self.speakers[protocol.name]
+
+    # For the model checker.
+
+    def copy(self) -> Group:
+        """An independent copy."""
+        other = Group(self.group_id)
+        for name in Group.__slots__:
+            value = getattr(self, name)
+            setattr(other, name, dict(value) if isinstance(value, dict) else value)
+        other.members = {name: member.copy() for name, member in self.members.items()}
+        other.pending_members = {
+            name: session.copy() for name, session in self.pending_members.items()
+        }
+        return other
+
+    def key(self) -> tuple[object, ...]:
+        """Its whole state as a hashable value; the order of members counts, it elects leaders."""
+        values: list[object] = []
+        for name in Group.__slots__:
+            value = getattr(self, name)
+            if name == "members":
+                values.append(tuple(member.key() for member in value.values()))
+            elif name == "pending_members":
+                values.append(tuple((each, session.key()) for each, session in value.items()))
+            else:
+                values.append(tuple(value.items()) if isinstance(value, dict) else value)
+        return tuple(values)

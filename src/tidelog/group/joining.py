@@ -1,0 +1,327 @@
+"""JoinGroup: who may join, under which id, and whether that begins a rebalance.
+
+KIP-394 (a new member is given its id first), KIP-345 (static members keep their place under a new
+id), KIP-814 (a static leader that returns need not assign), `group.max.size`. A static member
+that returns to a stable group changes the group's record; joins that would change it again wait
+until that one is written, so that the log never holds an older mixture of ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.core import limits
+from tidelog.core.errors import ErrorCode
+from tidelog.group import rebalancing
+from tidelog.group.answers import JoinAnswer
+from tidelog.group.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState, Replacement
+from tidelog.group.member import Member, Session
+from tidelog.group.requests import (
+    MEMBER_ID_REQUIRED_VERSION,
+    NO_MEMBER,
+    SKIP_ASSIGNMENT_VERSION,
+    JoinAsked,
+    Protocol,
+)
+from tidelog.group.turn import StoreStaticMember, Turn
+
+
+def join(turn: Turn, asked: JoinAsked) -> None:
+    """Decide a JoinGroup request."""
+    error = _request_error(turn, asked)
+    group = turn.groups.get(asked.group_id)
+    if error is ErrorCode.NONE and group is None:
+        if asked.member_id != NO_MEMBER:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        elif len(turn.groups) >= turn.settings.max_groups:
+            error = ErrorCode.POLICY_VIOLATION
+        else:
+            group = Group(asked.group_id, turn.now.wall_ms)
+            turn.groups[asked.group_id] = group
+    if error is not ErrorCode.NONE or group is None:
+        turn.reply(asked.ticket, JoinAnswer(error, asked.member_id))
+    else:
+        join_group(turn, group, asked)
+
+
+def _request_error(turn: Turn, asked: JoinAsked) -> ErrorCode:
+    settings = turn.settings
+    if not (
+        settings.min_session_timeout_ms
+        <= asked.session_timeout_ms
+        <= settings.max_session_timeout_ms
+    ):
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    if asked.rebalance_timeout_ms < 0:
+        return ErrorCode.INVALID_REQUEST
+    if asked.instance_id is not None and not (
+        0 < len(asked.instance_id) <= limits.MAX_INSTANCE_ID_CHARS
+    ):
+        return ErrorCode.INVALID_REQUEST
+    names = dict.fromkeys(protocol.name for protocol in asked.protocols)
+    if len(names) != len(asked.protocols):
+        return ErrorCode.INVALID_REQUEST
+    size = sum(len(protocol.metadata) for protocol in asked.protocols)
+    if len(names) > limits.MAX_GROUP_PROTOCOLS or size > limits.MAX_MEMBER_METADATA_BYTES:
+        return ErrorCode.POLICY_VIOLATION
+    return ErrorCode.NONE
+
+
+def join_group(turn: Turn, group: Group, asked: JoinAsked) -> None:
+    """Decide a JoinGroup request on a group that is there."""
+    if group.state is GroupState.DEAD:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    elif not _is_accepted(turn, group, asked.member_id):
+        _shed(turn, group, asked)
+        return
+    elif not group.supports(asked.protocol_type, asked.protocols):
+        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    elif asked.member_id == NO_MEMBER:
+        _join_unknown(turn, group, asked)
+        return
+    elif asked.member_id in group.pending_members:
+        _join_pending(turn, group, asked)
+        return
+    else:
+        error = group.member_error(asked.member_id, asked.instance_id)
+        if error is ErrorCode.NONE:
+            _join_known(turn, group, group.members[asked.member_id], asked)
+            return
+    turn.reply(asked.ticket, JoinAnswer(error, asked.member_id))
+
+
+def _is_accepted(turn: Turn, group: Group, member_id: str) -> bool:
+    """`group.max.size`. While members join it counts those who have: the last ones are shed where
+    the size was lowered."""
+    most = turn.settings.max_size
+    member = group.members.get(member_id)
+    match group.state:
+        case GroupState.PREPARING_REBALANCE:
+            is_waiting = member is not None and member.join_ticket is not None
+            return is_waiting or group.awaiting_join < most
+        case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+            return member is not None or len(group.members) < most
+        case _:
+            return True
+
+
+def _shed(turn: Turn, group: Group, asked: JoinAsked) -> None:
+    turn.reply(asked.ticket, JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER))
+    member = group.members.get(asked.member_id)
+    session = group.pending_members.pop(asked.member_id, None)
+    if member is not None:
+        turn.remove_member(group, member)
+    if session is not None:
+        turn.disarm(group, asked.member_id, session)
+    rebalancing.complete_if_all_joined(turn, group)
+
+
+# Who has no member id yet.
+
+
+def _join_unknown(turn: Turn, group: Group, asked: JoinAsked) -> None:
+    if asked.instance_id is None:
+        prefix = asked.client_id[: limits.MAX_CLIENT_ID_CHARS_IN_MEMBER_ID]
+    else:
+        prefix = asked.instance_id
+    member_id = f"{prefix}-{asked.uuid}"
+    if asked.instance_id is not None and asked.instance_id in group.static_ids:
+        _return_static(turn, group, asked, member_id)
+    elif turn.member_count >= turn.settings.max_members:
+        turn.reply(asked.ticket, JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER))
+    elif asked.instance_id is None and asked.version >= MEMBER_ID_REQUIRED_VERSION:
+        session = group.pending_members[member_id] = Session()
+        turn.touch(group, member_id, session, asked.session_timeout_ms)
+        turn.reply(asked.ticket, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    else:
+        _add(turn, group, asked, member_id, Session())
+
+
+def _join_pending(turn: Turn, group: Group, asked: JoinAsked) -> None:
+    if asked.instance_id is not None:
+        # Ids are given to dynamic members only.
+        turn.reply(asked.ticket, JoinAnswer(ErrorCode.INVALID_REQUEST, asked.member_id))
+        return
+    session = group.pending_members.pop(asked.member_id)
+    _add(turn, group, asked, asked.member_id, session)
+
+
+def _add(turn: Turn, group: Group, asked: JoinAsked, member_id: str, session: Session) -> None:
+    member = Member.joining(asked, member_id, session)
+    member.is_new = True
+    if not group.has_members:
+        group.protocol_type = asked.protocol_type
+    rebalancing.note_newcomer(group)
+    group.add(member)
+    turn.await_join(group, member, asked.ticket)
+    turn.touch(group, member_id, session, turn.settings.new_member_join_timeout_ms)
+    rebalancing.prepare_or_complete(turn, group)
+
+
+# Members.
+
+
+def _join_known(turn: Turn, group: Group, member: Member, asked: JoinAsked) -> None:
+    is_same = member.protocols == asked.protocols
+    if group.state is GroupState.STABLE:
+        # The leader knows of changes that no metadata tells, such as new partitions.
+        rejoins = group.is_leader(member.member_id) or not is_same
+    else:
+        rejoins = group.state is GroupState.PREPARING_REBALANCE or not is_same
+    if not rejoins:
+        turn.reply(asked.ticket, rebalancing.current_generation(group, member))
+        return
+    _respeak(group, member, asked)
+    turn.await_join(group, member, asked.ticket)
+    rebalancing.prepare_or_complete(turn, group)
+
+
+def _respeak(group: Group, member: Member, asked: JoinAsked) -> None:
+    group.respeak(member, asked.protocols)
+    member.session_timeout_ms = asked.session_timeout_ms
+    member.rebalance_timeout_ms = asked.rebalance_timeout_ms
+
+
+# Static members that return without their id.
+
+
+def _return_static(turn: Turn, group: Group, asked: JoinAsked, member_id: str) -> None:
+    if group.state is GroupState.STABLE and group.replacement is not None:
+        _wait_for_replacement(turn, group, group.replacement, asked)
+        return
+    old = _static_member(group, asked)
+    if group.state is GroupState.STABLE and _changes_nothing(turn, group, old, asked.protocols):
+        _store_replacement(turn, group, old, asked, member_id)
+        return
+    member = replace_static(turn, group, old, asked, member_id)
+    member.is_new = True
+    turn.await_join(group, member, asked.ticket)
+    turn.touch(group, member_id, member.session, turn.settings.new_member_join_timeout_ms)
+    rebalancing.prepare_or_complete(turn, group)
+
+
+def _static_member(group: Group, asked: JoinAsked) -> Member:
+    assert asked.instance_id is not None
+    return group.members[group.static_ids[asked.instance_id]]
+
+
+def _wait_for_replacement(
+    turn: Turn, group: Group, under_way: Replacement, asked: JoinAsked
+) -> None:
+    if under_way.is_overdue:
+        turn.reply(asked.ticket, JoinAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_MEMBER))
+        return
+    assert asked.instance_id is not None
+    former = group.waiting_static.pop(asked.instance_id, None)
+    if former is not None:
+        turn.reply(former.ticket, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, NO_MEMBER))
+    group.waiting_static[asked.instance_id] = asked
+
+
+def _changes_nothing(
+    turn: Turn, group: Group, old: Member, protocols: tuple[Protocol, ...]
+) -> bool:
+    """Whether the assignment suits the returning member: the protocol stays, and the topics that
+    it asks for."""
+    if group.select_protocol(old.member_id, protocols) != group.protocol_name:
+        return False
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return True
+    topics_of = turn.settings.subscription_topics
+    new = next(each.metadata for each in protocols if each.name == group.protocol_name)
+    before, after = topics_of(old.metadata(group.protocol_name)), topics_of(new)
+    return before is None or after is None or sorted(before) == sorted(after)
+
+
+def _store_replacement(
+    turn: Turn, group: Group, old: Member, asked: JoinAsked, member_id: str
+) -> None:
+    """Write the group's record with the new id; nothing changes before it is in the log."""
+    members = list(group.members.values())
+    assignments = {member.member_id: member.assignment for member in members}
+    members[members.index(old)] = Member.joining(asked, member_id, Session())
+    assignments[member_id] = old.assignment
+    record = group.snapshot(members, assignments)
+    if group.is_leader(old.member_id):
+        assert record.value is not None
+        record = record._replace(value=replace(record.value, leader_id=member_id))
+    purpose = StoreStaticMember(asked, group.generation_id, old.member_id, member_id)
+    group.replacement = Replacement(turn.append(group, [record], purpose))
+
+
+def replace_static(
+    turn: Turn, group: Group, old: Member, asked: JoinAsked, member_id: str
+) -> Member:
+    """The instance goes on under a new id; whoever used the old one is fenced (KIP-345)."""
+    leads = group.is_leader(old.member_id)
+    place = list(group.members)
+    turn.remove_member(group, old, ErrorCode.FENCED_INSTANCE_ID)
+    member = Member.joining(asked, member_id, Session())
+    member.assignment = old.assignment
+    group.add(member)
+    place[place.index(old.member_id)] = member_id
+    group.members = {each: group.members[each] for each in place}
+    if leads:
+        group.leader_id = member_id
+    return member
+
+
+def static_member_stored(
+    turn: Turn, group: Group, purpose: StoreStaticMember, is_overdue: bool
+) -> None:
+    """The new id is in the log. If the group went on meanwhile, the join is decided anew."""
+    asked = purpose.asked
+    group.replacement = None
+    if group.state is GroupState.STABLE and group.generation_id == purpose.generation_id:
+        old = group.members[purpose.old_member_id]
+        leader_id = group.leader_id
+        was_pending = purpose.old_member_id in group.pending_sync
+        member = replace_static(turn, group, old, asked, purpose.new_member_id)
+        if was_pending:
+            group.pending_sync[member.member_id] = None
+        turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
+        if not is_overdue:
+            turn.reply(asked.ticket, _returned(group, member, asked.version, leader_id or ""))
+    elif not is_overdue:
+        join_group(turn, group, asked)
+    _next_static(turn, group)
+
+
+def _returned(group: Group, member: Member, version: int, former_leader_id: str) -> JoinAnswer:
+    """A leader that returns must not assign: nobody waits for it. Before version 9 the only way
+    to keep it from that is to name its old id as the leader."""
+    answer = rebalancing.current_generation(group, member)
+    if version < SKIP_ASSIGNMENT_VERSION:
+        return replace(answer, leader_id=former_leader_id)
+    if group.is_leader(member.member_id):
+        return replace(answer, skip_assignment=True, members=group.joined_members())
+    return answer
+
+
+def static_member_not_stored(
+    turn: Turn, group: Group, purpose: StoreStaticMember, error: ErrorCode, is_overdue: bool
+) -> None:
+    """The new id is not in the log: the old one stays."""
+    group.replacement = None
+    if not is_overdue:
+        turn.reply(purpose.asked.ticket, JoinAnswer(error, NO_MEMBER))
+    _next_static(turn, group)
+
+
+def static_member_overdue(
+    turn: Turn, group: Group, purpose: StoreStaticMember, error: ErrorCode
+) -> None:
+    """Nobody is kept waiting; until the outcome is known no other record may be written."""
+    if group.replacement is not None:
+        group.replacement = replace(group.replacement, is_overdue=True)
+    turn.reply(purpose.asked.ticket, JoinAnswer(error, NO_MEMBER))
+    for asked in group.waiting_static.values():
+        turn.reply(asked.ticket, JoinAnswer(error, NO_MEMBER))
+    group.waiting_static.clear()
+
+
+def _next_static(turn: Turn, group: Group) -> None:
+    """Decide the joins that waited; the first one that writes again keeps the others waiting."""
+    waiting, group.waiting_static = group.waiting_static, {}
+    for asked in waiting.values():
+        join_group(turn, group, asked)

@@ -1,0 +1,171 @@
+"""A member of a group, as its coordinator sees it.
+
+Changes in place: heartbeats move a deadline and nothing else. The timer that watches the deadline
+is set again only when it fires too early, so a heartbeat costs the same however many there are.
+"""
+
+from __future__ import annotations
+
+from tidelog.group.answers import DescribedMember
+from tidelog.group.records import MemberSnapshot
+from tidelog.group.requests import JoinAsked, Protocol
+
+
+class Session:
+    """When a member, or one that was given an id only, is given up (monotonic ms)."""
+
+    __slots__ = ("armed_ms", "deadline_ms")
+
+    def __init__(self, deadline_ms: int = 0, armed_ms: int | None = None) -> None:
+        self.deadline_ms = deadline_ms
+        #: When its timer fires; None where none is set.
+        self.armed_ms = armed_ms
+
+    def copy(self) -> Session:
+        """An independent copy."""
+        return Session(self.deadline_ms, self.armed_ms)
+
+    def key(self) -> tuple[object, ...]:
+        """Its state as a hashable value."""
+        return (self.deadline_ms, self.armed_ms)
+
+
+class Member:
+    """One member; `join_ticket` and `sync_ticket` are requests of it that wait."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "join_ticket",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session",
+        "session_timeout_ms",
+        "sync_ticket",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        protocols: tuple[Protocol, ...],
+        session: Session,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.protocols = protocols
+        self.session = session
+        self.assignment = b""
+        self.join_ticket: int | None = None
+        self.sync_ticket: int | None = None
+        #: Waits in its first join: it knows no member id yet and cannot send heartbeats.
+        self.is_new = False
+
+    @classmethod
+    def joining(cls, asked: JoinAsked, member_id: str, session: Session) -> Member:
+        """A member as its JoinGroup describes it."""
+        return cls(
+            member_id,
+            asked.instance_id,
+            asked.client_id,
+            asked.client_host,
+            asked.session_timeout_ms,
+            asked.rebalance_timeout_ms,
+            asked.protocols,
+            session,
+        )
+
+    @classmethod
+    def loaded(cls, snapshot: MemberSnapshot, protocol_name: str | None) -> Member:
+        """A member as the group's record describes it."""
+        spoken = () if protocol_name is None else (Protocol(protocol_name, snapshot.subscription),)
+        member = cls(
+            snapshot.member_id,
+            snapshot.instance_id,
+            snapshot.client_id,
+            snapshot.client_host,
+            snapshot.session_timeout_ms,
+            snapshot.rebalance_timeout_ms,
+            spoken,
+            Session(),
+        )
+        member.assignment = snapshot.assignment
+        return member
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """What it says for a protocol; empty where it does not speak it."""
+        for protocol in self.protocols:
+            if protocol.name == protocol_name:
+                return protocol.metadata
+        return b""
+
+    def snapshot(self, protocol_name: str | None, assignment: bytes) -> MemberSnapshot:
+        """What a record says of it."""
+        return MemberSnapshot(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.metadata(protocol_name),
+            assignment,
+        )
+
+    def described(self, protocol_name: str | None) -> DescribedMember:
+        """What DescribeGroups shows; without a protocol no bytes."""
+        return DescribedMember(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.metadata(protocol_name),
+            b"" if protocol_name is None else self.assignment,
+        )
+
+    def copy(self) -> Member:
+        """An independent copy."""
+        other = Member(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.protocols,
+            self.session.copy(),
+        )
+        other.assignment = self.assignment
+        other.join_ticket = self.join_ticket
+        other.sync_ticket = self.sync_ticket
+        other.is_new = self.is_new
+        return other
+
+    def key(self) -> tuple[object, ...]:
+        """Its whole state as a hashable value."""
+        return (
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.protocols,
+            self.session.key(),
+            self.assignment,
+            self.join_ticket,
+            self.sync_ticket,
+            self.is_new,
+        )

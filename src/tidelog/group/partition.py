@@ -1,0 +1,302 @@
+"""The coordinator of the groups of one partition of `__consumer_offsets`, for one leader epoch.
+
+Rule G1: what it holds was loaded under that epoch, and its appends name it. Loading replays the
+partition's records up to the log end, in order; until then requests are refused. How it is driven
+stands in the package's docstring. Does not know the log, other partitions, or bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import MAX_GROUP_ID_CHARS
+from tidelog.group import (
+    forgetting,
+    joining,
+    listing,
+    membership,
+    offsets,
+    rebalancing,
+    settling,
+    syncing,
+)
+from tidelog.group.answers import (
+    Answer,
+    HeartbeatAnswer,
+    JoinAnswer,
+    ListedGroup,
+    SyncAnswer,
+    refusal,
+)
+from tidelog.group.effects import Effects, Now, Reply, TimerKind, TimerName
+from tidelog.group.group import Group, GroupState
+from tidelog.group.records import GroupRecord, OffsetRecord, Record
+from tidelog.group.requests import (
+    NO_MEMBER,
+    Asked,
+    DeleteGroupAsked,
+    DescribeAsked,
+    HeartbeatAsked,
+    JoinAsked,
+    LeaveAsked,
+    OffsetCommitAsked,
+    OffsetDeleteAsked,
+    OffsetFetchAsked,
+    SyncAsked,
+)
+from tidelog.group.settings import GroupSettings
+from tidelog.group.turn import Ledger, Turn
+
+#: Requests that may name the group "": offsets were committed to it before groups had to be named.
+_MAY_BE_NAMELESS = (OffsetCommitAsked, OffsetFetchAsked, DescribeAsked, DeleteGroupAsked)
+
+
+class Phase(Enum):
+    """Where a coordinator stands."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    UNLOADED = "unloaded"
+
+
+class GroupPartition:
+    """The groups of one partition."""
+
+    def __init__(self, partition: int, leader_epoch: int, settings: GroupSettings) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.settings = settings
+        self.phase = Phase.LOADING
+        self.groups: dict[str, Group] = {}
+        self._ledger = Ledger()
+        self._member_count = 0
+
+    # Loading (G1).
+
+    def replay(self, record: Record) -> None:
+        """A record of the partition's log, in order; only while loading."""
+        assert self.phase is Phase.LOADING, "records are replayed before the partition is loaded"
+        group_id = record.key.group_id
+        group = self.groups.get(group_id)
+        if group is None:
+            if record.value is None:
+                return
+            group = self.groups[group_id] = Group(group_id)
+        match record:
+            case OffsetRecord():
+                offsets.apply(group, record)
+            case GroupRecord(value=None):
+                group.unload()
+            case GroupRecord(value=snapshot):
+                assert snapshot is not None
+                group.load(snapshot)
+        if _is_void(group):
+            del self.groups[group_id]
+
+    def loaded(self, now: Now) -> Effects:
+        """The log end is reached: requests are taken. Every member must be heard of within its
+        session timeout from now on; a group over `group.max.size` begins a rebalance."""
+        assert self.phase is Phase.LOADING, "the partition is loaded already"
+        self.phase = Phase.ACTIVE
+        turn = self._turn(now)
+        for group in self.groups.values():
+            group.read_subscriptions(self.settings.subscription_topics)
+            self._member_count += len(group.members)
+            for member in group.members.values():
+                turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
+            if len(group.members) > self.settings.max_size:
+                rebalancing.prepare(turn, group)
+        return tuple(turn.effects)
+
+    def unload(self) -> Effects:
+        """The leadership is over: whoever waits is sent to the next coordinator, timers end. What
+        is reported later has no effect."""
+        turn = self._turn(Now(0, 0))
+        error = ErrorCode.NOT_COORDINATOR
+        for group in self.groups.values():
+            for member in group.members.values():
+                turn.end_join(group, member, JoinAnswer(error, NO_MEMBER))
+                turn.end_sync(member, SyncAnswer(error))
+                turn.disarm(group, member.member_id, member.session)
+            for member_id, session in group.pending_members.items():
+                turn.disarm(group, member_id, session)
+            for asked in group.waiting_static.values():
+                turn.reply(asked.ticket, JoinAnswer(error, NO_MEMBER))
+            turn.cancel_join_timer(group)
+            turn.cancel_sync_timer(group)
+        for entry in self._ledger.unsettled():
+            owed = settling.moved_away(entry)
+            if owed is not None:
+                turn.reply(*owed)
+        self.phase = Phase.UNLOADED
+        self.groups, self._ledger, self._member_count = {}, Ledger(), 0
+        return tuple(turn.effects)
+
+    # Requests.
+
+    def ask(self, asked: Asked, now: Now) -> Effects:
+        """A request for one of the groups: it is answered now, or by a later effect."""
+        error = self._refuses(asked)
+        if error is not ErrorCode.NONE:
+            return (Reply(asked.ticket, refusal(asked, error)),)
+        if self.phase is Phase.LOADING:
+            return (Reply(asked.ticket, _while_loading(asked)),)
+        turn = self._turn(now)
+        size = self._size(asked.group_id)
+        match asked:
+            case HeartbeatAsked():
+                membership.heartbeat(turn, asked)
+            case OffsetCommitAsked():
+                offsets.commit(turn, asked)
+            case OffsetFetchAsked():
+                offsets.fetch(turn, asked)
+            case JoinAsked():
+                joining.join(turn, asked)
+            case SyncAsked():
+                syncing.sync(turn, asked)
+            case LeaveAsked():
+                membership.leave(turn, asked)
+            case OffsetDeleteAsked():
+                offsets.delete(turn, asked)
+            case DescribeAsked():
+                listing.describe(turn, asked)
+            case DeleteGroupAsked():
+                forgetting.delete_group(turn, asked)
+        return self._done(turn, asked.group_id, size)
+
+    def _refuses(self, asked: Asked) -> ErrorCode:
+        size = len(asked.group_id)
+        if size > MAX_GROUP_ID_CHARS or not (size or isinstance(asked, _MAY_BE_NAMELESS)):
+            return ErrorCode.INVALID_GROUP_ID
+        return ErrorCode.NOT_COORDINATOR if self.phase is Phase.UNLOADED else ErrorCode.NONE
+
+    def list_groups(
+        self, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> tuple[ListedGroup, ...]:
+        """The groups in any of these states and of any of these types; none given: all."""
+        return listing.list_groups(self.groups, states, types)
+
+    # Timers and outcomes.
+
+    def timer_fired(self, name: TimerName, deadline_ms: int, now: Now) -> Effects:
+        """A timer fired that was set to `deadline_ms`; nothing happens if it was replaced."""
+        group = self.groups.get(name.group_id)
+        if group is None:
+            return ()
+        turn = self._turn(now)
+        size = self._size(name.group_id)
+        match name.kind:
+            case TimerKind.SESSION:
+                membership.session_timer_fired(turn, group, name.member_id, deadline_ms)
+            case TimerKind.JOIN if group.join_deadline_ms == deadline_ms:
+                rebalancing.join_timer_fired(turn, group)
+            case TimerKind.SYNC if group.sync_deadline_ms == deadline_ms:
+                rebalancing.sync_timer_fired(turn, group)
+            case _:
+                pass
+        return self._done(turn, name.group_id, size)
+
+    def committed(self, number: int, now: Now) -> Effects:
+        """The high watermark passed an append; appends are reported in their order. Raises
+        InvariantError for one that was settled, or before an earlier one is."""
+        if self.phase is Phase.UNLOADED:
+            return ()
+        turn = self._turn(now)
+        size = self._size(self._ledger.look(number).group_id)
+        return self._done(turn, settling.committed(turn, number), size)
+
+    def failed(self, number: int, error: ErrorCode, now: Now) -> Effects:
+        """An append was refused: its records are not in the log."""
+        if self.phase is Phase.UNLOADED:
+            return ()
+        turn = self._turn(now)
+        size = self._size(self._ledger.look(number).group_id)
+        return self._done(turn, settling.failed(turn, number, error), size)
+
+    def timed_out(self, number: int, error: ErrorCode, now: Now) -> Effects:
+        """An append is in the log, but was not replicated within `offsets.commit.timeout.ms`, or
+        the ISR fell below the minimum: who waits is told `error`, the outcome stays open."""
+        if self.phase is Phase.UNLOADED:
+            return ()
+        turn = self._turn(now)
+        size = self._size(self._ledger.look(number).group_id)
+        return self._done(turn, settling.timed_out(turn, number, error), size)
+
+    # What time and topics do.
+
+    def expire_offsets(self, now: Now) -> Effects:
+        """Due every `offsets.retention.check.interval.ms` (KIP-211)."""
+        turn = self._turn(now)
+        if self.phase is Phase.ACTIVE:
+            for group in self.groups.values():
+                forgetting.expire(turn, group)
+        return tuple(turn.effects)
+
+    def topics_deleted(self, topics: Iterable[str], now: Now) -> Effects:
+        """These topics are no more: neither are offsets of theirs."""
+        turn = self._turn(now)
+        if self.phase is Phase.ACTIVE:
+            gone = dict.fromkeys(topics)
+            for group in self.groups.values():
+                forgetting.topics_deleted(turn, group, gone)
+        return tuple(turn.effects)
+
+    # Inside.
+
+    def _turn(self, now: Now) -> Turn:
+        return Turn(
+            now, self.settings, self.leader_epoch, self.groups, self._ledger, self._member_count
+        )
+
+    def _size(self, group_id: str) -> int:
+        group = self.groups.get(group_id)
+        return 0 if group is None else len(group.members) + len(group.pending_members)
+
+    def _done(self, turn: Turn, group_id: str, former_size: int) -> Effects:
+        """Count members, and keep no group of which there is nothing to say."""
+        self._member_count += self._size(group_id) - former_size
+        group = self.groups.get(group_id)
+        if group is not None and _is_void(group) and not self._ledger.holds(group_id):
+            del self.groups[group_id]
+        return tuple(turn.effects)
+
+    # For the model checker.
+
+    def copy(self) -> GroupPartition:
+        """An independent copy."""
+        other = GroupPartition(self.partition, self.leader_epoch, self.settings)
+        other.phase = self.phase
+        other.groups = {name: group.copy() for name, group in self.groups.items()}
+        other._ledger = self._ledger.copy()
+        other._member_count = self._member_count
+        return other
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for coordinators that go on alike; the order of groups does not count."""
+        groups = tuple(self.groups[name].key() for name in sorted(self.groups))
+        return (self.leader_epoch, self.phase, groups, self._ledger.key(), self._member_count)
+
+
+def _is_void(group: Group) -> bool:
+    """Whether nothing would be lost without it, in memory or in the log."""
+    return (
+        group.state is GroupState.EMPTY
+        and not group.is_stored
+        and not group.pending_members
+        and not group.offsets
+        and not group.uncommitted
+    )
+
+
+def _while_loading(asked: Asked) -> Answer:
+    """Clients take these calmly: heartbeats go on, and a rebalance of which nothing is known
+    begins anew."""
+    match asked:
+        case HeartbeatAsked():
+            return HeartbeatAnswer(ErrorCode.NONE)
+        case SyncAsked():
+            return SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
+        case _:
+            return refusal(asked, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

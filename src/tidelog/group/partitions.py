@@ -1,0 +1,58 @@
+"""Which partitions of `__consumer_offsets` this broker coordinates, each under its leader epoch.
+
+Rules G1 and G2: a partition is loaded for a leadership newer than any before it, and unloaded only
+in the name of the leadership it was loaded for; so late news of an old one does no harm. Does not
+know when a partition changes its leader: it is told.
+"""
+
+from __future__ import annotations
+
+from tidelog.core.string_hash import coordinating_partition
+from tidelog.core.types import NO_EPOCH
+from tidelog.group.effects import Effects
+from tidelog.group.partition import GroupPartition
+from tidelog.group.settings import GroupSettings
+
+
+class GroupPartitions:
+    """The coordinators of one broker, by partition."""
+
+    def __init__(self, settings: GroupSettings, partition_count: int) -> None:
+        self.settings = settings
+        self.partition_count = partition_count
+        self._loaded: dict[int, GroupPartition] = {}
+        self._epochs: dict[int, int] = {}
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition that owns a group (G2)."""
+        return coordinating_partition(group_id, self.partition_count)
+
+    def coordinator_of(self, group_id: str) -> GroupPartition | None:
+        """Who decides for a group; None: NOT_COORDINATOR."""
+        return self._loaded.get(self.partition_of(group_id))
+
+    def load(self, partition: int, leader_epoch: int) -> tuple[GroupPartition | None, Effects]:
+        """This broker leads a partition: replay its log into the coordinator returned. None for a
+        leadership that is not newer than the last one. A coordinator of an older leadership ends;
+        the effects are its last."""
+        if leader_epoch <= self._epochs.get(partition, NO_EPOCH):
+            return None, ()
+        former = self._loaded.get(partition)
+        effects = () if former is None else former.unload()
+        coordinator = GroupPartition(partition, leader_epoch, self.settings)
+        self._loaded[partition] = coordinator
+        self._epochs[partition] = leader_epoch
+        return coordinator, effects
+
+    def unload(self, partition: int, leader_epoch: int) -> Effects | None:
+        """The leadership under `leader_epoch` is over; None, and nothing happens, where what is
+        loaded is not of that epoch (G1)."""
+        coordinator = self._loaded.get(partition)
+        if coordinator is None or coordinator.leader_epoch != leader_epoch:
+            return None
+        del self._loaded[partition]
+        return coordinator.unload()
+
+    def loaded(self) -> tuple[GroupPartition, ...]:
+        """All coordinators, by partition."""
+        return tuple(self._loaded[partition] for partition in sorted(self._loaded))

@@ -1,0 +1,86 @@
+"""What the records of `__consumer_offsets` say: an offset, a group, or that one is gone.
+
+A record is a key with a value, or without one (a tombstone). Their bytes (G2) are made elsewhere.
+Kafka keeps of a group what its last finished rebalance decided, or that it became empty; who is
+joining just now is in no record, and is lost with the coordinator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.core.types import NO_EPOCH, TopicPartition
+
+#: No timestamp is known (records of old brokers).
+NO_TIMESTAMP = -1
+
+
+class OffsetKey(NamedTuple):
+    """Key of a committed offset."""
+
+    group_id: str
+    topic_partition: TopicPartition
+
+
+class GroupKey(NamedTuple):
+    """Key of a group."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """An offset as a group committed it; times are wall-clock milliseconds."""
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+    commit_timestamp_ms: int = NO_TIMESTAMP
+    #: Set only where the client chose a retention (OffsetCommit before version 5).
+    expire_timestamp_ms: int = NO_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSnapshot:
+    """A member of a finished generation."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    #: Its metadata for the chosen protocol.
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """A finished generation; without members the group is empty."""
+
+    protocol_type: str
+    generation_id: int
+    protocol_name: str | None
+    leader_id: str | None
+    #: Since when the group is in its state, wall clock.
+    state_timestamp_ms: int
+    members: tuple[MemberSnapshot, ...] = ()
+
+
+class OffsetRecord(NamedTuple):
+    """An offset was committed, or (None) is no longer known."""
+
+    key: OffsetKey
+    value: CommittedOffset | None
+
+
+class GroupRecord(NamedTuple):
+    """A generation was finished, or (None) the group is gone."""
+
+    key: GroupKey
+    value: GroupSnapshot | None
+
+
+Record = OffsetRecord | GroupRecord

@@ -1,0 +1,164 @@
+"""What clients ask of a group's coordinator, without versions and bytes.
+
+Each request names one group; requests for several (batched OffsetFetch, DescribeGroups,
+DeleteGroups) are asked one by one. The ticket is whatever the asker wants its answer under; no
+two requests that wait may share one. What a version lacks has the default given here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.core.types import NO_EPOCH, TopicPartition
+
+#: A client that has no member id yet, or commits without being a member.
+NO_MEMBER = ""
+NO_GENERATION = -1
+#: JoinGroup from this version on: the member id comes first, by MEMBER_ID_REQUIRED (KIP-394).
+MEMBER_ID_REQUIRED_VERSION = 4
+#: JoinGroup from this version on: a leader may be told to skip the assignment (KIP-814).
+SKIP_ASSIGNMENT_VERSION = 9
+#: DescribeGroups from this version on: a group that is not there is an error.
+GROUP_ID_NOT_FOUND_VERSION = 6
+
+
+class Protocol(NamedTuple):
+    """One assignment protocol that a member speaks, with what it tells the leader."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAsked:
+    """JoinGroup. `uuid` is fresh random text: the end of a member id if one must be made.
+
+    Version 0 has no rebalance timeout: it is the session timeout then.
+    """
+
+    ticket: int
+    version: int
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAsked:
+    """SyncGroup; the leader alone sends `assignments` (member id, bytes)."""
+
+    ticket: int
+    group_id: str
+    generation_id: int
+    member_id: str
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAsked:
+    """Heartbeat."""
+
+    ticket: int
+    group_id: str
+    generation_id: int
+    member_id: str
+    instance_id: str | None = None
+
+
+class MemberIdentity(NamedTuple):
+    """A member that leaves; by instance id alone where an administrator removes it."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAsked:
+    """LeaveGroup; before version 3 always one member."""
+
+    ticket: int
+    group_id: str
+    members: tuple[MemberIdentity, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    """One partition of an OffsetCommit."""
+
+    topic_partition: TopicPartition
+    offset: int
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitAsked:
+    """OffsetCommit; topics that do not exist were answered before. `retention_ms` is of versions
+    2 to 4, -1 for the broker's."""
+
+    ticket: int
+    group_id: str
+    offsets: tuple[OffsetToCommit, ...]
+    generation_id: int = NO_GENERATION
+    member_id: str = NO_MEMBER
+    instance_id: str | None = None
+    retention_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchAsked:
+    """OffsetFetch of one group; None for all partitions that it has offsets of."""
+
+    ticket: int
+    group_id: str
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleteAsked:
+    """OffsetDelete; topics that do not exist were answered before."""
+
+    ticket: int
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeAsked:
+    """DescribeGroups, for one group."""
+
+    ticket: int
+    group_id: str
+    version: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupAsked:
+    """DeleteGroups, for one group."""
+
+    ticket: int
+    group_id: str
+
+
+Asked = (
+    JoinAsked
+    | SyncAsked
+    | HeartbeatAsked
+    | LeaveAsked
+    | OffsetCommitAsked
+    | OffsetFetchAsked
+    | OffsetDeleteAsked
+    | DescribeAsked
+    | DeleteGroupAsked
+)

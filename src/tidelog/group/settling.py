@@ -1,0 +1,203 @@
+"""What follows when an append is settled: committed, failed, or not replicated in time.
+
+Committed records change the state and release answers. A failed append is not in the log and never
+will be: what it was to do is taken back. One that takes too long is answered with an error while
+its outcome stays open, and still counts if it is committed later, as it would after a reload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.core.errors import ErrorCode
+from tidelog.group import forgetting, joining, offsets, syncing
+from tidelog.group.answers import (
+    Answer,
+    DeleteGroupAnswer,
+    JoinAnswer,
+    OffsetCommitAnswer,
+    OffsetDeleteAnswer,
+    PartitionErrors,
+)
+from tidelog.group.group import Group
+from tidelog.group.records import GroupSnapshot, OffsetRecord, Record
+from tidelog.group.requests import NO_MEMBER
+from tidelog.group.turn import (
+    DeleteGroup,
+    DeleteOffsets,
+    ForgetOffsets,
+    StoreAssignment,
+    StoreEmpty,
+    StoreOffsets,
+    StoreStaticMember,
+    Turn,
+    Unsettled,
+)
+
+#: Too few replicas, or a topic that is being made: try again with whoever coordinates then.
+_UNAVAILABLE = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+)
+#: This broker does not lead the partition, or has lost its log.
+_MOVED = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+_TOO_LARGE = (
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.INVALID_FETCH_SIZE,
+)
+
+
+def offset_error(error: ErrorCode) -> ErrorCode:
+    """What a client is told whose offsets could not be appended; others as they are, so that
+    REQUEST_TIMED_OUT makes it try again."""
+    if error in _UNAVAILABLE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in _MOVED:
+        return ErrorCode.NOT_COORDINATOR
+    return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in _TOO_LARGE else error
+
+
+def group_error(error: ErrorCode) -> ErrorCode:
+    """What members are told whose group could not be stored."""
+    if error is ErrorCode.REQUEST_TIMED_OUT:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.UNKNOWN_SERVER_ERROR if error in _TOO_LARGE else offset_error(error)
+
+
+def deletion_error(error: ErrorCode) -> ErrorCode:
+    """What an administrator is told whose deletion could not be appended."""
+    if error is ErrorCode.REQUEST_TIMED_OUT:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return group_error(error)
+
+
+def offset_records(records: Sequence[Record]) -> list[OffsetRecord]:
+    """Those that speak of offsets."""
+    return [record for record in records if isinstance(record, OffsetRecord)]
+
+
+def committed(turn: Turn, number: int) -> str:
+    """An append is replicated; returns the group. Raises InvariantError if an earlier one is not
+    settled."""
+    entry = turn.ledger.settle(number, in_order=True)
+    group = turn.groups.get(entry.group_id)
+    if group is None:
+        # Deleted by an earlier append; these were tombstones of its offsets.
+        return entry.group_id
+    for record in offset_records(entry.records):
+        offsets.apply(group, record)
+    purpose, is_overdue = entry.purpose, entry.is_overdue
+    match purpose:
+        case StoreOffsets():
+            offsets.settled(group, offset_records(entry.records))
+            if not is_overdue:
+                turn.reply(purpose.ticket, OffsetCommitAnswer(purpose.partitions))
+        case StoreAssignment():
+            snapshot = entry.records[0].value
+            assert isinstance(snapshot, GroupSnapshot)
+            syncing.assignment_stored(turn, group, snapshot)
+        case StoreStaticMember():
+            joining.static_member_stored(turn, group, purpose, is_overdue)
+        case DeleteOffsets():
+            if not is_overdue:
+                answer = OffsetDeleteAnswer(ErrorCode.NONE, purpose.partitions)
+                turn.reply(purpose.ticket, answer)
+        case ForgetOffsets():
+            if purpose.are_expired:
+                group.is_expiring = False
+                forgetting.expire(turn, group)
+        case DeleteGroup():
+            forgetting.group_deleted(turn, group, purpose, is_overdue)
+        case StoreEmpty():
+            pass
+    return entry.group_id
+
+
+def failed(turn: Turn, number: int, error: ErrorCode) -> str:
+    """An append is not in the log and never will be; returns the group."""
+    entry = turn.ledger.settle(number, in_order=False)
+    group = turn.groups.get(entry.group_id)
+    if group is None:
+        return entry.group_id
+    purpose = entry.purpose
+    match purpose:
+        case StoreOffsets():
+            offsets.settled(group, offset_records(entry.records))
+        case StoreStaticMember():
+            joining.static_member_not_stored(
+                turn, group, purpose, group_error(error), entry.is_overdue
+            )
+        case ForgetOffsets():
+            if purpose.are_expired:
+                group.is_expiring = False
+        case DeleteGroup():
+            forgetting.group_not_deleted(
+                turn, group, purpose, deletion_error(error), entry.is_overdue
+            )
+        case _:
+            pass
+    if not entry.is_overdue:
+        _refuse(turn, group, entry, error)
+    return entry.group_id
+
+
+def timed_out(turn: Turn, number: int, error: ErrorCode) -> str:
+    """An append is in the log and not replicated in time; returns the group."""
+    entry = turn.ledger.overdue(number)
+    group = turn.groups.get(entry.group_id)
+    if group is None or entry.is_overdue:
+        return entry.group_id
+    purpose = entry.purpose
+    if isinstance(purpose, StoreStaticMember):
+        joining.static_member_overdue(turn, group, purpose, group_error(error))
+    elif isinstance(purpose, DeleteGroup):
+        if purpose.ticket is not None:
+            turn.reply(purpose.ticket, DeleteGroupAnswer(deletion_error(error)))
+    else:
+        _refuse(turn, group, entry, error)
+    return entry.group_id
+
+
+def _refuse(turn: Turn, group: Group, entry: Unsettled, error: ErrorCode) -> None:
+    """Tell who waits for an append that failed or takes too long."""
+    match entry.purpose:
+        case StoreOffsets(ticket, partitions):
+            told = tuple(
+                (key, own if own is not ErrorCode.NONE else offset_error(error))
+                for key, own in partitions
+            )
+            turn.reply(ticket, OffsetCommitAnswer(told))
+        case StoreAssignment(generation_id):
+            syncing.assignment_not_stored(turn, group, generation_id, group_error(error))
+        case DeleteOffsets(ticket):
+            turn.reply(ticket, OffsetDeleteAnswer(deletion_error(error)))
+        case _:
+            pass
+
+
+def moved_away(entry: Unsettled) -> tuple[int, Answer] | None:
+    """Who waits for an append when the partition is given up, and its answer."""
+    error = ErrorCode.NOT_COORDINATOR
+    if entry.is_overdue:
+        return None
+    match entry.purpose:
+        case StoreOffsets(ticket, partitions):
+            return ticket, OffsetCommitAnswer(_all(partitions, error))
+        case StoreStaticMember(asked):
+            return asked.ticket, JoinAnswer(error, NO_MEMBER)
+        case DeleteOffsets(ticket):
+            return ticket, OffsetDeleteAnswer(error)
+        case DeleteGroup(ticket) if ticket is not None:
+            return ticket, DeleteGroupAnswer(error)
+        case _:
+            return None
+
+
+def _all(partitions: PartitionErrors, error: ErrorCode) -> PartitionErrors:
+    return tuple((key, error) for key, _ in partitions)

@@ -1,0 +1,84 @@
+"""SyncGroup: the leader's assignment is written to the log, then everybody is told its part.
+
+One assignment a generation: while the leader's is being written, a repeated one only waits. If it
+cannot be written, or not in time, this generation gets none and everybody joins again.
+"""
+
+from __future__ import annotations
+
+from tidelog.core import limits
+from tidelog.core.errors import ErrorCode
+from tidelog.group import rebalancing
+from tidelog.group.answers import SyncAnswer
+from tidelog.group.group import Group, GroupState
+from tidelog.group.records import GroupSnapshot
+from tidelog.group.requests import SyncAsked
+from tidelog.group.turn import StoreAssignment, Turn
+
+
+def sync(turn: Turn, asked: SyncAsked) -> None:
+    """Decide a SyncGroup request."""
+    group = turn.groups.get(asked.group_id)
+    error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _error(group, asked)
+    if error is not ErrorCode.NONE or group is None:
+        turn.reply(asked.ticket, SyncAnswer(error))
+        return
+    member = group.members[asked.member_id]
+    rebalancing.synced(turn, group, member)
+    if group.state is GroupState.STABLE:
+        turn.reply(asked.ticket, rebalancing.assignment_of(group, member))
+        turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
+        return
+    turn.end_sync(member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
+    member.sync_ticket = asked.ticket
+    if group.is_leader(member.member_id) and group.storing_generation != group.generation_id:
+        _store(turn, group, asked)
+
+
+def _error(group: Group, asked: SyncAsked) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.member_error(asked.member_id, asked.instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if asked.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if asked.protocol_type not in (None, group.protocol_type) or asked.protocol_name not in (
+        None,
+        group.protocol_name,
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _store(turn: Turn, group: Group, asked: SyncAsked) -> None:
+    assignments = dict(asked.assignments)
+    size = sum(len(assignments.get(each, b"")) for each in group.members)
+    if size > limits.MAX_GROUP_ASSIGNMENT_BYTES:
+        assignment_not_stored(turn, group, group.generation_id, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return
+    group.is_stored = True
+    group.storing_generation = group.generation_id
+    record = group.snapshot(list(group.members.values()), assignments)
+    turn.append(group, [record], StoreAssignment(group.generation_id))
+
+
+def assignment_stored(turn: Turn, group: Group, snapshot: GroupSnapshot) -> None:
+    """The assignment is in the log; it is void if the group went on meanwhile."""
+    if _is_awaited(group, snapshot.generation_id):
+        rebalancing.stable(
+            turn, group, {each.member_id: each.assignment for each in snapshot.members}
+        )
+
+
+def assignment_not_stored(turn: Turn, group: Group, generation_id: int, error: ErrorCode) -> None:
+    """No assignment in this generation; members join again."""
+    if _is_awaited(group, generation_id):
+        rebalancing.refuse_syncs(turn, group, error)
+        rebalancing.prepare(turn, group)
+
+
+def _is_awaited(group: Group, generation_id: int) -> bool:
+    return group.state is GroupState.COMPLETING_REBALANCE and group.generation_id == generation_id

@@ -1,0 +1,283 @@
+"""One turn of a coordinator: what it may look at, and the effects that it collects.
+
+The ledger holds the appends that were asked for and are not settled, with what each is for; what
+is to happen when one is settled is data here and code in `tidelog.group.settling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidelog.core.errors import ErrorCode, InvariantError
+from tidelog.group.answers import Answer, JoinAnswer, PartitionErrors, SyncAnswer
+from tidelog.group.effects import (
+    Append,
+    CancelTimer,
+    Effect,
+    Now,
+    Reply,
+    SetTimer,
+    TimerKind,
+    TimerName,
+)
+from tidelog.group.group import Group
+from tidelog.group.member import Member, Session
+from tidelog.group.records import Record
+from tidelog.group.requests import NO_MEMBER, JoinAsked
+from tidelog.group.settings import GroupSettings
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOffsets:
+    """OffsetCommit; `partitions` is the answer if all goes well."""
+
+    ticket: int
+    partitions: PartitionErrors
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAssignment:
+    """SyncGroup of the leader."""
+
+    generation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStaticMember:
+    """JoinGroup of a static member that takes over its instance's membership."""
+
+    asked: JoinAsked
+    generation_id: int
+    old_member_id: str
+    new_member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEmpty:
+    """The last member has gone; nobody waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """OffsetDelete; `partitions` is the answer if all goes well."""
+
+    ticket: int
+    partitions: PartitionErrors
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetOffsets:
+    """Tombstones that nobody waits for: expired offsets, or offsets of a deleted topic."""
+
+    are_expired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """One step of a deletion; `ticket` None where the group expired."""
+
+    ticket: int | None
+    is_last: bool
+
+
+Purpose = (
+    StoreOffsets
+    | StoreAssignment
+    | StoreStaticMember
+    | StoreEmpty
+    | DeleteOffsets
+    | ForgetOffsets
+    | DeleteGroup
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """An append whose outcome is open."""
+
+    group_id: str
+    records: tuple[Record, ...]
+    purpose: Purpose
+    #: Who waited was told that it took too long.
+    is_overdue: bool = False
+
+
+class Ledger:
+    """The unsettled appends of a partition, in the order of its log."""
+
+    __slots__ = ("_by_group", "_unsettled", "next_number")
+
+    def __init__(self) -> None:
+        self.next_number = 0
+        self._unsettled: dict[int, Unsettled] = {}
+        self._by_group: dict[str, int] = {}
+
+    def enter(self, unsettled: Unsettled) -> int:
+        """Note an append; returns its number."""
+        number = self.next_number
+        self.next_number += 1
+        self._unsettled[number] = unsettled
+        count = self._by_group.get(unsettled.group_id, 0)
+        self._by_group[unsettled.group_id] = count + 1
+        return number
+
+    def look(self, number: int) -> Unsettled:
+        """An append that is not settled; raises InvariantError for others."""
+        found = self._unsettled.get(number)
+        if found is None:
+            raise InvariantError(f"append {number} is settled already, or was never asked for")
+        return found
+
+    def settle(self, number: int, *, in_order: bool) -> Unsettled:
+        """Take out a settled append; the log commits them in their order."""
+        found = self.look(number)
+        if in_order and number != next(iter(self._unsettled)):
+            raise InvariantError(f"append {number} is committed before an earlier one is settled")
+        del self._unsettled[number]
+        count = self._by_group.pop(found.group_id) - 1
+        if count:
+            self._by_group[found.group_id] = count
+        return found
+
+    def overdue(self, number: int) -> Unsettled:
+        """Note that nobody waits for an append any longer; returns it as it was."""
+        found = self.look(number)
+        self._unsettled[number] = replace(found, is_overdue=True)
+        return found
+
+    def holds(self, group_id: str) -> bool:
+        """Whether an append of a group is unsettled."""
+        return group_id in self._by_group
+
+    def unsettled(self) -> tuple[Unsettled, ...]:
+        """All of them, in order."""
+        return tuple(self._unsettled.values())
+
+    def copy(self) -> Ledger:
+        """An independent copy."""
+        other = Ledger()
+        other.next_number = self.next_number
+        other._unsettled = dict(self._unsettled)
+        other._by_group = dict(self._by_group)
+        return other
+
+    def key(self) -> tuple[object, ...]:
+        """Its whole state as a hashable value."""
+        return (self.next_number, tuple(self._unsettled.items()))
+
+
+class Turn:
+    """One request, timer or outcome, being decided."""
+
+    __slots__ = ("effects", "groups", "leader_epoch", "ledger", "member_count", "now", "settings")
+
+    def __init__(
+        self,
+        now: Now,
+        settings: GroupSettings,
+        leader_epoch: int,
+        groups: dict[str, Group],
+        ledger: Ledger,
+        member_count: int,
+    ) -> None:
+        self.now = now
+        self.settings = settings
+        self.leader_epoch = leader_epoch
+        self.groups = groups
+        self.ledger = ledger
+        #: Members of all groups at its beginning, given ids included.
+        self.member_count = member_count
+        self.effects: list[Effect] = []
+
+    # Answers.
+
+    def reply(self, ticket: int, answer: Answer) -> None:
+        """Answer a request."""
+        self.effects.append(Reply(ticket, answer))
+
+    def await_join(self, group: Group, member: Member, ticket: int) -> None:
+        """A member waits in a join; an earlier request of it is superseded."""
+        self.end_join(group, member, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        member.join_ticket = ticket
+        group.awaiting_join += 1
+
+    def end_join(self, group: Group, member: Member, answer: JoinAnswer) -> None:
+        """Answer the join in which a member waits, if it does."""
+        if member.join_ticket is not None:
+            self.reply(member.join_ticket, answer)
+            member.join_ticket = None
+            group.awaiting_join -= 1
+
+    def end_sync(self, member: Member, answer: SyncAnswer) -> bool:
+        """Answer the sync in which a member waits; whether it did."""
+        if member.sync_ticket is None:
+            return False
+        self.reply(member.sync_ticket, answer)
+        member.sync_ticket = None
+        return True
+
+    # Members.
+
+    def remove_member(
+        self, group: Group, member: Member, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
+    ) -> None:
+        """Take a member out of its group; requests of it that wait are answered with `error`."""
+        self.end_join(group, member, JoinAnswer(error, NO_MEMBER))
+        self.end_sync(member, SyncAnswer(error))
+        self.disarm(group, member.member_id, member.session)
+        group.remove(member)
+
+    # Timers.
+
+    def touch(self, group: Group, member_id: str, session: Session, timeout_ms: int) -> None:
+        """A member was heard of. Its timer stays where it is if it fires no later: it is set
+        again when it fires."""
+        session.deadline_ms = self.now.monotonic_ms + timeout_ms
+        if session.armed_ms is None or session.deadline_ms < session.armed_ms:
+            self.arm(group, member_id, session)
+
+    def arm(self, group: Group, member_id: str, session: Session) -> None:
+        """Set the timer of a member to its deadline."""
+        session.armed_ms = session.deadline_ms
+        name = TimerName(TimerKind.SESSION, group.group_id, member_id)
+        self.effects.append(SetTimer(name, session.deadline_ms))
+
+    def disarm(self, group: Group, member_id: str, session: Session) -> None:
+        """A member is not watched any longer."""
+        if session.armed_ms is not None:
+            session.armed_ms = None
+            name = TimerName(TimerKind.SESSION, group.group_id, member_id)
+            self.effects.append(CancelTimer(name))
+
+    def set_join_timer(self, group: Group, delay_ms: int) -> None:
+        """Wait so long for members to join."""
+        group.join_deadline_ms = self.now.monotonic_ms + delay_ms
+        name = TimerName(TimerKind.JOIN, group.group_id)
+        self.effects.append(SetTimer(name, group.join_deadline_ms))
+
+    def cancel_join_timer(self, group: Group) -> None:
+        """Everybody joined, or nobody is waited for."""
+        if group.join_deadline_ms is not None:
+            group.join_deadline_ms = None
+            self.effects.append(CancelTimer(TimerName(TimerKind.JOIN, group.group_id)))
+
+    def set_sync_timer(self, group: Group, delay_ms: int) -> None:
+        """Wait so long for members to ask for their assignments."""
+        group.sync_deadline_ms = self.now.monotonic_ms + delay_ms
+        name = TimerName(TimerKind.SYNC, group.group_id)
+        self.effects.append(SetTimer(name, group.sync_deadline_ms))
+
+    def cancel_sync_timer(self, group: Group) -> None:
+        """Everybody asked, or nobody is waited for."""
+        if group.sync_deadline_ms is not None:
+            group.sync_deadline_ms = None
+            self.effects.append(CancelTimer(TimerName(TimerKind.SYNC, group.group_id)))
+
+    # Records.
+
+    def append(self, group: Group, records: Sequence[Record], purpose: Purpose) -> int:
+        """Ask for records to be appended; returns the number of the append."""
+        number = self.ledger.enter(Unsettled(group.group_id, tuple(records), purpose))
+        self.effects.append(Append(number, self.leader_epoch, tuple(records)))
+        return number
