@@ -215,7 +215,6 @@ class Group:
 
     def snapshot(self, members: Sequence[Member], assignments: dict[str, bytes]) -> GroupRecord:
         """The record of this generation with these members and their assignments."""
-        assert self.protocol_type is not None
         stored = tuple(
             member.snapshot(self.protocol_name, assignments.get(member.member_id, b""))
             for member in members
@@ -223,7 +222,7 @@ class Group:
         return GroupRecord(
             GroupKey(self.group_id),
             GroupSnapshot(
-                self.protocol_type,
+                self.protocol_type or "",
                 self.generation_id,
                 self.protocol_name,
                 self.leader_id,

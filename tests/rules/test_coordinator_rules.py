@@ -1,0 +1,102 @@
+"""Rules of coordinators: one leader epoch each (G1), and which partition owns whom (G2)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.group_office import SETTINGS, Office, joining
+
+from tidelog.core.errors import ErrorCode
+from tidelog.core.string_hash import coordinating_partition
+from tidelog.core.types import TopicPartition
+from tidelog.group.effects import Append, Now, Reply
+from tidelog.group.partitions import GroupPartitions
+from tidelog.group.records import CommittedOffset, OffsetKey, OffsetRecord
+from tidelog.group.requests import OffsetCommitAsked, OffsetFetchAsked, OffsetToCommit
+
+NOW = Now(0, 0)
+T0 = TopicPartition("t", 0)
+
+
+@pytest.mark.rule("G1")
+def test_a_late_unload_of_an_old_leadership_leaves_the_new_one() -> None:
+    partitions = GroupPartitions(SETTINGS, 1)
+    old, _ = partitions.load(0, 3)
+    new, _ = partitions.load(0, 5)
+    assert old is not None
+    assert old is not new
+    assert partitions.unload(0, 3) is None
+    assert partitions.coordinator_of("g") is new
+    assert partitions.unload(0, 5) == ()
+    assert partitions.coordinator_of("g") is None
+    assert partitions.unload(0, 5) is None
+
+
+@pytest.mark.rule("G1")
+def test_a_leadership_that_is_not_newer_is_not_loaded() -> None:
+    partitions = GroupPartitions(SETTINGS, 1)
+    current, _ = partitions.load(0, 5)
+    assert partitions.load(0, 5) == partitions.load(0, 4) == (None, ())
+    assert partitions.coordinator_of("g") is current
+    partitions.unload(0, 5)
+    assert partitions.load(0, 5) == (None, ())
+
+
+@pytest.mark.rule("G1")
+def test_a_newer_leadership_ends_the_old_coordinator() -> None:
+    partitions = GroupPartitions(SETTINGS, 1)
+    old, _ = partitions.load(0, 3)
+    assert old is not None
+    old.loaded(NOW)
+    commit = OffsetCommitAsked(1, "g", (OffsetToCommit(T0, 5),))
+    (append,) = old.ask(commit, NOW)
+    assert isinstance(append, Append)
+    assert append.leader_epoch == 3
+    new, effects = partitions.load(0, 4)
+    (owed,) = effects
+    assert isinstance(owed, Reply)
+    assert owed.answer.partitions[0][1] is ErrorCode.NOT_COORDINATOR  # type: ignore[union-attr]
+    assert old.committed(append.number, NOW) == ()
+    assert new is not None
+    assert new.groups == {}
+
+
+@pytest.mark.rule("G1")
+def test_until_the_log_end_is_loaded_requests_are_refused() -> None:
+    partitions = GroupPartitions(SETTINGS, 1)
+    core, _ = partitions.load(0, 3)
+    assert core is not None
+    core.replay(OffsetRecord(OffsetKey("g", T0), CommittedOffset(5)))
+    (refused,) = core.ask(OffsetFetchAsked(1, "g"), NOW)
+    assert isinstance(refused, Reply)
+    assert refused.answer.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # type: ignore[union-attr]
+    core.loaded(NOW)
+    (told,) = core.ask(OffsetFetchAsked(2, "g"), NOW)
+    assert isinstance(told, Reply)
+    assert told.answer.offsets[0].offset == 5  # type: ignore[union-attr]
+
+
+@pytest.mark.rule("G1")
+def test_every_append_names_the_epoch_under_which_the_groups_were_loaded() -> None:
+    office = Office(epoch=9)
+    office.holds = True
+    office.join()
+    office.commit_offset(5)
+    office.join(instance_id="i", group_id="h")
+    assert [append.leader_epoch for append in office.held.values()] == [9]
+    assert office.answer(joining(group_id="k")).error is ErrorCode.MEMBER_ID_REQUIRED
+
+
+@pytest.mark.rule("G2")
+@pytest.mark.parametrize(
+    ("name", "partition"),
+    [
+        ("", 0),
+        ("hello", 99162322 % 50),
+        ("polygenelubricants", 0),
+        ("grüße", ((((103 * 31 + 114) * 31 + 252) * 31 + 223) * 31 + 101) % 50),
+        ("\U0001f600", (0xD83D * 31 + 0xDE00) % 50),
+    ],
+)
+def test_the_partition_is_javas_hash_over_utf_16_units(name: str, partition: int) -> None:
+    assert coordinating_partition(name, 50) == partition
+    assert GroupPartitions(SETTINGS, 50).partition_of(name) == partition

@@ -1,0 +1,311 @@
+"""Loading, unloading, outcomes out of order, copies: one coordinator under one leader epoch."""
+
+from __future__ import annotations
+
+import pytest
+from tests.group_office import DELAY_MS, G, SESSION_MS, SETTINGS, Office, joining
+
+from tidelog.core.errors import ErrorCode, InvariantError
+from tidelog.core.types import TopicPartition
+from tidelog.group.effects import Now, Reply, TimerKind, TimerName
+from tidelog.group.partition import GroupPartition, Phase
+from tidelog.group.partitions import GroupPartitions
+from tidelog.group.records import (
+    CommittedOffset,
+    GroupKey,
+    GroupRecord,
+    GroupSnapshot,
+    MemberSnapshot,
+    OffsetKey,
+    OffsetRecord,
+)
+from tidelog.group.requests import (
+    DeleteGroupAsked,
+    DescribeAsked,
+    HeartbeatAsked,
+    LeaveAsked,
+    OffsetCommitAsked,
+    OffsetDeleteAsked,
+    OffsetFetchAsked,
+    OffsetToCommit,
+    SyncAsked,
+)
+
+T0 = TopicPartition("t", 0)
+NOW = Now(0, 0)
+EVERY_REQUEST = (
+    joining(),
+    SyncAsked(0, G, 1, "m"),
+    HeartbeatAsked(0, G, 1, "m"),
+    LeaveAsked(0, G, ()),
+    OffsetCommitAsked(0, G, (OffsetToCommit(T0, 1),)),
+    OffsetFetchAsked(0, G),
+    OffsetDeleteAsked(0, G, (T0,)),
+    DescribeAsked(0, G),
+    DeleteGroupAsked(0, G),
+)
+
+
+def offset(value: int | None, group_id: str = G) -> OffsetRecord:
+    stored = None if value is None else CommittedOffset(value)
+    return OffsetRecord(OffsetKey(group_id, T0), stored)
+
+
+def group_record(*members: str, generation_id: int = 3) -> GroupRecord:
+    stored = tuple(
+        MemberSnapshot(each, None, "c", "/h", SESSION_MS, SESSION_MS, b"t", b"of " + each.encode())
+        for each in members
+    )
+    protocol, leader = ("range", members[0]) if members else (None, None)
+    snapshot = GroupSnapshot("consumer", generation_id, protocol, leader, 0, stored)
+    return GroupRecord(GroupKey(G), snapshot)
+
+
+GONE = GroupRecord(GroupKey(G), None)
+
+
+def errors(answer: object) -> list[ErrorCode]:
+    if hasattr(answer, "error"):
+        return [answer.error]
+    return [error for _, error in answer.partitions]  # type: ignore[attr-defined]
+
+
+def test_a_reload_finds_members_assignments_and_offsets() -> None:
+    office = Office()
+    ids = office.stable(None, "i")
+    office.commit_offset(5, member_id=ids[0], generation_id=1)
+    again = office.reload()
+    assert again.describe() == office.describe()
+    assert again.offset() == 5
+    assert again.group().subscribed_topics == ("t",)
+    assert again.answers[again.sync(ids[1], 1, instance_id="i")].assignment.endswith(b"i-u3")
+
+
+def test_loaded_members_must_be_heard_of_within_their_session() -> None:
+    office = Office()
+    first, second = office.stable(None, None)
+    again = office.reload()
+    assert sorted(name.member_id for name in again.timers) == sorted([first, second])
+    again.sleep(SESSION_MS - 1)
+    again.heartbeat(first, 1)
+    again.sleep(1)
+    assert list(again.group().members) == [first]
+
+
+def test_the_last_record_of_a_key_counts() -> None:
+    office = Office(log=[offset(1), group_record("a"), offset(2), group_record("b"), offset(3)])
+    assert list(office.group().members) == ["b"]
+    assert office.offset() == 3
+    assert office.group().speakers == {"range": 1}
+
+
+def test_tombstones_take_back() -> None:
+    assert Office(log=[offset(1), offset(None)]).core.groups == {}
+    assert Office(log=[offset(None), GONE]).core.groups == {}
+    assert Office(log=[group_record("a"), GONE]).core.groups == {}
+
+
+def test_offsets_outlive_the_record_of_their_group() -> None:
+    office = Office(log=[offset(1), group_record("a"), GONE])
+    assert (office.state(), office.offset()) == ("Empty", 1)
+    assert office.group().protocol_type is None
+    assert office.timers == {}
+
+
+def test_a_group_that_was_deleted_may_come_back() -> None:
+    office = Office(log=[group_record("a"), GONE, group_record("b", generation_id=1)])
+    assert list(office.group().members) == ["b"]
+
+
+def test_a_record_without_a_protocol_is_loaded() -> None:
+    record = group_record("a")
+    assert record.value is not None
+    snapshot = GroupSnapshot("", 1, None, "nobody", -1, record.value.members)
+    office = Office(log=[GroupRecord(GroupKey(G), snapshot)])
+    assert office.group().protocol_type is None
+    assert office.answer(joining("a")).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    office.sleep(SESSION_MS)
+    assert office.state() == "Empty"
+
+
+def test_members_of_a_consumer_group_without_a_protocol_subscribe_to_anything() -> None:
+    record = group_record("a")
+    assert record.value is not None
+    snapshot = GroupSnapshot("consumer", 1, None, "a", -1, record.value.members)
+    office = Office(log=[GroupRecord(GroupKey(G), snapshot)])
+    assert office.group().is_subscribed("whatever")
+
+
+def test_requests_wait_until_the_partition_is_loaded() -> None:
+    core = GroupPartition(0, 7, SETTINGS)
+    for asked in EVERY_REQUEST:
+        (effect,) = core.ask(asked, NOW)
+        assert isinstance(effect, Reply)
+        expected = {
+            SyncAsked: ErrorCode.REBALANCE_IN_PROGRESS,
+            HeartbeatAsked: ErrorCode.NONE,
+        }.get(type(asked), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert errors(effect.answer) == [expected]
+    assert core.expire_offsets(NOW) == core.topics_deleted(["t"], NOW) == ()
+    assert core.list_groups() == ()
+
+
+def test_records_are_replayed_only_while_loading() -> None:
+    office = Office()
+    with pytest.raises(AssertionError):
+        office.core.replay(offset(1))
+    with pytest.raises(AssertionError):
+        office.core.loaded(NOW)
+
+
+def test_who_waits_is_sent_away_when_the_leadership_ends() -> None:
+    office = Office()
+    leader, static = office.stable(None, "i")
+    office.commit_offset(1, group_id="k")
+    office.holds = True
+    waiting = [
+        office.commit_offset(5, member_id=leader, generation_id=1),
+        office.join(instance_id="i"),
+        office.join(instance_id="i"),
+    ]
+    office.join(instance_id="i")
+    office.run(office.core.ask(OffsetDeleteAsked(50, "k", (T0,)), office.now))
+    office.run(office.core.ask(DeleteGroupAsked(51, "k"), office.now))
+    waiting += [office.join(leader), office.join(group_id="h", instance_id="x")]
+    given = office.join(group_id="h")
+    office.run(office.core.unload())
+    for ticket in (*waiting, 50, 51):
+        expected = (
+            ErrorCode.FENCED_INSTANCE_ID if ticket == waiting[2] else ErrorCode.NOT_COORDINATOR
+        )
+        assert errors(office.answers[ticket]) == [expected]
+    assert errors(office.answers[given]) == [ErrorCode.MEMBER_ID_REQUIRED]
+    assert office.timers == {}
+    assert static not in office.core.groups
+    for asked in EVERY_REQUEST:
+        (effect,) = office.core.ask(asked, office.now)
+        assert isinstance(effect, Reply)
+        assert errors(effect.answer) == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_who_waits_for_its_assignment_is_sent_away_too() -> None:
+    office = Office()
+    members = [office.member(), office.member()]
+    office.sleep(DELAY_MS * 2)
+    tickets = [office.sync(member_id, 1) for member_id in members[1:]]
+    office.holds = True
+    tickets.append(office.sync(members[0], 1))
+    office.run(office.core.unload())
+    assert [office.answers[ticket].error for ticket in tickets] == [ErrorCode.NOT_COORDINATOR] * 2
+    assert office.timers == {}
+
+
+def test_what_is_overdue_or_unasked_is_answered_no_second_time() -> None:
+    office = Office()
+    office.commit_offset(1, group_id="k")
+    office.now_ms += SETTINGS.offsets_retention_ms
+    office.holds = True
+    office.run(office.core.expire_offsets(office.now))
+    office.release()
+    office.holds = True
+    ticket = office.commit_offset(5)
+    office.overdue()
+    assert office.run(office.core.unload()) is None
+    assert office.committed_error(ticket) is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_group_that_expires_owes_nobody_an_answer() -> None:
+    office = Office()
+    office.commit_offset(1)
+    office.now_ms += SETTINGS.offsets_retention_ms
+    office.holds = True
+    office.run(office.core.expire_offsets(office.now))
+    assert office.state() == "Dead"
+    office.overdue()
+    assert office.core.unload() == ()
+
+
+def test_a_group_that_cannot_expire_lives_on() -> None:
+    office = Office()
+    office.commit_offset(1)
+    office.now_ms += SETTINGS.offsets_retention_ms
+    office.holds = True
+    office.run(office.core.expire_offsets(office.now))
+    office.fail()
+    assert (office.state(), office.offset()) == ("Empty", 1)
+
+
+def test_outcomes_that_come_after_the_end_do_nothing() -> None:
+    office = Office()
+    office.holds = True
+    office.commit_offset(5)
+    core = office.core
+    core.unload()
+    assert core.phase is Phase.UNLOADED
+    assert core.committed(0, NOW) == ()
+    assert core.failed(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, NOW) == ()
+    assert core.timed_out(0, ErrorCode.REQUEST_TIMED_OUT, NOW) == ()
+    assert core.timer_fired(TimerName(TimerKind.SESSION, G, "m"), 0, NOW) == ()
+    assert core.topics_deleted(["t"], NOW) == core.expire_offsets(NOW) == ()
+
+
+def test_appends_are_settled_once_and_committed_in_order() -> None:
+    office = Office()
+    office.holds = True
+    office.commit_offset(5)
+    office.commit_offset(6)
+    with pytest.raises(InvariantError, match="before an earlier one"):
+        office.core.copy().committed(1, office.now)
+    office.release()
+    with pytest.raises(InvariantError, match="settled already"):
+        office.core.committed(0, office.now)
+
+
+# Copies.
+
+
+def busy() -> Office:
+    """A coordinator with something of everything."""
+    office = Office()
+    office.stable(None, "i")
+    office.join(group_id="h", instance_id="x")
+    office.join(group_id="h")
+    office.commit_offset(7, group_id="k")
+    office.holds = True
+    office.commit_offset(8, group_id="k")
+    office.join(instance_id="i")
+    return office
+
+
+def test_a_copy_is_equal_and_independent() -> None:
+    office = busy()
+    before = office.core.key()
+    other = office.core.copy()
+    assert other.key() == before
+    assert isinstance(before.__hash__(), int)
+    office.release()
+    office.sleep(DELAY_MS)
+    assert other.key() == before != office.core.key()
+
+
+def test_a_copy_goes_on_alike() -> None:
+    office = busy()
+    other = office.core.copy()
+    for core in (office.core, other):
+        core.committed(next(iter(office.held)), office.now)
+        core.ask(joining(group_id="h", uuid="z", ticket=99), office.now)
+        core.timer_fired(TimerName(TimerKind.JOIN, "h"), 9000, office.now)
+    assert office.core.key() == other.key()
+
+
+# Several partitions.
+
+
+def test_each_partition_is_loaded_under_its_own_epoch() -> None:
+    partitions = GroupPartitions(SETTINGS, 50)
+    assert partitions.coordinator_of(G) is None
+    core, effects = partitions.load(partitions.partition_of(G), 3)
+    assert effects == ()
+    assert partitions.coordinator_of(G) is core
+    assert partitions.loaded() == (core,)
+    assert partitions.coordinator_of("h") is None
