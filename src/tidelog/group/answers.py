@@ -191,5 +191,6 @@ def refusal(asked: Asked, error: ErrorCode) -> Answer:
             return OffsetDeleteAnswer(error)
         case DescribeAsked():
             return DescribeAnswer(error)
-        case DeleteGroupAsked():
+        case _:
+            assert isinstance(asked, DeleteGroupAsked)
             return DeleteGroupAnswer(error)

@@ -183,9 +183,10 @@ class Group:
 
     def select_protocol(
         self, other: str | None = None, protocols: tuple[Protocol, ...] = ()
-    ) -> str | None:
+    ) -> str:
         """The protocol with the most votes among those that all speak, the earliest voted for
-        where votes are equal; member `other` is taken to speak `protocols`."""
+        where votes are equal; member `other` is taken to speak `protocols`. Nobody joins who
+        speaks none of them (`supports`)."""
         ballots = [
             [
                 protocol.name
@@ -194,13 +195,12 @@ class Group:
             for member in self.members.values()
         ]
         spoken = [name for name in ballots[0] if all(name in ballot for ballot in ballots)]
+        assert spoken, f"no protocol that all members of group {self.group_id!r} speak"
         votes: dict[str, int] = {}
         for ballot in ballots:
-            for name in ballot:
-                if name in spoken:
-                    votes[name] = votes.get(name, 0) + 1
-                    break
-        return max(votes, key=lambda name: votes[name], default=None)
+            name = next(name for name in ballot if name in spoken)
+            votes[name] = votes.get(name, 0) + 1
+        return max(votes, key=lambda name: votes[name])
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
         """What the leader is told of the members."""

@@ -312,8 +312,8 @@ def static_member_overdue(
     turn: Turn, group: Group, purpose: StoreStaticMember, error: ErrorCode
 ) -> None:
     """Nobody is kept waiting; until the outcome is known no other record may be written."""
-    if group.replacement is not None:
-        group.replacement = replace(group.replacement, is_overdue=True)
+    assert group.replacement is not None
+    group.replacement = replace(group.replacement, is_overdue=True)
     turn.reply(purpose.asked.ticket, JoinAnswer(error, NO_MEMBER))
     for asked in group.waiting_static.values():
         turn.reply(asked.ticket, JoinAnswer(error, NO_MEMBER))

@@ -32,7 +32,7 @@ from tidelog.group.answers import (
 )
 from tidelog.group.effects import Effects, Now, Reply, TimerKind, TimerName
 from tidelog.group.group import Group, GroupState
-from tidelog.group.records import GroupRecord, OffsetRecord, Record
+from tidelog.group.records import OffsetRecord, Record
 from tidelog.group.requests import (
     NO_MEMBER,
     Asked,
@@ -84,14 +84,12 @@ class GroupPartition:
             if record.value is None:
                 return
             group = self.groups[group_id] = Group(group_id)
-        match record:
-            case OffsetRecord():
-                offsets.apply(group, record)
-            case GroupRecord(value=None):
-                group.unload()
-            case GroupRecord(value=snapshot):
-                assert snapshot is not None
-                group.load(snapshot)
+        if isinstance(record, OffsetRecord):
+            offsets.apply(group, record)
+        elif record.value is None:
+            group.unload()
+        else:
+            group.load(record.value)
         if _is_void(group):
             del self.groups[group_id]
 
@@ -162,7 +160,8 @@ class GroupPartition:
                 offsets.delete(turn, asked)
             case DescribeAsked():
                 listing.describe(turn, asked)
-            case DeleteGroupAsked():
+            case _:
+                assert isinstance(asked, DeleteGroupAsked)
                 forgetting.delete_group(turn, asked)
         return self._done(turn, asked.group_id, size)
 

@@ -114,8 +114,8 @@ def committed(turn: Turn, number: int) -> str:
                 forgetting.expire(turn, group)
         case DeleteGroup():
             forgetting.group_deleted(turn, group, purpose, is_overdue)
-        case StoreEmpty():
-            pass
+        case _:
+            assert isinstance(purpose, StoreEmpty)
     return entry.group_id
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.group_office import (
     DELAY_MS,
-    G,
     REBALANCE_MS,
     SESSION_MS,
     SETTINGS,
+    G,
     Office,
     joining,
     protocols,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.group_office import DELAY_MS, G, SESSION_MS, SETTINGS, Office, joining
+from tests.group_office import DELAY_MS, SESSION_MS, SETTINGS, G, Office, joining
 
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.types import TopicPartition

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.group_office import (
     DELAY_MS,
-    G,
     SESSION_MS,
     SETTINGS,
     WALL_MS,
+    G,
     Office,
     protocols,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.group_office import DELAY_MS, G, REBALANCE_MS, SESSION_MS, Office, joining, protocols
+from tests.group_office import DELAY_MS, REBALANCE_MS, SESSION_MS, G, Office, joining, protocols
 
 from tidelog.core.errors import ErrorCode
 from tidelog.group.requests import MemberIdentity, Protocol
@@ -230,6 +230,19 @@ def test_static_members_that_do_not_join_again_stay_until_their_session_ends() -
     office.sleep(REBALANCE_MS)
     assert office.answers[ticket].generation_id == 2
     assert absent in office.group().members
+
+
+def test_a_static_leader_that_does_not_join_again_leads_no_longer() -> None:
+    office = Office()
+    absent, follower = office.stable("a", "b", session_timeout_ms=REBALANCE_MS * 3)
+    other = protocols("range", metadata=b"u")
+    ticket = office.join(
+        follower, instance_id="b", session_timeout_ms=REBALANCE_MS * 3, protocols=other
+    )
+    office.sleep(REBALANCE_MS)
+    answer = office.answers[ticket]
+    assert answer.leader_id == follower
+    assert [member.member_id for member in answer.members] == [absent, follower]
 
 
 def test_a_rebalance_that_no_static_member_joins_waits_for_their_sessions() -> None:

@@ -147,6 +147,15 @@ def test_an_assignment_of_a_generation_that_is_over_is_void() -> None:
     assert office.group().members[leader].assignment == b""
 
 
+def test_an_assignment_of_a_generation_that_is_over_may_fail() -> None:
+    office, leader, _ = two()
+    office.holds = True
+    office.sync(leader, 1)
+    office.member()
+    office.fail()
+    assert (office.state(), office.group().generation_id) == ("PreparingRebalance", 1)
+
+
 def test_assignments_that_fit_no_record_are_not_tried() -> None:
     office, leader, _ = two()
     answer = office.answers[office.sync(leader, 1, assignments=((leader, bytes(2**20 + 1)),))]
