@@ -6,8 +6,10 @@ drive it:
 1. `GroupPartitions` knows which partitions of `__consumer_offsets` this broker coordinates. On
    becoming leader: `load(partition, leader_epoch)`, then `replay` of every record from the log
    start to the log end in order (G1: the end, not the high watermark; control records and keys of
-   other kinds are left out), then `loaded(now)`. On losing it: `unload(partition, leader_epoch)`
-   with the epoch that was led. None from `coordinator_of`: answer NOT_COORDINATOR.
+   other kinds are left out), then `loaded(now)` when the high watermark has reached that end: what
+   is not committed could be told to a client and be gone with the next failover. On losing it:
+   `unload(partition, leader_epoch)` with the epoch that was led, its effects carried out. None from
+   `coordinator_of`: answer NOT_COORDINATOR.
 2. A request is `ask(asked, now)`, one group at a time: DescribeGroups, DeleteGroups and batched
    OffsetFetch are asked group by group and put together by the API. Each ticket is answered by
    exactly one `Reply`, of this call or of a later one. A JoinGroup brings a fresh uuid. ListGroups

@@ -309,3 +309,17 @@ def test_each_partition_is_loaded_under_its_own_epoch() -> None:
     assert partitions.coordinator_of(G) is core
     assert partitions.loaded() == (core,)
     assert partitions.coordinator_of("h") is None
+
+
+def test_a_partition_is_given_up_under_the_epoch_that_was_led() -> None:
+    partitions = GroupPartitions(SETTINGS, 1)
+    assert partitions.unload(0, 3) is None
+    old, _ = partitions.load(0, 3)
+    assert partitions.load(0, 3) == (None, ())
+    new, _ = partitions.load(0, 4)
+    assert old is not None
+    assert old.phase is Phase.UNLOADED
+    assert partitions.unload(0, 3) is None
+    assert partitions.loaded() == (new,)
+    assert partitions.unload(0, 4) == ()
+    assert partitions.loaded() == ()
