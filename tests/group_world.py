@@ -358,6 +358,8 @@ class World:
     def check(self) -> None:
         if self.core.phase is Phase.LOADING:
             return
+        if self.tickets % 20 == 0:
+            assert self.core.copy().key() == self.core.key()
         armed: dict[str, int | None] = {}
         size = 0
         for group in self.core.groups.values():

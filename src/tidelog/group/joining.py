@@ -125,6 +125,9 @@ def _join_unknown(turn: Turn, group: Group, asked: JoinAsked) -> None:
     else:
         prefix = asked.instance_id
     member_id = f"{prefix}-{asked.uuid}"
+    former = group.waiting_static.pop(asked.instance_id or "", None)
+    if former is not None:
+        turn.reply(former.ticket, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, NO_MEMBER))
     if asked.instance_id is not None and asked.instance_id in group.static_ids:
         _return_static(turn, group, asked, member_id)
     elif turn.member_count >= turn.settings.max_members:
@@ -212,9 +215,6 @@ def _wait_for_replacement(
         turn.reply(asked.ticket, JoinAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_MEMBER))
         return
     assert asked.instance_id is not None
-    former = group.waiting_static.pop(asked.instance_id, None)
-    if former is not None:
-        turn.reply(former.ticket, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, NO_MEMBER))
     group.waiting_static[asked.instance_id] = asked
 
 
@@ -269,8 +269,11 @@ def replace_static(
 def static_member_stored(
     turn: Turn, group: Group, purpose: StoreStaticMember, is_overdue: bool
 ) -> None:
-    """The new id is in the log. If the group went on meanwhile, the join is decided anew."""
+    """The new id is in the log. If the group went on meanwhile, the join is decided anew, unless
+    a later one of the same instance was: that one fences it."""
     asked = purpose.asked
+    assert asked.instance_id is not None
+    known = group.static_ids.get(asked.instance_id, purpose.old_member_id)
     group.replacement = None
     if group.state is GroupState.STABLE and group.generation_id == purpose.generation_id:
         old = group.members[purpose.old_member_id]
@@ -282,6 +285,8 @@ def static_member_stored(
         turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
         if not is_overdue:
             turn.reply(asked.ticket, _returned(group, member, asked.version, leader_id or ""))
+    elif known != purpose.old_member_id and not is_overdue:
+        turn.reply(asked.ticket, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, NO_MEMBER))
     elif not is_overdue:
         join_group(turn, group, asked)
     _next_static(turn, group)

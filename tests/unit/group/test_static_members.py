@@ -142,6 +142,33 @@ def test_if_the_group_went_on_meanwhile_the_join_is_decided_anew() -> None:
     assert list(office.group().members) == [leader, answer.member_id]
 
 
+def test_if_the_group_went_on_the_later_join_of_an_instance_fences_the_earlier_ones() -> None:
+    office = Office()
+    leader, _ = office.stable("a", "b")
+    office.holds = True
+    written, waiting = office.join(instance_id="b"), office.join(instance_id="b")
+    office.join(leader, instance_id="a")
+    latest = office.join(instance_id="b")
+    assert office.answers[waiting].error is ErrorCode.FENCED_INSTANCE_ID
+    office.release()
+    assert office.answers[written].error is ErrorCode.FENCED_INSTANCE_ID
+    assert office.answers[latest].generation_id == 2
+    assert list(office.group().members) == [leader, office.answers[latest].member_id]
+
+
+def test_if_the_old_member_left_meanwhile_the_join_is_decided_anew() -> None:
+    office = Office()
+    leader, follower = office.stable("a", "b")
+    office.holds = True
+    ticket = office.join(instance_id="b")
+    office.leave(MemberIdentity(follower, "b"))
+    office.join(leader, instance_id="a")
+    office.release()
+    assert office.state() == "PreparingRebalance"
+    office.join(leader, instance_id="a")
+    assert office.answers[ticket].generation_id == 3
+
+
 def test_if_the_group_went_on_an_overdue_join_is_not_decided_anew() -> None:
     office = Office()
     leader, follower = office.stable("a", "b")
