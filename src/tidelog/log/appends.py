@@ -49,6 +49,7 @@ class Plan:
         "info",
         "max_timestamp_ms",
         "now_ms",
+        "start_offset",
         "undos",
     )
 
@@ -65,6 +66,8 @@ class Plan:
         self.info = info
         self.max_timestamp_ms = max_timestamp_ms
         self.now_ms = now_ms
+        #: Where the log ended before: below the first batch where the leader's log has a gap.
+        self.start_offset = info.base_offset
         self.completion: Completion[AppendInfo] = Completion()
         #: Producer entries before each batch, in order.
         self.undos: list[Undo] = []

@@ -16,7 +16,9 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
-OFFSET_CHECKPOINTS = (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_START_OFFSETS)
+#: Where the last compaction of each log ended.
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+OFFSET_CHECKPOINTS = (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_START_OFFSETS, CLEANER_OFFSETS)
 
 _VERSION = 0
 _MAX_INT32 = 2**31 - 1

@@ -14,7 +14,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 
 _WEEK_MS = 7 * 24 * 3_600_000
 _DAY_MS = 24 * 3_600_000
-_NEVER = 2**63 - 1
+NEVER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,27 @@ class LogConfig:
     max_message_bytes: int = MESSAGE_MAX_BYTES
     message_timestamp_type: str = CREATE_TIME
     #: Records after which an append waits for a flush.
-    flush_messages: int = _NEVER
+    flush_messages: int = NEVER
     file_delete_delay_ms: int = 60_000
     #: Whether retention applies (cleanup.policy has `delete`).
     delete_enabled: bool = True
     #: Whether every record needs a key (cleanup.policy has `compact`).
     compact_enabled: bool = False
     #: Age of unflushed records after which the directory's sweep flushes.
-    flush_ms: int = _NEVER
+    flush_ms: int = NEVER
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    #: Compaction: how long a tombstone stays, how old records must be, and may become, before it,
+    #: and the share of new bytes that makes it due.
+    delete_retention_ms: int = _DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NEVER
+    min_cleanable_dirty_ratio: float = 0.5
     #: A producer that was silent for this long is forgotten.
     producer_id_expiration_ms: int = _DAY_MS
+
+    @property
+    def roll_ms(self) -> int:
+        """Age at which a segment is rolled: what must be compacted must not be active."""
+        if self.compact_enabled:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms

@@ -60,7 +60,7 @@ def _find(log: PartitionLog, kept: Segment, offset: int, done: Completion[None])
         if cut is None:
             done.fail(completion.error or RuntimeError("no cut"))
             return
-        _lower(log, kept, cut, done)
+        _lower(log, kept, cut, offset, done)
 
     def search(cached: bool, work: Work) -> None:
         log.directory.lane.submit(
@@ -74,9 +74,11 @@ def _find(log: PartitionLog, kept: Segment, offset: int, done: Completion[None])
     search(True, Work.FAST)
 
 
-def _lower(log: PartitionLog, kept: Segment, cut: Cut, done: Completion[None]) -> None:
+def _lower(log: PartitionLog, kept: Segment, cut: Cut, offset: int, done: Completion[None]) -> None:
     """Nothing may claim anything beyond the cut when it is made."""
     end = kept.base_offset if cut.end_offset is None else cut.end_offset
+    # The offsets before it may have been compaction's: only what goes counts.
+    end = max(end, min(offset, cut.first_gone))
     log.pending_cut = end
     log.recovery_point = min(log.recovery_point, end)
     log.directory.lower(log.topic_partition, end).then(

@@ -18,7 +18,13 @@ from tidelog.core.errors import StorageError
 from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.log import names
-from tidelog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from tidelog.log.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    OFFSET_CHECKPOINTS,
+    RECOVERY_POINTS,
+)
 from tidelog.log.closing import close_logs
 from tidelog.log.config import LogConfig
 from tidelog.log.handles import DEFAULT_MAX_OPEN_FILES, OpenFiles
@@ -75,7 +81,7 @@ class LogDirectory:
         #: By file name.
         self.checkpoints = {
             name: OffsetCheckpoint(lane, f"{self.path}/{name}", {}, self.failed)
-            for name in (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_START_OFFSETS)
+            for name in OFFSET_CHECKPOINTS
         }
         self._replicas = ReplicaDirectories(self)
         self._loading_index: dict[Segment, Completion[None]] = {}
@@ -230,6 +236,17 @@ class LogDirectory:
         after_all(writes, lambda error: _settle(completion, error))
         return completion
 
+    def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
+        """Where the last compaction of a log ended, None before the first."""
+        return self.checkpoints[CLEANER_OFFSETS].offsets.get(topic_partition)
+
+    def compacted(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
+        """A log is compacted up to `offset`: write it down."""
+        checkpoint = self.checkpoints[CLEANER_OFFSETS]
+        offsets = {key: value for key, value in checkpoint.offsets.items() if key in self.logs}
+        offsets[topic_partition] = offset
+        return self._write(checkpoint, offsets)
+
     def _write(
         self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]
     ) -> Completion[None]:
@@ -290,9 +307,11 @@ class LogDirectory:
                 return
             if finished.result():
                 self.log_note(logging.WARNING, finished.result())
-            segment.index, segment.time_index = scratch.index, scratch.time_index
-            if segment.sealed:
-                self.indexes.used(segment)
+            if not segment.file.doomed:
+                # Else the files read may be those of the segment that took its place.
+                segment.index, segment.time_index = scratch.index, scratch.time_index
+                if segment.sealed:
+                    self.indexes.used(segment)
             completion.resolve(None)
 
         self.lane.submit(read, Work.SLOW, "read index").then(done)

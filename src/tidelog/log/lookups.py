@@ -113,6 +113,11 @@ def _search(
         if done.error is not None:
             fail(done.error)
             return
+        if segment.file.doomed and not log.is_closed:
+            # Retention or compaction has taken it: look at what is there instead.
+            anew = offset_for_timestamp(log, timestamp_ms, end_offset)
+            anew.then(_passing_on(completion))
+            return
         search = TimestampSearch(
             segment.file,
             segment.base_offset,

@@ -46,6 +46,11 @@ class OffsetCheckpoint:
             highest = max(highest, offsets.get(topic_partition, -1))
         return highest
 
+    def lowest(self, topic_partition: TopicPartition) -> int:
+        """The smallest offset that the disk may have for a partition, -1 for none."""
+        contents = [self.offsets, *self._in_flight]
+        return min(offsets.get(topic_partition, -1) for offsets in contents)
+
     def write(self, offsets: Mapping[TopicPartition, int]) -> Completion[None]:
         """Replace the file's content, durably."""
         new = dict(offsets)

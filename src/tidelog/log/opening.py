@@ -17,6 +17,7 @@ from tidelog.core.ports import Clock, Files, Lane, Work
 from tidelog.core.types import TopicPartition
 from tidelog.log import names
 from tidelog.log.checkpoints import (
+    CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     OFFSET_CHECKPOINTS,
     RECOVERY_POINTS,
@@ -35,7 +36,6 @@ from tidelog.log.recovery import (
     DamagedLog,
     LoadedLog,
     LoadRequest,
-    UnsupportedFiles,
     load,
 )
 
@@ -121,7 +121,11 @@ def _request(
     return LoadRequest(
         path=f"{root}/{names.directory_name(topic_partition)}",
         clean=opened.was_clean,
-        recovery_point=opened.checkpoints[RECOVERY_POINTS].get(topic_partition, 0),
+        # What was compacted was flushed before.
+        recovery_point=max(
+            opened.checkpoints[name].get(topic_partition, 0)
+            for name in (RECOVERY_POINTS, CLEANER_OFFSETS)
+        ),
         log_start_offset=opened.checkpoints[LOG_START_OFFSETS].get(topic_partition, 0),
         index_interval_bytes=config.index_interval_bytes,
         compacted=config.compact_enabled,
@@ -150,10 +154,7 @@ async def _load(
             partitions.append(LoadedPartition(topic_partition, loaded))
         return partitions
 
-    try:
-        return await lane.submit(operation, Work.SLOW, "load partitions")
-    except UnsupportedFiles as error:
-        raise ConfigError(str(error)) from None
+    return await lane.submit(operation, Work.SLOW, "load partitions")
 
 
 def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:

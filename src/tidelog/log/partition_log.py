@@ -25,6 +25,7 @@ from tidelog.core.types import TopicId, TopicPartition
 from tidelog.log import cutting, flushing, lookups, names, reading, retention
 from tidelog.log.appends import AppendInfo, BatchStarts, Plan
 from tidelog.log.config import LogConfig
+from tidelog.log.index import MAX_RELATIVE_OFFSET
 from tidelog.log.planning import plan_from_client, plan_from_leader
 from tidelog.log.producers import ProducerState
 from tidelog.log.reading import LogSlice
@@ -160,10 +161,10 @@ class PartitionLog:
     def plan_follower_append(self, records: Buffer) -> Completion[AppendInfo]:
         """Queue batches as the leader gave them; a partial one at the end is left off.
 
-        They must begin exactly at `next_offset` and leave no gap. Raises KafkaError, with nothing
-        changed: CORRUPT_MESSAGE for what is no batch or fails its CRC, OFFSET_OUT_OF_RANGE for
-        other offsets; otherwise as `plan_leader_append`. The memory must stay valid until the
-        completion is done.
+        They must begin exactly at `next_offset` and, unless the topic is compacted, leave no gap.
+        Raises KafkaError, with nothing changed: CORRUPT_MESSAGE for what is no batch or fails its
+        CRC, OFFSET_OUT_OF_RANGE for other offsets; otherwise as `plan_leader_append`. The memory
+        must stay valid until the completion is done.
         """
         self._check_open()
         plan = plan_from_leader(self, records)
@@ -212,7 +213,7 @@ class PartitionLog:
                 config, position, info.size_bytes, info.last_offset, plan.max_timestamp_ms,
                 plan.now_ms,
             ):  # fmt: skip
-                segment = Segment(self.path, info.base_offset, plan.now_ms)
+                segment = Segment(self.path, _first_offset(plan), plan.now_ms)
                 position = 0
                 step = WriteStep(segment.file, 0, create=True)
                 steps.append(step)
@@ -312,7 +313,7 @@ class PartitionLog:
         for plan in reversed(plans):
             for undo in reversed(plan.undos):
                 self.producers.undo(undo)
-        self.next_offset = plans[0].info.base_offset
+        self.next_offset = plans[0].start_offset
         before = next((p.epochs_before for p in plans if p.epochs_before is not None), None)
         if before is not None:
             self.epochs.clear()
@@ -575,8 +576,37 @@ class PartitionLog:
         """The log can take nothing more: its state is not known."""
         self._closed = f"broken: {why}"
 
+    def replaced(self, old: list[Segment], new: Segment) -> None:
+        """Compaction has put `new` in the place of `old`, segments side by side."""
+        first = self.segments.index(old[0])
+        self.segments[first : first + len(old)] = [new]
+        self.base_offsets = [segment.base_offset for segment in self.segments]
+        self.size_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
+        for segment in old:
+            self.directory.open_files.forget(segment.file)
+            self.directory.indexes.forget(segment)
+        self.directory.indexes.used(new)
+        # Positions in the old files.
+        self.read_ends.clear()
+        merged = self.base_offsets[first + 1]
+        self.snapshots = [
+            offset for offset in self.snapshots if not new.base_offset < offset < merged
+        ]
+        self.names_changed = True
+
     def forget_files(self) -> None:
         """Close the files as soon as nobody reads them any more."""
         for segment in self.segments:
             self.directory.open_files.forget(segment.file)
             self.directory.indexes.forget(segment)
+
+
+def _first_offset(plan: Plan) -> int:
+    """Base offset of a segment that begins with `plan`.
+
+    Where a gap comes first, the segment begins with the gap, so that segments which follow each
+    other leave none between them; one that no index could span comes before the segment.
+    """
+    if plan.info.last_offset - plan.start_offset > MAX_RELATIVE_OFFSET:
+        return plan.info.base_offset
+    return plan.start_offset

@@ -167,9 +167,14 @@ def plan_from_leader(log: PartitionLog, records: Buffer) -> Plan | None:
         for undo in reversed(plan.undos):
             log.producers.undo(undo)
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    plan.start_offset = end = log.next_offset
     for batch in batches:
-        _assign_epoch(log, plan, batch.partition_leader_epoch, batch.base_offset)
-    log.next_offset = last.next_offset
+        # Where the epoch's first records are gone, it begins at the end of what is here: a replica
+        # that compares its log with this one must not keep what it may have there of an epoch past.
+        start = min(batch.base_offset, end)
+        _assign_epoch(log, plan, batch.partition_leader_epoch, start)
+        end = batch.next_offset
+    log.next_offset = end
     return plan
 
 
@@ -179,7 +184,9 @@ def _continuing(log: PartitionLog, view: memoryview) -> list[BatchView]:
     epoch = log.epochs.epoch_at(expected - 1)
     batches: list[BatchView] = []
     for batch in iter_batches(view):
-        if batch.base_offset != expected and not _begins_inside(log, batch, expected):
+        in_place = batch.base_offset == expected or _begins_inside(log, batch, expected)
+        # Compaction has left a gap on the leader.
+        if not in_place and not (log.config.compact_enabled and batch.base_offset > expected):
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{log.topic_partition} goes on at offset {expected}, "

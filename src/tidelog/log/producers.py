@@ -104,6 +104,17 @@ class ProducerState:
         """A copy: producer id -> entry, in order of the last append."""
         return dict(self._entries)
 
+    def last_offsets(self, below: int) -> dict[int, int]:
+        """Producer id -> last offset of its newest batch below an offset; without those that have
+        none there among the batches remembered."""
+        last: dict[int, int] = {}
+        for producer_id, entry in self._entries.items():
+            for batch in reversed(entry.batches):
+                if batch.last_offset < below:
+                    last[producer_id] = batch.last_offset
+                    break
+        return last
+
     def copy(self) -> ProducerState:
         """An independent copy; entries are immutable and shared."""
         other = ProducerState(self._limit)

@@ -236,8 +236,8 @@ def read(
     def indexed(done: Completion[None]) -> None:
         if done.error is not None:
             _fail(log, segment, completion, done.error)
-        elif segment.index is None or segment not in log.segments:
-            completion.fail(_out_of_range(log, offset))
+        elif segment.index is None or segment.file.doomed:
+            _pass_on(_read_again(log, offset, max_bytes, end, min_one_batch), completion)
         else:
             _pass_on(_read_segment(log, segment, offset, max_bytes, end, min_one_batch), completion)
 
@@ -267,20 +267,20 @@ def _read_segment(
             if slice_ is not None:
                 _remember(log, segment, slice_)
                 return done  # type: ignore[return-value]
-            return _read_next(log, segment, max_bytes, end, min_one_batch)
+            return _read_next(log, segment.base_offset, max_bytes, end, min_one_batch)
         if not isinstance(done.error, NotCached):
             completion: Completion[LogSlice] = Completion()
             directory.open_files.unpin(file)
             _fail(log, segment, completion, done.error)
             return completion
     operation.cached = False
-    return _read_from_disk(log, segment, operation)
+    return _read_from_disk(log, segment, operation, end)
 
 
 def _read_from_disk(
-    log: PartitionLog, segment: Segment, operation: ReadOperation
+    log: PartitionLog, segment: Segment, operation: ReadOperation, end_offset: int
 ) -> Completion[LogSlice]:
-    """The file is pinned by the caller."""
+    """The file is pinned by the caller. `end_offset` may lie in a later segment."""
     completion: Completion[LogSlice] = Completion()
     truncations = log.truncations
 
@@ -301,12 +301,11 @@ def _read_from_disk(
                 _remember(log, segment, slice_)
                 completion.resolve(slice_)
             else:
-                following = _read_next(
-                    log,
-                    segment,
-                    operation.max_bytes,
-                    operation.end_offset,
-                    operation.min_one_batch,
+                # Where another has taken its place, what was the next one's may be in that.
+                go_on = _read_again if segment.file.doomed else _read_next
+                offset = operation.offset if segment.file.doomed else segment.base_offset
+                following = go_on(
+                    log, offset, operation.max_bytes, end_offset, operation.min_one_batch
                 )
                 _pass_on(following, completion)
 
@@ -315,14 +314,27 @@ def _read_from_disk(
 
 
 def _read_next(
-    log: PartitionLog, segment: Segment, max_bytes: int, end: int, min_one_batch: bool
+    log: PartitionLog, base_offset: int, max_bytes: int, end: int, min_one_batch: bool
 ) -> Completion[LogSlice]:
-    """No batch of this segment reaches the offset (compaction took them): go to the next one."""
-    following = [base for base in log.base_offsets if base > segment.base_offset]
+    """No batch of the segment that begins at `base_offset` reaches the offset (compaction took
+    them): go to the next one."""
+    following = [base for base in log.base_offsets if base > base_offset]
     if not following or following[0] >= end:
         return Completion.of(LogSlice(b""))
+    offset = max(following[0], log.log_start_offset)
+    return _read_again(log, offset, max_bytes, end, min_one_batch)
+
+
+def _read_again(
+    log: PartitionLog, offset: int, max_bytes: int, end: int, min_one_batch: bool
+) -> Completion[LogSlice]:
+    """Begin anew: other files make up the log than when the read began."""
+    if log.is_closed:
+        return Completion.failed(
+            KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{log.topic_partition} is gone")
+        )
     try:
-        return read(log, max(following[0], log.log_start_offset), max_bytes, end, min_one_batch)
+        return read(log, offset, max_bytes, end, min_one_batch)
     except KafkaError as error:
         return Completion.failed(error)
 
@@ -385,7 +397,7 @@ def _operation(
 
 def _remember(log: PartitionLog, segment: Segment, slice_: LogSlice) -> None:
     """The next read of this reader begins where this one ended."""
-    if slice_.next_offset >= 0:
+    if slice_.next_offset >= 0 and not segment.file.doomed:
         ends = log.read_ends
         ends.pop(slice_.next_offset, None)
         ends[slice_.next_offset] = (segment.base_offset, slice_.end_position)

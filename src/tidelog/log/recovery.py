@@ -42,6 +42,7 @@ from tidelog.log.producers import ProducerState
 from tidelog.log.rebuilding import SegmentFile, producers_at, read_indexes, rebuild_indexes
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
+from tidelog.log.swapping import finish_swaps
 from tidelog.log.truncation import remove_segment_files
 from tidelog.records.batch import HEADER_BYTES, MAGIC, BatchView, CorruptBatch
 
@@ -56,7 +57,7 @@ class LoadRequest:
     recovery_point: int
     log_start_offset: int
     index_interval_bytes: int
-    #: Gaps between segments are compaction's, not a crash's.
+    #: Gaps within a segment are compaction's, of ours or of the leader's.
     compacted: bool
     #: Wall clock: the age of segments whose records tell none.
     now_ms: int
@@ -87,10 +88,6 @@ class LoadedLog:
     notes: list[tuple[bool, str]] = field(default_factory=list)
 
 
-class UnsupportedFiles(Exception):
-    """The directory holds files that only another implementation can finish."""
-
-
 class DamagedLog(StorageError):
     """Records that were flushed are not what the file holds any more; the file is as it was."""
 
@@ -109,7 +106,7 @@ class DamagedLog(StorageError):
 
 
 def load(files: Files, request: LoadRequest) -> LoadedLog:
-    """Load a partition's directory. Raises OSError, DamagedLog, UnsupportedFiles."""
+    """Load a partition's directory. Raises OSError, DamagedLog."""
     return _Loader(files, request).load()
 
 
@@ -156,16 +153,13 @@ class _Loader:
 
     def _list_files(self) -> list[SegmentFile]:
         found: list[SegmentFile] = []
+        for note in finish_swaps(self.files, self.path):
+            self._note(note, warning=False)
         present = self.files.listdir(self.path)
         for name in present:
-            if name.endswith((names.DELETED, names.TEMPORARY, ".cleaned")):
+            if name.endswith((names.DELETED, names.TEMPORARY)):
                 self.files.unlink(f"{self.path}/{name}")
                 continue
-            if name.endswith(".swap"):
-                raise UnsupportedFiles(
-                    f"{self.path}/{name} is left from a compaction that Kafka did not finish; "
-                    "start Kafka on this directory once, or remove the partition's directory"
-                )
             parsed = names.parse_offset_name(name)
             if parsed is None:
                 continue
@@ -288,11 +282,11 @@ class _Loader:
         return segment_file
 
     def _may_follow(self, segment_file: SegmentFile, end: int) -> bool:
-        """Whether offsets may be missing before a segment: compaction removes some, a crash that
-        lost the end of a segment would look alike."""
+        """Whether offsets may be missing before a segment: compaction removes some of what was
+        flushed; elsewhere a crash has lost the end of a segment."""
         if segment_file.base_offset < end:
             return False
-        if self.request.compacted or self.request.clean:
+        if self.request.clean or segment_file.base_offset <= self.request.recovery_point:
             self._note(f"offsets {end}..{segment_file.base_offset - 1} are missing, as expected",
                        warning=False)  # fmt: skip
             return True
@@ -466,7 +460,8 @@ class _Loader:
                     batch.last_offset, batch.size_bytes, batch.max_timestamp, interval
                 )
             if epoch > epochs.latest_epoch:
-                epochs.assign(epoch, batch.base_offset)
+                # Where the first records of the epoch are gone, it begins behind the last ones.
+                epochs.assign(epoch, min(batch.base_offset, end))
             end = batch.next_offset
         if scan.problem is not None:
             if end < self.request.recovery_point and not stale:

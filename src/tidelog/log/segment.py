@@ -91,18 +91,18 @@ class Segment:
 
         `planned_bytes` is this segment's size with what will be written before it.
         """
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
         if planned_bytes == 0:
             return False
         if planned_bytes + size_bytes > config.segment_bytes:
-            return True
-        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
         index, time_index = self.index, self.time_index
         if index is not None and len(index) >= config.segment_index_bytes // 8:
             return True
         if time_index is not None and len(time_index) >= config.segment_index_bytes // 12 - 1:
             return True
-        return self.waited_ms(max_timestamp_ms, now_ms) > config.segment_ms
+        return self.waited_ms(max_timestamp_ms, now_ms) > config.roll_ms
 
     def waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
         """Age of the segment as rolling by time takes it: between its first append and this one."""

@@ -24,6 +24,8 @@ class Cut:
     position: int
     #: Offset after that batch, None when nothing is kept.
     end_offset: int | None = None
+    #: Base offset of the first batch that goes; where none does, what was asked for.
+    first_gone: int = -1
     #: Largest timestamp from where the search began to the cut, and the last offset of its batch.
     max_timestamp_ms: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
@@ -57,12 +59,16 @@ def find_cut(
     cut = Cut(scan_from)
     for position, batch in scan:
         if batch.last_offset >= offset:
+            cut.first_gone = batch.base_offset
             break
         cut.position = position + batch.size_bytes
         cut.end_offset = batch.next_offset
         if batch.max_timestamp > cut.max_timestamp_ms:
             cut.max_timestamp_ms = batch.max_timestamp
             cut.offset_of_max_timestamp = batch.last_offset
+    else:
+        if scan.problem is None:
+            cut.first_gone = offset
     return None if missed else cut
 
 

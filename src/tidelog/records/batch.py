@@ -170,6 +170,12 @@ class BatchView:
         return bool(self.attributes & CONTROL_MASK)
 
     @property
+    def delete_horizon_ms(self) -> int | None:
+        """Wall clock from which the tombstones in this batch may go; None until compaction has
+        seen them (KIP-534: it stands in the field of the base timestamp)."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
+
+    @property
     def has_producer_id(self) -> bool:
         """Written by an idempotent or transactional producer."""
         return self.producer_id > NO_PRODUCER_ID

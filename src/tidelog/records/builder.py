@@ -112,15 +112,15 @@ def _add_record(
     payload: bytearray, record: NewRecord, offset_delta: int, timestamp_delta: int
 ) -> None:
     body = bytearray(1)
-    _add_varint(body, timestamp_delta)
-    _add_varint(body, offset_delta)
+    add_varint(body, timestamp_delta)
+    add_varint(body, offset_delta)
     _add_bytes(body, record.key)
     _add_bytes(body, record.value)
-    _add_varint(body, len(record.headers))
+    add_varint(body, len(record.headers))
     for key, value in record.headers:
         _add_bytes(body, key.encode("utf-8"))
         _add_bytes(body, value)
-    _add_varint(payload, len(body))
+    add_varint(payload, len(body))
     payload += body
 
 
@@ -128,11 +128,11 @@ def _add_bytes(body: bytearray, value: bytes | None) -> None:
     if value is None:
         body.append(1)  # the varint of -1
     else:
-        _add_varint(body, len(value))
+        add_varint(body, len(value))
         body += value
 
 
-def _add_varint(body: bytearray, value: int) -> None:
+def add_varint(body: bytearray, value: int) -> None:
     """Append a zigzag varint."""
     value = (value << 1) ^ (value >> 63)
     while value > 0x7F:

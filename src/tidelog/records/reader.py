@@ -95,6 +95,75 @@ def read_columns(
     return columns
 
 
+class KeyedRecord(NamedTuple):
+    """Where a record lies in its batch's payload, and what compaction asks of it."""
+
+    #: First byte of the record, which is its size.
+    start: int
+    #: The byte of the attributes, behind the size.
+    body: int
+    #: The offset delta, behind the timestamp delta.
+    rest: int
+    #: Behind the record.
+    end: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    #: False for a tombstone.
+    has_value: bool
+
+
+def read_keys(
+    batch: BatchView, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> tuple[bytes, list[KeyedRecord]]:
+    """The payload of a batch and where its records lie in it; values and headers are passed over.
+
+    Raises CorruptBatch.
+    """
+    payload = records_payload(batch, max_decompressed_bytes)
+    records: list[KeyedRecord] = []
+    try:
+        end = _walk_keys(payload, batch.record_count, records)
+    except IndexError:
+        raise InvalidBatch(
+            batch.position, f"record {len(records)}: the records end too early"
+        ) from None
+    except _BadRecord as error:
+        raise InvalidBatch(batch.position, f"record {len(records)}: {error}") from None
+    if end != len(payload):
+        raise InvalidBatch(
+            batch.position, f"{len(payload) - end} bytes are left after the last record"
+        )
+    return payload, records
+
+
+def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
+    """Fill `records`; returns where the last one ends. IndexError beyond the data."""
+    position = 0
+    total = len(data)
+    for _ in range(count):
+        start = position
+        size, body = _varint(data, position)
+        end = body + size
+        if size < MIN_RECORD_BYTES - 1 or end > total:
+            raise _BadRecord(f"a size of {size} bytes does not fit")
+        timestamp_delta, rest = _varint(data, body + 1)
+        offset_delta, position = _varint(data, rest)
+        size, position = _varint(data, position)
+        key: bytes | None = None
+        if size >= 0:
+            key = data[position : position + size]
+            position += size
+        size, position = _varint(data, position)
+        if position + max(size, 0) >= end:
+            raise _BadRecord("key and value are longer than the record")
+        records.append(
+            KeyedRecord(start, body, rest, end, timestamp_delta, offset_delta, key, size >= 0)
+        )
+        position = end
+    return position
+
+
 def iter_records(
     batch: BatchView, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Record]:

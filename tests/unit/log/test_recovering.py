@@ -14,7 +14,7 @@ from tests.unit.log.conftest import Rig
 from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, drive, read_all, values_of
 from tests.volume import examples
 
-from tidelog.core.errors import ConfigError, StorageError
+from tidelog.core.errors import StorageError
 from tidelog.log.config import LogConfig
 from tidelog.log.directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
@@ -138,15 +138,25 @@ def test_a_hole_between_segments_ends_the_log(rig: Rig, small: Small) -> None:
     assert sorted(path.name for path in rig.log_path.glob("*.log")) == [first.name]
 
 
-def test_a_hole_that_compaction_left_is_none(rig: Rig, small: Small) -> None:
+def test_a_hole_where_records_were_flushed_is_compactions(rig: Rig, small: Small) -> None:
     log = filled(rig, small(segment_bytes=300, compact_enabled=True))
+    log.flush().result()
+    log.directory.checkpoint().result()
     first = rig.log_path / "00000000000000000000.log"
     first.write_bytes(first.read_bytes()[: ends(first)[0]])
-    (rig.path / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    (rig.log_path / "leader-epoch-checkpoint").unlink()  # so that all is read again
     log = rig.again()
     assert log.log_end_offset == COUNT
     slice_ = log.read(1, 1000, COUNT, min_one_batch=True).result()
     assert slice_.first_offset == log.segments[1].base_offset
+
+
+def test_a_hole_elsewhere_ends_a_compacted_log_too(rig: Rig, small: Small) -> None:
+    filled(rig, small(segment_bytes=300, compact_enabled=True))
+    first = rig.log_path / "00000000000000000000.log"
+    first.write_bytes(first.read_bytes()[: ends(first)[0]])
+    (rig.path / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    assert rig.again().log_end_offset == 1
 
 
 def test_a_damaged_batch_in_an_older_segment_ends_the_log_there(rig: Rig, small: Small) -> None:
@@ -314,11 +324,31 @@ def test_leftovers_are_removed_and_strangers_left_alone(rig: Rig, small: Small) 
     assert "00000000000000000009.index" not in left or any("9.log" in name for name in left)
 
 
-def test_a_compaction_that_kafka_did_not_finish_is_refused(rig: Rig) -> None:
+def test_a_swap_that_kafka_left_is_finished(rig: Rig, small: Small) -> None:
+    log = filled(rig, small(segment_bytes=300))
+    second, third = log.base_offsets[1:3]
+    first = rig.log_path / "00000000000000000000.log"
+    data, batch_ends = first.read_bytes(), ends(first)
+    more = (rig.log_path / f"{second:020d}.log").read_bytes()
+    # The first two segments as one, without the second batch.
+    merged = data[: batch_ends[0]] + data[batch_ends[1] :] + more
+    (rig.log_path / "00000000000000000000.log.swap").write_bytes(merged)
+    log.flush().result()
+    log.directory.checkpoint().result()
+    log = rig.again()
+    assert log.base_offsets[:2] == [0, third]
+    assert [record.offset for record in read_all(log)] == [0, *range(2, COUNT)]
+    assert not list(rig.log_path.glob("*.swap"))
+    assert not (rig.log_path / f"{second:020d}.log").exists()
+
+
+def test_a_swap_beside_a_cleaned_file_was_not_begun(rig: Rig) -> None:
     filled(rig)
-    (rig.log_path / "00000000000000000000.log.swap").write_bytes(b"x")
-    with pytest.raises(ConfigError, match="start Kafka on this directory once"):
-        rig.open()
+    for name in ("0.log.swap", "0.index.cleaned", "7.log.swap"):
+        (rig.log_path / name.zfill(20 + len(name) - 1)).write_bytes(b"x")
+    expect(rig.again(), COUNT)
+    left = [path.name for path in rig.log_path.iterdir()]
+    assert not [name for name in left if name.endswith((".swap", ".cleaned"))]
 
 
 def test_a_creation_cut_short_never_was(rig: Rig) -> None:

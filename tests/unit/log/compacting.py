@@ -1,0 +1,61 @@
+"""What tests of compaction share: keyed batches, runs of the cleaner, what is left of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.unit.log.log_rig import NOW_MS, FakeClock, drive
+
+from tidelog.log.cleaner import Cleaner, CleanerSettings
+from tidelog.log.cleaning import CleaningStats
+from tidelog.log.partition_log import PartitionLog
+from tidelog.records.batch import BatchView, iter_batches
+from tidelog.records.builder import NewRecord, Producer, build_batch
+
+#: Key, value; None for a tombstone.
+Pair = tuple[bytes, bytes | None]
+
+
+async def no_sleep(_: float) -> None:
+    """A clock that need not be waited for."""
+
+
+def put(
+    log: PartitionLog,
+    pairs: Sequence[Pair],
+    *,
+    epoch: int = 0,
+    producer: Producer | None = None,
+    codec: int = 0,
+    now_ms: int = NOW_MS,
+) -> int:
+    """Append one batch; returns its base offset."""
+    records = [NewRecord(key, value, now_ms + n) for n, (key, value) in enumerate(pairs)]
+    batch = build_batch(records, codec=codec, producer=producer or Producer())
+    completion = log.plan_leader_append(batch, epoch, now_ms)
+    log.submit_planned()
+    return completion.result().base_offset
+
+
+def cleaner(clock: FakeClock, **settings: float) -> Cleaner:
+    """A cleaner that never waits."""
+    return Cleaner(CleanerSettings(**settings), clock, no_sleep)  # type: ignore[arg-type]
+
+
+def clean(log: PartitionLog, clock: FakeClock, **settings: float) -> CleaningStats | None:
+    """One run of a cleaner that finds the log committed to its end."""
+    return drive(cleaner(clock, **settings).clean_one([(log, log.log_end_offset)]))
+
+
+def batches_of(log: PartitionLog, max_bytes: int = 1 << 20) -> list[BatchView]:
+    """Every batch from the log's start to its end."""
+    found: list[BatchView] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        slice_ = log.read(offset, max_bytes, log.log_end_offset, min_one_batch=True).result()
+        if not slice_.data:
+            break
+        found += iter_batches(slice_.data)
+        assert slice_.next_offset > offset
+        offset = slice_.next_offset
+    return found
