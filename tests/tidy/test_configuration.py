@@ -19,10 +19,6 @@ WITHOUT_READER = {
     "preallocate": "has one supported value",
     "remote_storage_enable": "has one supported value",
     "segment_jitter_ms": "has one supported value",
-    "delete_retention_ms": "for compaction, which keeps everything until it comes",
-    "min_compaction_lag_ms": "for compaction, which keeps everything until it comes",
-    "max_compaction_lag_ms": "for compaction, which keeps everything until it comes",
-    "min_cleanable_dirty_ratio": "for compaction, which keeps everything until it comes",
 }
 
 

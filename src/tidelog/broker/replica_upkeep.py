@@ -1,8 +1,8 @@
 """Looking after the hosted replicas, from time to time and at the end.
 
 High watermark checkpoints (V34), recovery points, followers that fall behind (V62: every half of
-`replica.lag.time.max.ms`, also when nobody fetches), retention, flushes that a topic asks for by
-age, strays that are to go (V35). Each is an own loop, so that a slow disk delays its own kind only.
+`replica.lag.time.max.ms`, also when nobody fetches), retention, compaction, flushes that a topic
+asks for by age, strays that are to go (V35). Each is an own loop, so that a slow disk delays its own kind only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import StorageError
+from tidelog.log.cleaner import Cleaner, CleanerSettings
 from tidelog.replication import commands
 
 if TYPE_CHECKING:
@@ -31,6 +32,17 @@ class ReplicaUpkeep:
         self._broker = broker
         self._closing = False
         self._strays_waiting = 0
+        config = broker.config
+        self._cleaner = Cleaner(
+            CleanerSettings(
+                dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+                load_factor=config.log_cleaner_io_buffer_load_factor,
+                slice_bytes=config.log_cleaner_io_buffer_size // 2,
+                max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+            ),
+            broker.clock,
+            broker.tasks.sleep,
+        )
 
     def start(self) -> None:
         """Begin; each loop waits first."""
@@ -44,6 +56,7 @@ class ReplicaUpkeep:
             ("recovery points", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint),
             ("followers", config.replica_lag_time_max_ms // 2, self._examine_followers),
             ("retention", config.log_retention_check_interval_ms, self._enforce_retention),
+            ("compaction", config.log_cleaner_backoff_ms, self._compact),
             ("flushes", _FLUSH_CHECK_MS, self._flush),
             ("strays", _STRAY_CHECK_MS, self._purge_strays),
         )
@@ -99,6 +112,18 @@ class ReplicaUpkeep:
             finally:
                 if log.log_start_offset != log_start_offset:
                     partition.log_start_moved()
+
+    async def _compact(self) -> None:
+        """Compact the dirtiest log, then the next, until none is due."""
+        if not self._broker.config.log_cleaner_enable:
+            return
+        more = True
+        while more and not self._closing:
+            partitions = self._broker.replicas.all()
+            stats = await self._cleaner.clean_one(
+                [(partition.log, partition.high_watermark) for partition in partitions]
+            )
+            more = stats is not None
 
     async def _flush(self) -> None:
         if self._broker.replicas.least_flush_ms() == INT64_MAX:

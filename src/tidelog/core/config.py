@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,8 @@ from tidelog.core.config_keys import (
     integer,
     keys_of,
     long,
+    number,
+    ratio,
     read_all,
     read_value,
     text,
@@ -126,6 +129,40 @@ class BrokerConfig:
     )
     log_segment_delete_delay_ms: int = long(
         60_000, "Time between taking a file away and removing it.", at_least=0
+    )
+
+    # Compaction.
+    log_cleaner_enable: bool = boolean(True, "Compact topics whose cleanup.policy says so.")
+    log_cleaner_backoff_ms: int = long(
+        15_000, "How long the cleaner rests when nothing is to be compacted.", at_least=0
+    )
+    log_cleaner_io_max_bytes_per_second: float = number(
+        sys.float_info.max, "Bytes that the cleaner reads and writes in a second."
+    )
+    log_cleaner_dedupe_buffer_size: int = long(
+        128 * limits.MIB,
+        "Memory for the keys of one run, 176 bytes each; what does not fit waits for the next run.",
+        at_least=1024,
+    )
+    log_cleaner_io_buffer_size: int = integer(
+        512 * limits.KIB,
+        "Half of it is read at once, and little else is done on the disk meanwhile.",
+        at_least=1024,
+    )
+    log_cleaner_io_buffer_load_factor: float = number(
+        0.9, "How full the memory for keys may become, as a share of it."
+    )
+    log_cleaner_delete_retention_ms: int = long(
+        24 * _HOUR_MS, "How long a deletion mark is kept.", at_least=0
+    )
+    log_cleaner_min_compaction_lag_ms: int = long(
+        0, "Age below which nothing is compacted.", at_least=0
+    )
+    log_cleaner_max_compaction_lag_ms: int = long(
+        INT64_MAX, "Age above which records must be compacted.", at_least=1
+    )
+    log_cleaner_min_cleanable_ratio: float = ratio(
+        0.5, "Share of new records that starts compaction."
     )
 
     # The log directories.

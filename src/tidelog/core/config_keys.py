@@ -138,6 +138,18 @@ def ratio(default: float, meaning: str) -> Any:
     return _declare(default, Key(read, "a number from 0 to 1", meaning))
 
 
+def number(default: float, meaning: str, *, above: float = 0) -> Any:
+    """A field of Kafka's type DOUBLE that is larger than `above`."""
+
+    def read(text: str) -> float:
+        value = float(text)
+        if not value > above:
+            raise ValueError
+        return value
+
+    return _declare(default, Key(read, f"a number above {above:g}", meaning))
+
+
 def boolean(default: bool, meaning: str, *, ours: bool = False) -> Any:
     """A field of Kafka's type BOOLEAN."""
 

@@ -69,11 +69,7 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         share.session.timeout.ms
     """,
     "log.": """
-        cleaner.backoff.ms cleaner.dedupe.buffer.size cleaner.delete.retention.ms
-        cleaner.enable cleaner.io.buffer.load.factor cleaner.io.buffer.size
-        cleaner.io.max.bytes.per.second cleaner.max.compaction.lag.ms
-        cleaner.min.cleanable.ratio cleaner.min.compaction.lag.ms cleaner.threads
-        dir.failure.timeout.ms flush.scheduler.interval.ms
+        cleaner.threads dir.failure.timeout.ms flush.scheduler.interval.ms
         flush.start.offset.checkpoint.interval.ms initial.task.delay.ms
         local.retention.bytes local.retention.ms message.downconversion.enable
         message.format.version message.timestamp.after.max.ms

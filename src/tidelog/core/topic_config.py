@@ -41,7 +41,7 @@ class TopicConfig:
 
     cleanup_policy: tuple[str, ...] = choices(
         ("delete",),
-        "Delete old records, or keep the newest of each key; what waits for compaction is kept.",
+        "Delete old records, or keep the newest of each key, or both.",
         "delete",
         "compact",
     )
@@ -79,7 +79,7 @@ class TopicConfig:
         known=("gzip", "snappy", "lz4", "zstd", "uncompressed"),
     )
 
-    # For compaction, which keeps everything until it comes.
+    # Compaction.
     delete_retention_ms: int = long(_DAY_MS, "How long a deletion mark is kept.", at_least=0)
     min_compaction_lag_ms: int = long(0, "Age below which nothing is compacted.", at_least=0)
     max_compaction_lag_ms: int = long(
@@ -118,6 +118,11 @@ class TopicConfig:
         return cls(**values), tuple(problems)
 
     @property
+    def keeps_newest_per_key(self) -> bool:
+        """Whether the topic is compacted; its records need keys."""
+        return "compact" in self.cleanup_policy
+
+    @property
     def deletes_old_segments(self) -> bool:
         """Whether retention applies; a topic that is only compacted keeps its records."""
         return "delete" in self.cleanup_policy
@@ -140,6 +145,10 @@ _BROKER_DEFAULTS = {
     "flush_ms": "log_flush_interval_ms",
     "file_delete_delay_ms": "log_segment_delete_delay_ms",
     "compression_type": "compression_type",
+    "delete_retention_ms": "log_cleaner_delete_retention_ms",
+    "min_compaction_lag_ms": "log_cleaner_min_compaction_lag_ms",
+    "max_compaction_lag_ms": "log_cleaner_max_compaction_lag_ms",
+    "min_cleanable_dirty_ratio": "log_cleaner_min_cleanable_ratio",
 }
 
 
