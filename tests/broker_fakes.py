@@ -242,6 +242,8 @@ class FakeLog:
 
     def advance_log_start(self, offset: int) -> bool:
         self.calls.append(("advance_log_start", offset))
+        if offset <= self.log_start_offset:
+            return False
         del self.records[: offset - self.log_start_offset]
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)

@@ -251,6 +251,7 @@ class Fetcher:
                 topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
             role = followed.role
             position = followed.sent_position = role.position
+            followed.sent_log_start = role.log_start_offset
             if not followed.sent_in:
                 self._in_session += 1
             followed.sent_in = self._sequence

@@ -66,6 +66,7 @@ class FollowedPartition:
         "partition",
         "role",
         "sent_in",
+        "sent_log_start",
         "sent_position",
     )
 
@@ -85,6 +86,7 @@ class FollowedPartition:
         #: The position that the session knows, and the request that told it; 0: not in the session.
         self.sent_position = role.position
         self.sent_in = 0
+        self.sent_log_start = -1
         #: Whether it can be fetched now.
         self.is_ready = False
         self._backoff: Timeout | None = None
@@ -125,6 +127,9 @@ class FollowedPartition:
             self._run(effects)
         if not data.error_code:
             self._failures = 0
+            if self.is_ready and self.role.log_start_offset != self.sent_log_start:
+                # Retention has moved it: the leader may be waiting for that (KIP-107).
+                self._fetcher.ready(self)
         return False
 
     # effects

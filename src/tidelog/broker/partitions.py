@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 
+#: What DeleteRecords calls the high watermark.
+TO_HIGH_WATERMARK = -1
+
+
 class Partition:
     """A replica on this broker; without a role until the controller gives it one (V44)."""
 
@@ -210,6 +214,53 @@ class Partition:
             self.watchers.high_watermark_moved(self)
         elif effects:
             self.run(effects)
+        if self.watchers.deletions_wait:
+            self._look_at_low_watermark()
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log start at `offset`, -1 for the high watermark; returns that offset.
+
+        Other replicas follow by their fetches (V67): `low_watermark` tells how far they are, and
+        `watchers.wait_for_low_watermark` when all are there. Raises KafkaError, with nothing
+        changed: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION for a topic whose records are not to be
+        deleted, OFFSET_OUT_OF_RANGE above the high watermark. Source: KIP-107.
+        """
+        role = self.role
+        if type(role) is not LeaderReplica:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self._broker.broker_id} does not lead {self.topic_partition}",
+            )
+        if not self.log.config.delete_enabled:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"records of {self.topic_partition} cannot be deleted: its cleanup.policy has no "
+                "delete",
+            )
+        high_watermark = role.high_watermark
+        wanted = high_watermark if offset == TO_HIGH_WATERMARK else offset
+        if not 0 <= wanted <= high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition} cannot start at {offset}: its records are committed up to "
+                f"{high_watermark}",
+            )
+        if self.log.advance_log_start(wanted):
+            self.log_start_moved()
+        return wanted
+
+    @property
+    def low_watermark(self) -> int:
+        """The least log start offset of all live replicas, -1 where it is not known or this broker
+        does not lead."""
+        role = self.role
+        if type(role) is not LeaderReplica:
+            return -1
+        return role.low_watermark(self.log.log_start_offset)
+
+    def _look_at_low_watermark(self) -> None:
+        if self.watchers.deletions_wait:
+            self.watchers.low_watermark_is(self.low_watermark)
 
     def examine(self) -> None:
         """Look for followers that fell behind or may join (V62); nothing unless leading."""
@@ -221,7 +272,7 @@ class Partition:
             self.run(role.examine(self._broker.clock.monotonic_ms()))
 
     def log_start_moved(self) -> None:
-        """Retention has removed records."""
+        """Retention or a client has removed records."""
         role = self.role
         if type(role) is FollowerReplica:
             role.log_start_moved(self.log.log_start_offset)
@@ -232,6 +283,7 @@ class Partition:
         role = self.role
         if type(role) is LeaderReplica:
             self.run(role.eligibility_changed(is_alive, self._broker.clock.monotonic_ms()))
+            self._look_at_low_watermark()
 
     def is_change_wanted(self, change: IsrChange) -> bool:
         """Whether an ISR change is still to be sent, or its outcome awaited."""
@@ -425,6 +477,7 @@ class Partition:
                     now_ms,
                 )
             )
+            self._look_at_low_watermark()
 
     def _starting_high_watermark(self) -> int:
         log = self.log

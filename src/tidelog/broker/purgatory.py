@@ -1,4 +1,4 @@
-"""Who waits for what on a partition: acks=all produces and fetches (DESIGN.md, rule 7).
+"""Who waits for what on a partition: acks=all produces, deletions, fetches (DESIGN.md, rule 7).
 
 Waiting costs what changes, never what is watched: produces wait in a deque per partition ordered
 by offset, so that a move of the high watermark touches only those it releases; a fetch session is
@@ -29,23 +29,26 @@ class FetchWatcher(Protocol):
 
 
 class AcksWait(Protocol):
-    """One partition of a produce request that waits for the ISR."""
+    """One partition of a produce request that waits for the ISR, or of a DeleteRecords request
+    that waits for all live replicas."""
 
     def acknowledged(self) -> None:
-        """The high watermark has passed the batch."""
+        """The high watermark has passed the batch; the low watermark has reached the offset."""
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """It will not be known whether the batch is committed."""
+        """It will not be known whether the batch is committed, or the records are gone."""
 
 
 class PartitionWatchers:
     """Everything that waits on one hosted replica."""
 
-    __slots__ = ("_acks", "_consumers", "_followers")
+    __slots__ = ("_acks", "_consumers", "_deletions", "_followers")
 
     def __init__(self) -> None:
         #: (first offset the high watermark must reach, who waits), rising in offset.
         self._acks: deque[tuple[int, AcksWait]] = deque()
+        #: (offset that the low watermark must reach, who waits); few, in no order.
+        self._deletions: list[tuple[int, AcksWait]] = []
         self._followers: dict[FetchWatcher, None] = {}
         self._consumers: dict[FetchWatcher, None] = {}
 
@@ -63,6 +66,19 @@ class PartitionWatchers:
             self._acks = deque(sorted(waiting, key=lambda entry: entry[0]))
         else:
             waiting.append((offset, wait))
+
+    @property
+    def deletions_wait(self) -> bool:
+        """Whether a move of the low watermark would be news to anyone."""
+        return bool(self._deletions)
+
+    def wait_for_low_watermark(self, offset: int, wait: AcksWait) -> None:
+        """Tell `wait` when the low watermark reaches `offset`."""
+        self._deletions.append((offset, wait))
+
+    def give_up_deletion(self, wait: AcksWait) -> None:
+        """Its time is over: tell it nothing any more."""
+        self._deletions = [entry for entry in self._deletions if entry[1] is not wait]
 
     def watch(self, watcher: FetchWatcher, follower: bool) -> None:
         """Tell a fetch session's partition of changes until `unwatch`."""
@@ -87,6 +103,14 @@ class PartitionWatchers:
         for watcher in self._followers:
             watcher.changed()
 
+    def low_watermark_is(self, low_watermark: int) -> None:
+        """Tell those whose records no live replica has any more."""
+        done = [wait for offset, wait in self._deletions if offset <= low_watermark]
+        if done:
+            self._deletions = [one for one in self._deletions if one[0] > low_watermark]
+            for wait in done:
+                wait.acknowledged()
+
     def log_end_moved(self, partition: Partition) -> None:
         """Followers may read further."""
         for watcher in list(self._followers):
@@ -101,7 +125,11 @@ class PartitionWatchers:
 
     def leadership_lost(self, partition: Partition, error: ErrorCode) -> None:
         """Answer everything that waits (V38)."""
-        self._refuse_all(error, f"{partition.topic_partition} is not led by this broker any more")
+        message = f"{partition.topic_partition} is not led by this broker any more"
+        self._refuse_all(error, message)
+        deletions, self._deletions = self._deletions, []
+        for _, wait in deletions:
+            wait.refused(error, message)
         for watcher in [*self._followers, *self._consumers]:
             watcher.readable()
 

@@ -2,7 +2,8 @@
 
 High watermark checkpoints (V34), recovery points, followers that fall behind (V62: every half of
 `replica.lag.time.max.ms`, also when nobody fetches), retention, compaction, flushes that a topic
-asks for by age, strays that are to go (V35). Each is an own loop, so that a slow disk delays its own kind only.
+asks for by age, strays that are to go (V35). Each is an own loop, so that a slow disk delays its
+own kind only.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
         flush_messages=topic.flush_messages,
         file_delete_delay_ms=topic.file_delete_delay_ms,
         delete_enabled=topic.deletes_old_segments,
-        compact_enabled=topic.keeps_newest_per_key,
+        compact_enabled="compact" in topic.cleanup_policy,
         delete_retention_ms=topic.delete_retention_ms,
         min_compaction_lag_ms=topic.min_compaction_lag_ms,
         max_compaction_lag_ms=topic.max_compaction_lag_ms,

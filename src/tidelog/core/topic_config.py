@@ -118,11 +118,6 @@ class TopicConfig:
         return cls(**values), tuple(problems)
 
     @property
-    def keeps_newest_per_key(self) -> bool:
-        """Whether the topic is compacted; its records need keys."""
-        return "compact" in self.cleanup_policy
-
-    @property
     def deletes_old_segments(self) -> bool:
         """Whether retention applies; a topic that is only compacted keeps its records."""
         return "delete" in self.cleanup_policy

@@ -271,6 +271,18 @@ class LeaderReplica:
         """Whether acks=all must be refused: too few confirmed members (V64, A7)."""
         return len(self.isr.committed) < self.minimum
 
+    def low_watermark(self, log_start_offset: int) -> int:
+        """The least log start offset of all live replicas; `log_start_offset` is the leader's own.
+
+        -1 while a live follower has not told its own. Below it no replica that may lead has
+        anything: what DeleteRecords waits for (KIP-107).
+        """
+        low = log_start_offset
+        for follower in self._others:
+            if follower.is_eligible and follower.log_start_offset < low:
+                low = follower.log_start_offset
+        return low
+
     @property
     def is_watermark_current(self) -> bool:
         """Whether the high watermark has reached this leader epoch, so that 'latest' has an

@@ -12,6 +12,7 @@ from itertools import pairwise
 import pytest
 from tests.unit.log.compacting import batches_of, cleaner, put
 from tests.unit.log.log_rig import TOPIC_ID, TP, SimRig, drive
+from tests.volume import FACTOR
 
 from tidelog.core.errors import NodeDead
 from tidelog.log.cleaning import CleaningStats
@@ -127,7 +128,7 @@ def test_the_compaction_that_is_struck_merges_and_empties_segments() -> None:
 @pytest.mark.parametrize("loss", list(Loss), ids=lambda loss: loss.value)
 def test_a_crash_leaves_each_group_old_or_new(loss: Loss) -> None:
     seen: dict[int, None] = {}
-    for strike_at in range(1, CALLS + 1):
+    for strike_at in range(1, CALLS + 1, max(1, 3 // FACTOR)):
         check_left(struck(strike_at, loss), seen, f"strike {strike_at}")
     assert len(seen) >= 3
 
@@ -170,7 +171,7 @@ def kept_until(before: list[Row], after: list[Row]) -> int:
 
 @pytest.mark.parametrize("loss", [Loss.UNSYNCED, Loss.ALL_UNSYNCED], ids=lambda loss: loss.value)
 def test_a_crash_in_the_recovery_of_a_crash_changes_nothing(loss: Loss) -> None:
-    for strike_at in range(1, CALLS + 1, 7):
+    for strike_at in range(1, CALLS + 1, max(1, 60 // FACTOR)):
         for second in range(1, 1000, 5):
             rig = struck(strike_at, loss)
             try:
