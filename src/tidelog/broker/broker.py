@@ -14,13 +14,16 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker import apis
+from tidelog.broker.auto_creation import AutoCreation
 from tidelog.broker.cluster_view import ClusterView
+from tidelog.broker.config_store import ConfigStore
 from tidelog.broker.connections import Connection
 from tidelog.broker.controller_shell import ControllerShell
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
 from tidelog.broker.idle import IdleConnections
 from tidelog.broker.isr_changes import IsrChanges
+from tidelog.broker.live_configs import LiveConfigs
 from tidelog.broker.partitions import Partition
 from tidelog.broker.peers import Peers
 from tidelog.broker.producer_ids import ProducerIds
@@ -48,6 +51,7 @@ class Broker:
     """One broker; everything it owns hangs here."""
 
     def __init__(self, config: BrokerConfig, ports: Ports, store: MetadataStore) -> None:
+        #: In force: what the broker was started with, under what the store says (`live_configs`).
         self.config = config
         self.ports = ports
         self.store = store
@@ -68,7 +72,10 @@ class Broker:
         self.fetchers = Fetchers(self)
         self.controller = ControllerShell(self)
         self.producer_ids = ProducerIds(self)
+        self.auto_creation = AutoCreation(self)
         self.session = Session(self)
+        self.config_store = ConfigStore(self)
+        self.live_configs = LiveConfigs(self)
         self._handlers = apis.handlers()
         self._lanes: list[Lane] = []
         self._listeners: list[Listener] = []
@@ -88,8 +95,10 @@ class Broker:
     async def start(self) -> None:
         """Come up; raises ConfigError, StorageError, OSError (port) or BrokerIdInUseError."""
         self.cluster_id = await self.session.open()
+        await self.live_configs.open()
         await self._open_directories()
         await self.replicas.open(self.directories)
+        self.live_configs.start()
         for endpoint in self.config.listeners:
             listener = await self.ports.network.listen(
                 endpoint.host, endpoint.port, self._accept, self.config.socket_request_max_bytes
@@ -110,6 +119,7 @@ class Broker:
         self._stopping = True
         epoch = self.broker_epoch
         await self.controller.close()
+        self.live_configs.close()
         await self.session.close()
         self.replicas.stop_leading("the broker is stopping")
         self.fetchers.close()

@@ -10,7 +10,7 @@ shows; whoever waits is told NOT_CONTROLLER.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,10 +23,14 @@ from tidelog.controller.controller import Controller, Effects
 from tidelog.controller.draft import Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
+    CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
+    ElectLeadersAsked,
     Event,
     ProducerIdsAsked,
+    RebalanceDue,
+    UncleanRead,
 )
 from tidelog.controller.topics import TopicDefaults
 from tidelog.core.tasks import Signal
@@ -47,8 +51,10 @@ from tidelog.metadata.store import (
 )
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
+from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -57,6 +63,8 @@ _RETRY_MS = 50
 #: Clients that make or delete topics are answered when every broker has heard of it, or after this
 #: long: what they ask next may reach any broker.
 _HEARD_LIMIT_MS = 1_000
+#: A new controller lets the cluster settle before it looks for its balance (Kafka's 5 s).
+_FIRST_BALANCE_MS = 5_000
 #: Answer for a request that this broker is not the controller for; made by the API's own handler.
 Refusal = Callable[[], Any]
 
@@ -121,6 +129,12 @@ class ControllerShell:
         self._brokers_changed = False
         self._topics_changed = False
         self._deletions_changed = False
+        self._election_changed = False
+        #: Topics whose configuration has changed, and whether any may have.
+        self._configs_changed: dict[str, None] = {}
+        self._every_config_changed = False
+        #: Topics that the image has wrong.
+        self._reread: dict[str, None] = {}
 
     @property
     def is_active(self) -> bool:
@@ -173,6 +187,24 @@ class ControllerShell:
         self._claim_changed = True
         self._wake.set()
 
+    # what else this broker learns
+
+    def configs_changed(self, topics: Iterable[str]) -> None:
+        """The configuration of these topics has changed: a controller reads it again (V13)."""
+        if self._term is not None:
+            self._configs_changed.update(dict.fromkeys(topics))
+            self._wake.set()
+
+    def every_config_changed(self) -> None:
+        """The configuration of any topic may have changed."""
+        if self._term is not None:
+            self._every_config_changed = True
+            self._wake.set()
+
+    def defaults_changed(self) -> None:
+        """The configuration of this broker has changed."""
+        self.offer(UncleanRead({}, self.broker.config.unclean_leader_election_enable))
+
     # requests
 
     def alter_partition(
@@ -191,6 +223,19 @@ class ControllerShell:
             refusal,
             when_told=True,
         )
+
+    def create_partitions(
+        self, request: CreatePartitionsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """More partitions for topics, with places drawn here."""
+        seed = self.broker.ports.random.randrange(0, 1 << 31)
+        return self._ask(
+            lambda ticket: CreatePartitionsAsked(ticket, request, seed), refusal, when_told=True
+        )
+
+    def elect_leaders(self, request: ElectLeadersRequest, refusal: Refusal) -> Pending | Any:
+        """Preferred or unclean leaders."""
+        return self._ask(lambda ticket: ElectLeadersAsked(ticket, request), refusal, when_told=True)
 
     def delete_topics(self, request: DeleteTopicsRequest, refusal: Refusal) -> Pending | Any:
         """Topics to delete; answered when they are gone or the client's time is over."""
@@ -319,18 +364,31 @@ class ControllerShell:
         self.broker.tracer.event("controller_elected", epoch=claim.controller_epoch)
         self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
         await self._load(term)
+        self.broker.timers.after(_FIRST_BALANCE_MS, partial(self._balance, term))
         while self._term is term:
             await self._turn(term)
 
     async def _load(self, term: _Term) -> None:
         """Set the watches, then read everything (V41)."""
         self._brokers_changed = self._topics_changed = self._deletions_changed = False
+        self._configs_changed, self._every_config_changed, self._reread = {}, False, {}
         lists = await self._patiently(
             term,
             lambda: term.reader.lists(self._on_brokers, self._on_topics, self._on_deletions),
         )
         for event in await self._patiently(term, lambda: term.reader.load(*lists)):
             term.controller.offer(event)
+        self._election_changed = True
+
+    def _balance(self, term: _Term) -> None:
+        """Look from time to time whether preferred replicas lead (V46)."""
+        if self._term is not term:
+            return
+        config = self.broker.config
+        if config.auto_leader_rebalance_enable:
+            self.offer(RebalanceDue(config.leader_imbalance_per_broker_percentage))
+        interval_ms = config.leader_imbalance_check_interval_seconds * 1000
+        self.broker.timers.after(interval_ms, partial(self._balance, term))
 
     async def _turn(self, term: _Term) -> None:
         """Read what changed, decide, write, command, answer; or wait for something to do."""
@@ -356,15 +414,37 @@ class ControllerShell:
             controller.offer(await self._patiently(term, lambda: reader.brokers(self._on_brokers)))
         if self._topics_changed:
             self._topics_changed = False
-            known = {**controller.image.topics, **controller.image.unreadable}
+            reread, self._reread = self._reread, {}
+            known = {
+                name: None
+                for name in (*controller.image.topics, *controller.image.unreadable)
+                if name not in reread
+            }
             controller.offer(
                 await self._patiently(term, lambda: reader.topics(self._on_topics, known))
             )
+        await self._refresh_requests(term)
         if self._deletions_changed:
             self._deletions_changed = False
             controller.offer(
                 await self._patiently(term, lambda: reader.deletions(self._on_deletions))
             )
+
+    async def _refresh_requests(self, term: _Term) -> None:
+        """Read what administrators have left, configuration included."""
+        reader, controller = term.reader, term.controller
+        if self._configs_changed or self._every_config_changed:
+            names = controller.image.topics if self._every_config_changed else self._configs_changed
+            wanted = list(names)
+            self._configs_changed, self._every_config_changed = {}, False
+            controller.offer(await self._patiently(term, lambda: reader.unclean(wanted)))
+        if self._election_changed:
+            self._election_changed = False
+            asked = await self._patiently(
+                term, lambda: reader.preferred_election(self._on_election)
+            )
+            if asked is not None:
+                controller.offer(asked)
 
     async def _check_claim(self) -> None:
         """DeposedError unless `/controller` is of this very session; watched from here on."""
@@ -407,6 +487,10 @@ class ControllerShell:
             )
         for name in effects.removed:
             tracer.event("topic_removed", topic=name)
+        if effects.reread:
+            self._reread.update(dict.fromkeys(effects.reread))
+            self._topics_changed = True
+            self._wake.set()
 
     # watches
 
@@ -424,6 +508,10 @@ class ControllerShell:
 
     def _on_deletions(self, event: WatchEvent) -> None:
         self._deletions_changed = True
+        self._wake.set()
+
+    def _on_election(self, event: WatchEvent) -> None:
+        self._election_changed = True
         self._wake.set()
 
     def _log(self, level: int, message: str) -> None:

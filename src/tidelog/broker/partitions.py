@@ -35,6 +35,7 @@ from tidelog.replication.leader import LeaderReplica, epoch_error
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
+    from tidelog.log.config import LogConfig
     from tidelog.log.directory import LogDirectory
     from tidelog.log.partition_log import AppendInfo, PartitionLog
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
@@ -277,6 +278,14 @@ class Partition:
         if type(role) is FollowerReplica:
             role.log_start_moved(self.log.log_start_offset)
         self.watchers.isr_or_log_start_changed(self)
+
+    def configured(self, config: LogConfig, min_insync_replicas: int) -> None:
+        """The topic's configuration may have changed (V60, V64)."""
+        self.log.config = config
+        role = self.role
+        if type(role) is LeaderReplica and role.min_insync_replicas != min_insync_replicas:
+            now_ms = self._broker.clock.monotonic_ms()
+            self.run(role.minimum_changed(min_insync_replicas, now_ms))
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Other brokers came or went."""

@@ -50,6 +50,8 @@ class Replicas:
         self._partitions: dict[TopicPartition, Partition] = {}
         #: topic id -> (topic, how many of its partitions are here).
         self._topics: dict[TopicId, tuple[str, int]] = {}
+        #: What topics say themselves, as stored; only those that say something.
+        self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._default_config = TopicConfig.of(broker.config, {})
         self.directories: list[LogDirectory] = []
@@ -77,6 +79,10 @@ class Replicas:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    def topics(self) -> dict[str, None]:
+        """The topics that have a replica here."""
+        return {name: None for name, _ in self._topics.values()}
+
     def topic_name(self, topic_id: TopicId) -> str | None:
         """The name of a topic that has a replica here."""
         entry = None if topic_id == ZERO_TOPIC_ID else self._topics.get(topic_id)
@@ -92,6 +98,8 @@ class Replicas:
 
     def add(self, directory: LogDirectory, log: PartitionLog, high_watermark: int) -> Partition:
         """Host a log that is there."""
+        # The topic's configuration may have changed while the log was made.
+        log.config = self.log_config(log.topic_partition.topic)
         partition = Partition(self._broker, directory, log, high_watermark)
         self._partitions[log.topic_partition] = partition
         self._count_topic(partition, 1)
@@ -156,20 +164,42 @@ class Replicas:
             else:
                 break
         for topic, path, node in zip(wanted, paths, nodes, strict=True):
-            self._configs[topic] = self._read_config(path, b"" if node is None else node.data)
+            self._take_config(topic, path, b"" if node is None else node.data)
 
-    def _read_config(self, path: str, data: bytes) -> TopicConfig:
+    def _take_config(self, topic: str, path: str, data: bytes) -> None:
+        self._overrides.pop(topic, None)
+        self._configs.pop(topic, None)
         try:
             overrides = layout.decode_config(path, data)
         except LayoutError as error:
             self._broker.tracer.log("server", logging.ERROR, f"topic configuration: {error}")
-            return self._default_config
-        if not overrides:
-            return self._default_config
-        config, problems = TopicConfig.lenient(self._broker.config, overrides)
-        for problem in problems:
-            self._broker.tracer.log("server", logging.ERROR, f"{path}: {problem}")
-        return config
+            return
+        if overrides:
+            self._overrides[topic] = overrides
+            self._configs[topic], problems = TopicConfig.lenient(self._broker.config, overrides)
+            for problem in problems:
+                self._broker.tracer.log("server", logging.ERROR, f"{path}: {problem}")
+
+    def configs_changed(self, topics: Iterable[str]) -> None:
+        """Give replicas of these topics what was loaded for them (V60)."""
+        changed = dict.fromkeys(topics)
+        for partition in self.all():
+            topic = partition.topic_partition.topic
+            if topic in changed:
+                minimum = self.topic_config(topic).min_insync_replicas
+                partition.configured(self.log_config(topic), minimum)
+
+    def defaults_changed(self) -> None:
+        """The broker's own configuration has changed: it shows through in every topic."""
+        config = self._broker.config
+        self._default_config = TopicConfig.of(config, {})
+        self._configs = {
+            topic: TopicConfig.lenient(config, overrides)[0]
+            for topic, overrides in self._overrides.items()
+        }
+        for directory in self.directories:
+            directory.default_config = self.default_log_config()
+        self.configs_changed(self.topics())
 
     # start and end
 

@@ -106,6 +106,7 @@ class Session:
                     broker.view.forget()
                     await self._register()
                     broker.controller.session_renewed()
+                    broker.live_configs.session_renewed()
                 except (SessionExpired, StoreUnavailable, OutcomeUnknown) as error:
                     broker.tracer.log("server", logging.WARNING, f"cannot register again: {error}")
                     await broker.tasks.sleep(_RETRY_MS)

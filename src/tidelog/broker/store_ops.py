@@ -8,13 +8,15 @@ own, because they carry its controller epoch or a fresh topic id. No I/O here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidelog.controller.decision import (
     NO_STATE,
+    AddPartitions,
     Conflict,
     CreateTopic,
     ForgetDeletion,
+    ForgetPreferredElection,
     Outcome,
     QueueDeletion,
     TakeProducerIds,
@@ -176,13 +178,40 @@ class TopicUnit(Unit):
         return True
 
 
+class GrowthUnit(Unit):
+    """A topic's node with more partitions than before."""
+
+    __slots__ = ("_data", "_expected")
+
+    def __init__(self, write: int, added: AddPartitions) -> None:
+        topic = added.growth.topic
+        path = layout.topic_path(topic.name)
+        self._expected = topic.version - 1
+        self._data = layout.encode_topic(TopicAssignment(topic.topic_id, topic.assignments))
+        super().__init__(write, path, [SetData(path, self._data, self._expected)])
+        self.parents = (layout.topic_partitions_path(topic.name),)
+
+    def judge(self, node: Node | None) -> Verdict:
+        """Written, pending, or a conflict with what somebody else made of the topic."""
+        if node is None:
+            return Conflict()
+        if node.stat.version == self._expected + 1 and node.data == self._data:
+            return Written(node.stat.mzxid)
+        if node.stat.version == self._expected:
+            return PENDING
+        return Conflict(reason="the topic's node has changed")
+
+    def adapt(self, failure: TransactionFailed) -> bool:
+        """A parent may have been made meanwhile."""
+        return self._drop_existing(failure)
+
+
 class RequestUnit(Unit):
-    """A request to delete a topic, to be left or to be taken away."""
+    """An administrator's request, to be left or to be taken away."""
 
     __slots__ = ("_present",)
 
-    def __init__(self, write: int, name: str, present: bool) -> None:
-        path = layout.delete_topic_path(name)
+    def __init__(self, write: int, path: str, present: bool) -> None:
         self._present = present
         op: Op = Create(path, b"") if present else Delete(path, ANY_VERSION)
         super().__init__(write, path, [op])
@@ -244,23 +273,31 @@ def units_of(index: int, write: Write) -> list[Unit]:
                 )
             return [unit]
         case CreateTopic():
-            return _topic_units(index, write)
+            made = write.made
+            return _with_states(index, TopicUnit(index, write), made.topic.name, made.states)
+        case AddPartitions():
+            growth = write.growth
+            return _with_states(index, GrowthUnit(index, write), growth.topic.name, growth.states)
         case QueueDeletion():
-            return [RequestUnit(index, write.name, present=True)]
+            return [RequestUnit(index, layout.delete_topic_path(write.name), present=True)]
         case ForgetDeletion():
-            return [RequestUnit(index, write.name, present=False)]
+            return [RequestUnit(index, layout.delete_topic_path(write.name), present=False)]
+        case ForgetPreferredElection():
+            return [RequestUnit(index, layout.PREFERRED_REPLICA_ELECTION, present=False)]
         case TakeProducerIds():
             return [ProducerIdsUnit(index, write)]
         case _:
             raise TypeError(f"not a conditional write: {write!r}")
 
 
-def _topic_units(index: int, write: CreateTopic) -> list[Unit]:
-    first = TopicUnit(index, write)
+def _with_states(
+    index: int, first: Unit, topic: str, states: Mapping[int, PartitionState]
+) -> list[Unit]:
+    """A topic's unit with as many first states as fit, and units for the others."""
     units: list[Unit] = [first]
     size_bytes = first.size_bytes
-    for partition, state in sorted(write.made.states.items()):
-        topic_partition = TopicPartition(write.made.topic.name, partition)
+    for partition, state in sorted(states.items()):
+        topic_partition = TopicPartition(topic, partition)
         unit = StateUnit(index, topic_partition, state, NO_STATE)
         unit.make_parents([layout.partition_path(topic_partition)])
         size_bytes += unit.size_bytes

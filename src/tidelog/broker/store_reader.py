@@ -11,7 +11,14 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from tidelog.broker.store_ops import producer_ids_found
-from tidelog.controller.events import BrokersRead, DeletionsRead, ProducerIdsRead, TopicsRead
+from tidelog.controller.events import (
+    BrokersRead,
+    DeletionsRead,
+    PreferredElectionRead,
+    ProducerIdsRead,
+    TopicsRead,
+    UncleanRead,
+)
 from tidelog.controller.image import Topic, TopicFound, TopicUnreadable
 from tidelog.core.errors import KafkaError
 from tidelog.core.names import validate_topic_name
@@ -77,6 +84,33 @@ class StoreReader:
     async def deletions(self, on_change: WatchCallback) -> DeletionsRead:
         """The topics that somebody wants to be deleted."""
         return DeletionsRead(await self._watched(layout.DELETE_TOPICS, on_change))
+
+    async def preferred_election(self, on_change: WatchCallback) -> PreferredElectionRead | None:
+        """What an administrator wants to be led by preferred replicas (V8); None for nothing."""
+        path = layout.PREFERRED_REPLICA_ELECTION
+        node = await self._store.get(path, on_change)
+        if node is None:
+            return None
+        try:
+            return PreferredElectionRead(layout.decode_partition_list(path, node.data))
+        except LayoutError as error:
+            # Nothing can be done for it: it is taken away like one that is done.
+            self._report(str(error))
+            return PreferredElectionRead(())
+
+    async def unclean(self, names: Sequence[str]) -> UncleanRead:
+        """unclean.leader.election.enable of these topics, as it is now."""
+        paths = [layout.config_path("topics", name) for name in names]
+        found: dict[str, bool | None] = {}
+        nodes = await self._store.get_many(paths)
+        for name, path, node in zip(names, paths, nodes, strict=True):
+            try:
+                configs = layout.decode_config(path, b"" if node is None else node.data)
+            except LayoutError as error:
+                self._report(str(error))
+            else:
+                found[name] = _unclean(configs)
+        return UncleanRead(found)
 
     async def _watched(self, path: str, on_change: WatchCallback) -> list[str]:
         return await self._store.children(path, on_change) or []
@@ -168,10 +202,16 @@ def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
     configs = {}
     if config is not None:
         configs = layout.decode_config(layout.config_path("topics", name), config.data)
-    unclean = configs.get(_UNCLEAN)
     return Topic(
         name,
         assignment.topic_id,
         assignment.partitions,
-        None if unclean is None else unclean == "true",
+        _unclean(configs),
+        node.stat.version,
+        bool(assignment.adding or assignment.removing),
     )
+
+
+def _unclean(configs: Mapping[str, str]) -> bool | None:
+    value = configs.get(_UNCLEAN)
+    return None if value is None else value == "true"

@@ -12,17 +12,19 @@ the same way (V15, V41).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidelog.controller import liveness
+from tidelog.controller import balance, liveness
 from tidelog.controller.commands import CommandBuilder, Commands
 from tidelog.controller.decision import (
+    AddPartitions,
     Conflict,
     CreateTopic,
     Decision,
     DeleteTopicsAnswer,
     ForgetDeletion,
+    ForgetPreferredElection,
     Outcome,
     QueueDeletion,
     RemoveTopic,
@@ -35,21 +37,27 @@ from tidelog.controller.draft import Draft, Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
     BrokersRead,
+    CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
     DeletionsRead,
+    ElectLeadersAsked,
     Event,
     LeaderAndIsrAnswered,
+    PreferredElectionRead,
     ProducerIdsAsked,
     ProducerIdsRead,
+    RebalanceDue,
     StopReplicaAnswered,
     TopicsRead,
+    UncleanRead,
 )
 from tidelog.controller.image import (
     BrokersChanged,
     DeletionCommanded,
     DeletionRequested,
     Image,
+    PartitionsAdded,
     ProducerIdsFound,
     ReplicaAnswered,
     ReplicasRemade,
@@ -58,9 +66,12 @@ from tidelog.controller.image import (
     TopicFound,
     TopicGone,
     TopicUnreadable,
+    UncleanChanged,
 )
 from tidelog.core.errors import ErrorCode, InvariantError
-from tidelog.core.types import PartitionState, TopicPartition
+from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION
+from tidelog.core.names import is_internal_topic
+from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 
 
 @dataclass(slots=True)
@@ -74,6 +85,8 @@ class Effects:
     #: What was published, for those who watch.
     published: list[tuple[TopicPartition, PartitionState]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    #: Topics whose nodes somebody else has changed: read them again.
+    reread: list[str] = field(default_factory=list)
 
 
 class Controller:
@@ -91,6 +104,10 @@ class Controller:
         self._full: dict[int, None] = {}
         self._brokers_changed = False
         self._forgotten: dict[str, None] = {}
+        #: Partitions to give back to their preferred replicas, a few at a time (V46).
+        self._preferred: dict[TopicPartition, None] = {}
+        #: `/admin/preferred_replica_election` goes when none is left.
+        self._election_requested = False
         self._deleting: list[DeleteTopicsAnswer] = []
         self._given_up: dict[int, None] = {}
 
@@ -108,6 +125,8 @@ class Controller:
             or self._full
             or self._brokers_changed
             or self._forgotten
+            or self._preferred
+            or self._election_requested
             or any(d.done or not d.commanded for d in self.image.deletions.values())
         )
 
@@ -136,8 +155,12 @@ class Controller:
         for topic_partition in dirty:
             draft.elect(topic_partition)
         self._requests(draft, events)
+        self._give_back(draft)
         decision = draft.decision
         decision.writes.extend(self._deletion_writes())
+        if self._election_requested and not self._preferred:
+            self._election_requested = False
+            decision.writes.append(ForgetPreferredElection())
         decision.shown, self._shown = self._shown, {}
         decision.full, self._full = tuple(self._full), {}
         decision.brokers_changed, self._brokers_changed = self._brokers_changed, False
@@ -147,16 +170,29 @@ class Controller:
     def _requests(self, draft: Draft, events: Iterable[Event]) -> None:
         producer_ids = []
         for event in events:
+            # Before the leaders' own requests: those are judged against who leads then.
+            if isinstance(event, ElectLeadersAsked):
+                draft.elect_leaders(event)
+        for event in events:
             match event:
                 case AlterPartitionAsked():
                     draft.alter_partitions(event)
                 case CreateTopicsAsked():
                     draft.create_topics(event)
+                case CreatePartitionsAsked():
+                    if not draft.create_partitions(event):
+                        self._events.append(event)
                 case DeleteTopicsAsked():
                     draft.delete_topics(event)
                 case ProducerIdsAsked():
                     producer_ids.append(event)
         draft.give_producer_ids(producer_ids)
+
+    def _give_back(self, draft: Draft) -> None:
+        waiting = list(self._preferred)
+        for topic_partition in waiting[:MAX_PREFERRED_ELECTIONS_PER_DECISION]:
+            del self._preferred[topic_partition]
+            draft.elect_preferred(topic_partition)
 
     def _deletion_writes(self) -> list[Write]:
         writes: list[Write] = [
@@ -180,6 +216,14 @@ class Controller:
                 self._deletions_read(event)
             case ProducerIdsRead():
                 self.image.producer_ids = event.found
+            case UncleanRead():
+                self._unclean_read(event)
+            case PreferredElectionRead():
+                self._preferred.update(dict.fromkeys(event.topic_partitions))
+                self._election_requested = True
+            case RebalanceDue():
+                due = balance.out_of_balance(self.image, event.percentage)
+                self._preferred.update(dict.fromkeys(due))
             case LeaderAndIsrAnswered():
                 if self._is_current(event.broker_id, event.broker_epoch):
                     self._replicas_answered(event)
@@ -220,10 +264,29 @@ class Controller:
     def _deletions_read(self, event: DeletionsRead) -> None:
         for name in event.names:
             exists = name in self.image.topics or name in self.image.unreadable
+            exists = exists and not is_internal_topic(name)
             if exists and self.settings.topic_defaults.deletion_enabled:
                 self.image.apply(DeletionRequested(name))
             else:
                 self._forgotten[name] = None
+
+    def _unclean_read(self, event: UncleanRead) -> None:
+        """Partitions without a leader may get one now (V13)."""
+        if event.cluster is not None and event.cluster != self.settings.unclean:
+            self.settings = replace(self.settings, unclean=event.cluster)
+            for name, topic in self.image.topics.items():
+                if topic.unclean is None:
+                    self._look_at_leaderless(name)
+        for name, unclean in event.topics.items():
+            self.image.apply(UncleanChanged(name, unclean))
+            if name in self.image.topics:
+                self._look_at_leaderless(name)
+
+    def _look_at_leaderless(self, name: str) -> None:
+        for topic_partition in self.image.topics[name].partitions():
+            state = self.image.states.get(topic_partition)
+            if state is not None and state.leader == NO_LEADER:
+                self._dirty[topic_partition] = None
 
     def _replicas_answered(self, event: LeaderAndIsrAnswered) -> None:
         for topic_partition, error in event.outcomes:
@@ -250,6 +313,7 @@ class Controller:
         conflicts: list[WritePartitionState] = []
         removed: list[str] = []
         published: list[tuple[TopicPartition, PartitionState]] = []
+        reread: list[str] = []
         for write, outcome in zip(decision.writes, outcomes, strict=True):
             match write:
                 case WritePartitionState():
@@ -261,6 +325,11 @@ class Controller:
                 case CreateTopic():
                     if isinstance(outcome, Written):
                         published.extend(self._topic_made(write, outcome))
+                case AddPartitions():
+                    if isinstance(outcome, Written):
+                        published.extend(self._partitions_added(write, outcome))
+                    else:
+                        reread.append(write.growth.topic.name)
                 case QueueDeletion():
                     self.image.apply(DeletionRequested(write.name))
                 case RemoveTopic():
@@ -271,7 +340,7 @@ class Controller:
         for topic_partition in decision.remade:
             self.image.apply(ReplicasRemade(topic_partition))
         effects = Effects(self._commands(decision, published, conflicts))
-        effects.published, effects.removed = published, removed
+        effects.published, effects.removed, effects.reread = published, removed, reread
         effects.answers = self._answers(decision, outcomes, removed)
         return effects
 
@@ -297,6 +366,19 @@ class Controller:
             for partition, state in write.made.states.items()
         }
         self.image.apply(TopicFound(topic, states))
+        return [
+            (TopicPartition(topic.name, partition), state) for partition, state in states.items()
+        ]
+
+    def _partitions_added(
+        self, write: AddPartitions, outcome: Written
+    ) -> list[tuple[TopicPartition, PartitionState]]:
+        topic = write.growth.topic
+        states = {
+            partition: _modified_in(state, outcome.mzxid)
+            for partition, state in write.growth.states.items()
+        }
+        self.image.apply(PartitionsAdded(topic, states))
         return [
             (TopicPartition(topic.name, partition), state) for partition, state in states.items()
         ]
@@ -356,9 +438,12 @@ class Controller:
         answers: list[tuple[int, Any]] = [
             (answer.ticket, answer.message(outcomes)) for answer in decision.isr_answers
         ]
-        answers.extend(
-            (answer.ticket, answer.message(outcomes)) for answer in decision.creation_answers
-        )
+        for waiting in (
+            decision.creation_answers,
+            decision.growth_answers,
+            decision.election_answers,
+        ):
+            answers.extend((answer.ticket, answer.message(outcomes)) for answer in waiting)
         index = decision.producer_id_write
         again = index is not None and isinstance(outcomes[index], Conflict)
         for producer_answer in decision.producer_id_answers:
@@ -396,6 +481,8 @@ class Controller:
         other._full = dict(self._full)
         other._brokers_changed = self._brokers_changed
         other._forgotten = dict(self._forgotten)
+        other._preferred = dict(self._preferred)
+        other._election_requested = self._election_requested
         other._deleting = [answer.copy() for answer in self._deleting]
         other._given_up = dict(self._given_up)
         return other
@@ -406,6 +493,9 @@ class Controller:
             self.image.key(),
             tuple(self._dirty),
             tuple(self._full),
+            tuple(self._preferred),
+            self._election_requested,
+            self.settings.unclean,
             len(self._events),
             self._deciding is None,
         )

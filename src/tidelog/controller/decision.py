@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tidelog.controller.events import ProducerIdsAsked
+from tidelog.controller.growth import Growth
 from tidelog.controller.image import ProducerIdsFound, Topic
 from tidelog.controller.topics import NewTopic
 from tidelog.core.errors import ErrorCode
@@ -21,12 +22,21 @@ from tidelog.wire.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 from tidelog.wire.messages.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsResponse,
 )
 from tidelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from tidelog.wire.messages.elect_leaders import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 
 #: Expected partition epoch of a partition without a state node: it is to be made.
 NO_STATE = -1
@@ -52,6 +62,18 @@ class CreateTopic:
     """Make the nodes of a topic, its configuration and its partitions' first states."""
 
     made: NewTopic
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """Give a topic's node more partitions, and make their first states."""
+
+    growth: Growth
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPreferredElection:
+    """Remove `/admin/preferred_replica_election`: what it asked for is decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +112,8 @@ class TakeProducerIds:
 Write = (
     WritePartitionState
     | CreateTopic
+    | AddPartitions
+    | ForgetPreferredElection
     | QueueDeletion
     | RemoveTopic
     | ForgetDeletion
@@ -216,6 +240,74 @@ class CreateTopicsAnswer:
 
 
 @dataclass(slots=True)
+class GrowthResult:
+    """Outcome for one topic of a CreatePartitions request."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    #: Index of the write that must succeed first, None where nothing is written.
+    write: int | None = None
+
+
+@dataclass(slots=True)
+class CreatePartitionsAnswer:
+    """Answer to CreatePartitions."""
+
+    ticket: int
+    results: list[GrowthResult] = field(default_factory=list)
+
+    def message(self, outcomes: Sequence[Outcome]) -> CreatePartitionsResponse:
+        """The answer, given what became of the writes."""
+        return CreatePartitionsResponse(
+            results=[self._topic(result, outcomes) for result in self.results]
+        )
+
+    @staticmethod
+    def _topic(result: GrowthResult, outcomes: Sequence[Outcome]) -> CreatePartitionsTopicResult:
+        error, message = result.error, result.message
+        if result.write is not None and isinstance(outcomes[result.write], Conflict):
+            error = ErrorCode.INVALID_UPDATE_VERSION
+            message = (
+                f"topic {result.name!r} was changed by somebody else meanwhile: look at it, and"
+                " ask again"
+            )
+        return CreatePartitionsTopicResult(result.name, error, message)
+
+
+@dataclass(slots=True)
+class ElectionResult:
+    """Outcome for one partition of an ElectLeaders request."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    #: Index of the write that must succeed first, None where nothing is written.
+    write: int | None = None
+
+
+@dataclass(slots=True)
+class ElectLeadersAnswer:
+    """Answer to ElectLeaders; one for all partitions leaves out those that needed nothing."""
+
+    ticket: int
+    results: list[ElectionResult] = field(default_factory=list)
+
+    def message(self, outcomes: Sequence[Outcome]) -> ElectLeadersResponse:
+        """The answer, given what became of the writes."""
+        topics: dict[str, ReplicaElectionResult] = {}
+        for result in self.results:
+            name, partition = result.topic_partition
+            topic = topics.setdefault(name, ReplicaElectionResult(name, []))
+            error, message = result.error, result.message
+            if result.write is not None and isinstance(outcomes[result.write], Conflict):
+                error = ErrorCode.INVALID_UPDATE_VERSION
+                message = "the partition's state was changed meanwhile: ask again"
+            topic.partition_result.append(PartitionResult(partition, error, message))
+        return ElectLeadersResponse(replica_election_results=list(topics.values()))
+
+
+@dataclass(slots=True)
 class DeletionResult:
     """Outcome for one topic of a DeleteTopics request."""
 
@@ -296,6 +388,8 @@ class Decision:
     writes: list[Write] = field(default_factory=list)
     isr_answers: list[AlterPartitionAnswer] = field(default_factory=list)
     creation_answers: list[CreateTopicsAnswer] = field(default_factory=list)
+    growth_answers: list[CreatePartitionsAnswer] = field(default_factory=list)
+    election_answers: list[ElectLeadersAnswer] = field(default_factory=list)
     deletion_answers: list[DeleteTopicsAnswer] = field(default_factory=list)
     producer_id_answers: list[ProducerIdsAnswer] = field(default_factory=list)
     #: Index of the write that covers the blocks of `producer_id_answers`.

@@ -8,18 +8,23 @@ changes nothing in it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tidelog.controller import elections, isr, topics
+from tidelog.controller import elections, growth, isr, topics
 from tidelog.controller.decision import (
     NO_STATE,
+    AddPartitions,
     AlterPartitionAnswer,
+    CreatePartitionsAnswer,
     CreateTopic,
     CreateTopicsAnswer,
     CreationResult,
     Decision,
     DeleteTopicsAnswer,
     DeletionResult,
+    ElectionResult,
+    ElectLeadersAnswer,
+    GrowthResult,
     IsrResult,
     ProducerIdsAnswer,
     QueueDeletion,
@@ -28,10 +33,13 @@ from tidelog.controller.decision import (
     Write,
     WritePartitionState,
 )
+from tidelog.controller.elections import Election
 from tidelog.controller.events import (
     AlterPartitionAsked,
+    CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
+    ElectLeadersAsked,
     ProducerIdsAsked,
 )
 from tidelog.controller.image import Image
@@ -43,6 +51,8 @@ from tidelog.wire.messages.alter_partition import RequestPartitionData
 from tidelog.wire.messages.delete_topics import DeleteTopicState
 
 _MAX_PRODUCER_ID = 2**63 - 1
+#: ElectLeaders' election types (KIP-460).
+_PREFERRED, _UNCLEAN = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +77,8 @@ class Draft:
         self._written: dict[TopicPartition, int] = {}
         self._names: TakenNames | None = None
         self._queued: dict[str, None] = {}
+        #: Topics that get more partitions.
+        self._grown: dict[str, None] = {}
 
     # elections
 
@@ -110,6 +122,125 @@ class Draft:
                     is_new=election.creates_leader,
                 )
             )
+
+    def elect_preferred(self, topic_partition: TopicPartition) -> None:
+        """Give leadership back to the preferred replica where it can have it (V46)."""
+        image = self._image
+        state = image.states.get(topic_partition)
+        if (
+            state is None
+            or topic_partition in self._written
+            or image.is_deleting(topic_partition.topic)
+            or not elections.prefers_another(state, image.replicas(topic_partition))
+        ):
+            return
+        election = self._preferred(topic_partition, state)
+        if election is not None:
+            self._write_state(
+                WritePartitionState(topic_partition, election.state, state.partition_epoch)
+            )
+
+    def _preferred(self, topic_partition: TopicPartition, state: PartitionState) -> Election | None:
+        return elections.elect_preferred(
+            state,
+            self._image.replicas(topic_partition),
+            self._image.brokers,
+            self._image.absent(topic_partition),
+            self._settings.controller_epoch,
+        )
+
+    def elect_leaders(self, asked: ElectLeadersAsked) -> None:
+        """Elect preferred or unclean leaders on request (V8, V13, V46)."""
+        request = asked.request
+        answer = ElectLeadersAnswer(asked.ticket)
+        self.decision.election_answers.append(answer)
+        named = request.topic_partitions
+        if named is None:
+            wanted = list(self._image.partitions())
+        else:
+            wanted = [TopicPartition(one.topic, n) for one in named for n in one.partitions]
+        for topic_partition in dict.fromkeys(wanted):
+            result = ElectionResult(topic_partition)
+            try:
+                self._elect_leader(request.election_type, result)
+            except KafkaError as error:
+                result.error, result.message = error.code, error.message
+            if named is not None or result.error is not ErrorCode.ELECTION_NOT_NEEDED:
+                answer.results.append(result)
+
+    def _elect_leader(self, election_type: int, result: ElectionResult) -> None:
+        topic_partition = result.topic_partition
+        image = self._image
+        if election_type not in (_PREFERRED, _UNCLEAN):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"election type {election_type} is not known: 0 (preferred) or 1 (unclean)",
+            )
+        if image.is_deleting(topic_partition.topic):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
+        state = self._state(topic_partition)
+        if state is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}"
+            )
+        replicas = image.replicas(topic_partition)
+        election: Election | None
+        if election_type == _PREFERRED:
+            if not elections.prefers_another(state, replicas):
+                raise KafkaError(
+                    ErrorCode.ELECTION_NOT_NEEDED, f"preferred replica {replicas[0]} leads"
+                )
+            election = self._preferred(topic_partition, state)
+            if election is None:
+                raise KafkaError(
+                    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                    f"preferred replica {replicas[0]} is not alive and in the ISR"
+                    f" {list(state.isr)}",
+                )
+        else:
+            if state.leader in image.brokers:
+                raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads")
+            election = elections.elect(
+                state,
+                replicas,
+                image.brokers,
+                image.absent(topic_partition),
+                True,
+                self._settings.controller_epoch,
+            )
+            if election is None or election.state.leader not in image.brokers:
+                raise KafkaError(
+                    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+                    f"no replica is alive: {list(replicas)}, live brokers are"
+                    f" {sorted(image.brokers)}",
+                )
+        result.write = self._elected(topic_partition, state, election)
+
+    def _elected(
+        self, topic_partition: TopicPartition, state: PartitionState, election: Election
+    ) -> int:
+        """Write an election over published state, or into what this decision writes already."""
+        index = self._written.get(topic_partition)
+        if index is None:
+            self._write_state(
+                WritePartitionState(
+                    topic_partition,
+                    election.state,
+                    state.partition_epoch,
+                    is_new=election.creates_leader,
+                )
+            )
+            return self._written[topic_partition]
+        write = self.decision.writes[index]
+        assert isinstance(write, WritePartitionState) and not write.asked_by_leader
+        # One change of leadership, and one write of the node: epochs rise once.
+        merged = replace(
+            election.state, leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch
+        )
+        self.decision.writes[index] = replace(
+            write, state=merged, is_new=write.is_new or election.creates_leader
+        )
+        return index
 
     def _ask_for_replicas(self, topic_partition: TopicPartition, replicas: Iterable[int]) -> bool:
         """Find out whether a fresh partition exists anywhere (D3); False when it does somewhere,
@@ -228,6 +359,45 @@ class Draft:
             if not request.validate_only:
                 self._names.add(wanted.name)
                 result.write = self._add(CreateTopic(made))
+
+    def create_partitions(self, asked: CreatePartitionsAsked) -> bool:
+        """Plan more partitions for each topic asked for (V70). False where another request of this
+        decision has done so for one of them: decide later."""
+        request = asked.request
+        names = [wanted.name for wanted in request.topics]
+        if any(name in self._grown for name in names):
+            return False
+        answer = CreatePartitionsAnswer(asked.ticket)
+        self.decision.growth_answers.append(answer)
+        room = MAX_PARTITIONS_PER_REQUEST
+        for index, wanted in enumerate(request.topics):
+            result = GrowthResult(wanted.name)
+            answer.results.append(result)
+            try:
+                if names.count(wanted.name) > 1:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"topic {wanted.name!r} is named {names.count(wanted.name)} times",
+                    )
+                if wanted.name in self._queued:
+                    raise KafkaError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {wanted.name!r} is being deleted"
+                    )
+                planned = growth.plan(
+                    wanted,
+                    self._image,
+                    asked.seed + index,
+                    self._settings.controller_epoch,
+                    room,
+                )
+            except KafkaError as error:
+                result.error, result.message = error.code, error.message
+                continue
+            room -= len(planned.states)
+            if not request.validate_only:
+                self._grown[wanted.name] = None
+                result.write = self._add(AddPartitions(planned))
+        return True
 
     def delete_topics(self, asked: DeleteTopicsAsked) -> None:
         """Queue topics for deletion (V22); their answer comes when they are gone."""

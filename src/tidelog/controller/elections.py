@@ -1,4 +1,4 @@
-"""The next published state of one partition: who leads, who is in the ISR (V11-V14, V20, D3).
+"""The next published state of one partition: who leads, who is in the ISR (V11-V14, V20, V46, D3).
 
 Level-triggered: what to do follows from published state and the live brokers alone, so that every
 controller decides the same and deciding twice changes nothing. `None` means that nothing is due.
@@ -82,6 +82,31 @@ def elect(
         if election is not None:
             return election
     return _leaderless(state, survivors or list(state.isr), controller_epoch)
+
+
+def prefers_another(state: PartitionState, replicas: Sequence[int]) -> bool:
+    """Whether somebody else leads than the preferred replica, the first of the assignment."""
+    return state.leader != replicas[0]
+
+
+def elect_preferred(
+    state: PartitionState,
+    replicas: Sequence[int],
+    brokers: Brokers,
+    absent: Container[int],
+    controller_epoch: int,
+) -> Election | None:
+    """Give leadership to the preferred replica (V46); None where it is not alive and in sync.
+
+    Nothing else may be due: see `elect` first.
+    """
+    preferred = replicas[0]
+    live = [member for member in state.isr if _can_lead(member, brokers, absent)]
+    if preferred not in live or preferred in liveness.bounced_members(state, brokers):
+        return None
+    return Election(
+        _published(state, preferred, live, brokers, controller_epoch, state.leader_recovery_state)
+    )
 
 
 def _can_lead(broker_id: int, brokers: Brokers, absent: Container[int]) -> bool:

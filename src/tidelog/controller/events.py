@@ -14,8 +14,10 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import BrokerInfo, TopicId, TopicPartition
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
+from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,30 @@ class ProducerIdsRead:
     """`/latest_producer_id_block`, None where it cannot be read."""
 
     found: ProducerIdsFound | None
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanRead:
+    """unclean.leader.election.enable as it is now: of topics, None where they say nothing, and of
+    the cluster, None where it was not looked at."""
+
+    topics: Mapping[str, bool | None]
+    cluster: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElectionRead:
+    """`/admin/preferred_replica_election` exists and names these (V8)."""
+
+    topic_partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceDue:
+    """It is time to look whether preferred replicas lead (V46)."""
+
+    #: leader.imbalance.per.broker.percentage
+    percentage: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +111,23 @@ class CreateTopicsAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class CreatePartitionsAsked:
+    """A client asks for more partitions; a seed for their placement comes along."""
+
+    ticket: int
+    request: CreatePartitionsRequest
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeadersAsked:
+    """A client asks for preferred or for unclean leaders."""
+
+    ticket: int
+    request: ElectLeadersRequest
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteTopicsAsked:
     """A client asks for topics to be deleted."""
 
@@ -105,8 +148,18 @@ Reading = (
     | TopicsRead
     | DeletionsRead
     | ProducerIdsRead
+    | UncleanRead
+    | PreferredElectionRead
+    | RebalanceDue
     | LeaderAndIsrAnswered
     | StopReplicaAnswered
 )
-Asked = AlterPartitionAsked | CreateTopicsAsked | DeleteTopicsAsked | ProducerIdsAsked
+Asked = (
+    AlterPartitionAsked
+    | CreateTopicsAsked
+    | CreatePartitionsAsked
+    | ElectLeadersAsked
+    | DeleteTopicsAsked
+    | ProducerIdsAsked
+)
 Event = Reading | Asked

@@ -9,7 +9,7 @@ known by name only: they are left alone and named as "keep" in full commands (V3
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidelog.core.types import BrokerInfo, PartitionState, TopicId, TopicPartition
 
@@ -23,6 +23,10 @@ class Topic:
     assignments: Mapping[int, tuple[int, ...]]
     #: The topic's own unclean.leader.election.enable, None where it has none.
     unclean: bool | None = None
+    #: Version of the topic node: more partitions are written on the condition that it holds.
+    version: int = 0
+    #: The node names replicas that a reassignment brings or takes.
+    is_reassigning: bool = False
 
     def partitions(self) -> Iterator[TopicPartition]:
         """Its partitions, ascending."""
@@ -43,6 +47,22 @@ class TopicFound:
 
     topic: Topic
     states: Mapping[int, PartitionState]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """A topic that is known has more partitions; `states` are theirs (V70)."""
+
+    topic: Topic
+    states: Mapping[int, PartitionState]
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanChanged:
+    """A topic's own unclean.leader.election.enable is this now, None for none."""
+
+    name: str
+    unclean: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +138,8 @@ class ProducerIdsFound:
 Change = (
     BrokersChanged
     | TopicFound
+    | PartitionsAdded
+    | UncleanChanged
     | TopicGone
     | TopicUnreadable
     | StatePublished
@@ -208,7 +230,10 @@ class Image:
                     for broker in self.brokers.values()
                 )
             ),
-            tuple(sorted((t.name, t.topic_id) for t in self.topics.values())),
+            tuple(
+                (name, topic.topic_id, topic.unclean, topic.version, len(topic.assignments))
+                for name, topic in sorted(self.topics.items())
+            ),
             tuple(sorted(self.states.items(), key=lambda item: item[0])),
             tuple(
                 (name, deletion.commanded, tuple(sorted(deletion.waiting)))
@@ -251,6 +276,12 @@ class Image:
                     self.states[change.topic_partition] = change.state
             case TopicFound():
                 self._add_topic(change)
+            case PartitionsAdded():
+                self._add_partitions(change)
+            case UncleanChanged():
+                topic = self.topics.get(change.name)
+                if topic is not None:
+                    self.topics[change.name] = replace(topic, unclean=change.unclean)
             case BrokersChanged():
                 self._replace_brokers(change.brokers)
             case ReplicaAnswered():
@@ -287,13 +318,20 @@ class Image:
         topic = change.topic
         self._remove_topic(topic.name)
         self.unreadable.pop(topic.name, None)
-        self.topics[topic.name] = topic
         self._names[topic.topic_id] = topic.name
+        self._place(topic, change.states)
+
+    def _add_partitions(self, change: PartitionsAdded) -> None:
+        if change.topic.name in self.topics:
+            self._place(change.topic, change.states)
+
+    def _place(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
+        self.topics[topic.name] = topic
         for partition, replicas in topic.assignments.items():
             topic_partition = TopicPartition(topic.name, partition)
             for replica in replicas:
                 self._hosted.setdefault(replica, {})[topic_partition] = None
-        for partition, state in change.states.items():
+        for partition, state in states.items():
             self.states[TopicPartition(topic.name, partition)] = state
 
     def _remove_topic(self, name: str) -> None:

@@ -1,24 +1,30 @@
-"""Where the replicas of a new topic go (V21): over racks first, then evenly, the same for a seed.
+"""Where the replicas of new partitions go (V21): over racks first, then evenly, same for a seed.
 
 Leaders go round the brokers. Each further replica goes to a broker whose rack has the fewest
 replicas of this partition so far, among those to the one with the fewest replicas of the topic; a
 tie goes round the ring from the leader, one place further each time the leaders have gone round,
 so that the same brokers do not always share partitions. A broker without a rack is its own rack.
+Partitions added to a topic go on where its last one left off, and count what is there (V70).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import BrokerInfo
 
 
 def place(
-    brokers: Sequence[BrokerInfo], partitions: int, replication_factor: int, seed: int
+    brokers: Sequence[BrokerInfo],
+    partitions: int,
+    replication_factor: int,
+    seed: int,
+    existing: Mapping[int, Sequence[int]] | None = None,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas by partition number, preferred leader first.
+    """Replicas of the new partitions by number, preferred leader first.
 
+    `partitions` counts the new ones only; they are numbered after the `existing` ones.
     Raises KafkaError: INVALID_PARTITIONS; INVALID_REPLICATION_FACTOR with both numbers.
     """
     if partitions <= 0:
@@ -39,16 +45,28 @@ def place(
         )
     ring = _alternate_racks(brokers)
     size = len(ring)
-    start = seed % size
+    before = existing or {}
+    start = _next_place(ring, before, seed)
     load = {broker.broker_id: 0 for broker in ring}
+    for replicas in before.values():
+        for broker_id in replicas:
+            load[broker_id] = load.get(broker_id, 0) + 1
     assignments: dict[int, tuple[int, ...]] = {}
-    for partition in range(partitions):
-        first = (start + partition) % size
+    for partition in range(len(before), len(before) + partitions):
+        first = (start + partition - len(before)) % size
         shift = seed // size + partition // size
         others = size - 1
         order = [ring[(first + 1 + (shift + i) % others) % size] for i in range(others)]
         assignments[partition] = _replicas(ring[first], order, replication_factor, load)
     return assignments
+
+
+def _next_place(ring: Sequence[BrokerInfo], before: Mapping[int, Sequence[int]], seed: int) -> int:
+    """Where in the ring the next partition is led: after the leader of the last one."""
+    places = [broker.broker_id for broker in ring]
+    if before and before[len(before) - 1][0] in places:
+        return places.index(before[len(before) - 1][0]) + 1
+    return seed
 
 
 def _replicas(

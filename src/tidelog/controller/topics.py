@@ -16,7 +16,7 @@ from tidelog.controller.image import Image, Topic
 from tidelog.controller.liveness import Brokers
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
 from tidelog.core.limits import MAX_NODE_BYTES, MAX_PARTITIONS_PER_REQUEST
-from tidelog.core.names import validate_topic_name
+from tidelog.core.names import is_internal_topic, validate_topic_name
 from tidelog.core.types import ZERO_TOPIC_ID, PartitionState, TopicId
 from tidelog.wire.messages.create_topics import CreatableTopic
 from tidelog.wire.messages.delete_topics import DeleteTopicState
@@ -136,9 +136,11 @@ def deletion_target(
         name = image.topic_name(wanted.topic_id)
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        _check_deletable(name)
         return name, wanted.topic_id
     if wanted.topic_id != ZERO_TOPIC_ID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is given by name or by id, not both")
+    _check_deletable(wanted.name)
     topic = image.topics.get(wanted.name)
     if topic is not None:
         return topic.name, topic.topic_id
@@ -147,7 +149,15 @@ def deletion_target(
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name!r}")
 
 
-def _check_size(partitions: int, replicas: int, widest_id: int) -> None:
+def _check_deletable(name: str) -> None:
+    if is_internal_topic(name):
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"internal topic {name!r} cannot be deleted: brokers keep their own records in it",
+        )
+
+
+def check_size(partitions: int, replicas: int, widest_id: int) -> None:
     """A topic is one node of the store: what does not fit is refused before it is worked out."""
     size_bytes = partitions * (len(str(partitions)) + 8) + replicas * (len(str(widest_id)) + 2)
     if size_bytes > _MAX_ASSIGNMENT_BYTES:
@@ -174,12 +184,13 @@ def _placed(
     replication_factor = wanted.replication_factor
     if replication_factor == DEFAULT_COUNT:
         replication_factor = defaults.replication_factor
-    _check_partition_count(partitions, room)
-    _check_size(partitions, partitions * replication_factor, max(brokers, default=0))
+    check_partition_count(partitions, room)
+    check_size(partitions, partitions * replication_factor, max(brokers, default=0))
     return placement.place(list(brokers.values()), partitions, replication_factor, seed)
 
 
-def _check_partition_count(partitions: int, room: int) -> None:
+def check_partition_count(partitions: int, room: int) -> None:
+    """Raise KafkaError unless a request may make so many; `room`: what it may still make."""
     if partitions > room:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
@@ -195,7 +206,7 @@ def _explicit_assignment(wanted: CreatableTopic, room: int) -> dict[int, tuple[i
             ErrorCode.INVALID_REQUEST,
             "give the replicas or the numbers of partitions and replicas, not both",
         )
-    _check_partition_count(len(wanted.assignments), room)
+    check_partition_count(len(wanted.assignments), room)
     chosen = {one.partition_index: tuple(one.broker_ids) for one in wanted.assignments}
     if sorted(chosen) != list(range(len(wanted.assignments))):
         raise KafkaError(
@@ -204,13 +215,14 @@ def _explicit_assignment(wanted: CreatableTopic, room: int) -> dict[int, tuple[i
             f" {sorted(one.partition_index for one in wanted.assignments)[:10]}",
         )
     for partition in sorted(chosen):
-        _check_replicas(partition, chosen[partition], len(chosen[0]))
+        check_replicas(partition, chosen[partition], len(chosen[0]))
     widest_id = max(max(replicas) for replicas in chosen.values())
-    _check_size(len(chosen), len(chosen) * len(chosen[0]), widest_id)
+    check_size(len(chosen), len(chosen) * len(chosen[0]), widest_id)
     return dict(sorted(chosen.items()))
 
 
-def _check_replicas(partition: int, replicas: Sequence[int], expected: int) -> None:
+def check_replicas(partition: int, replicas: Sequence[int], expected: int) -> None:
+    """Raise KafkaError unless these can be the replicas of a partition with `expected` many."""
     fault = None
     if not replicas:
         fault = "has no replicas"

@@ -20,6 +20,7 @@ from typing import Any
 
 from tidelog.core import limits
 from tidelog.core.config_keys import (
+    INT16_MAX,
     INT64_MAX,
     boolean,
     choice,
@@ -84,7 +85,7 @@ class BrokerConfig:
     # Topics made without saying more.
     num_partitions: int = integer(1, "Partitions of an automatically made topic.", at_least=1)
     default_replication_factor: int = integer(
-        1, "Replication factor of an automatically made topic.", at_least=1, at_most=32_767
+        1, "Replication factor of an automatically made topic.", at_least=1, at_most=INT16_MAX
     )
     auto_create_topics_enable: bool = boolean(True, "Make a topic when a client asks for it.")
     delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.")
@@ -212,8 +213,33 @@ class BrokerConfig:
     controller_socket_timeout_ms: int = integer(
         30_000, "How long the controller waits for an answer to a command.", at_least=1
     )
+    auto_leader_rebalance_enable: bool = boolean(
+        True, "Give leadership back to preferred replicas from time to time (rule V46)."
+    )
+    leader_imbalance_check_interval_seconds: int = long(
+        300, "How often the controller looks whether preferred replicas lead.", at_least=1
+    )
+    leader_imbalance_per_broker_percentage: int = integer(
+        10,
+        "Share of a broker's preferred partitions that others may lead before they go back.",
+        at_least=0,
+    )
     controller_propagation_linger_ms: int = integer(
         0, "How long a decision may wait to be sent with others (rule V17).", at_least=0, ours=True
+    )
+
+    # The topic of committed offsets, made when a group is first looked for.
+    offsets_topic_num_partitions: int = integer(
+        50, "Partitions of __consumer_offsets; not to be changed once it exists.", at_least=1
+    )
+    offsets_topic_replication_factor: int = integer(
+        3,
+        "Replication factor of __consumer_offsets, which is not made with fewer live brokers.",
+        at_least=1,
+        at_most=INT16_MAX,
+    )
+    offsets_topic_segment_bytes: int = integer(
+        100 * limits.MIB, "Segment size of __consumer_offsets: small, to load fast.", at_least=1
     )
 
     # Clients.
@@ -237,6 +263,9 @@ class BrokerConfig:
     fetch_max_bytes: int = integer(
         55 * limits.MIB, "Largest answer to a fetch, whatever a client asks for.", at_least=1024
     )
+    max_request_partition_size_limit: int = integer(
+        2000, "Partitions of one page of DescribeTopicPartitions.", at_least=1
+    )
     max_incremental_fetch_session_cache_slots: int = integer(
         limits.MAX_FETCH_SESSIONS, "Fetch sessions at the same time.", at_least=0
     )
@@ -249,6 +278,8 @@ class BrokerConfig:
 
     #: What the operator should know about this configuration, one sentence each.
     warnings: tuple[str, ...] = field(default=(), compare=False)
+    #: What was given, key and text as they came: tells a value that was set from a default.
+    given: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @classmethod
     def from_properties(
@@ -277,7 +308,17 @@ class BrokerConfig:
         warnings.extend(listening.warnings)
         config = cls(**values)
         _check_together(config, warnings)
-        return dataclasses.replace(config, warnings=tuple(warnings))
+        return dataclasses.replace(config, warnings=tuple(warnings), given=merged)
+
+    def with_dynamic(self, dynamic: Mapping[str, str]) -> BrokerConfig:
+        """This configuration under what the store says (KIP-226); ConfigError as above.
+
+        What was given and its warnings stay those of this one.
+        """
+        if not dynamic:
+            return self
+        made = BrokerConfig.from_properties(self.given, dynamic)
+        return dataclasses.replace(made, warnings=self.warnings, given=self.given)
 
     def embedded_store_directory(self) -> str:
         """The directory of the embedded metadata store; ConfigError when none is configured."""

@@ -11,12 +11,28 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from tidelog.core.errors import ConfigError
 
+INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+
+
+class ConfigType(IntEnum):
+    """What a value is, as DescribeConfigs tells it (ConfigEntry.ConfigType of KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +48,7 @@ class Key:
     meaning: str
     ours: bool = False
     synonyms: tuple[str, ...] = ()
+    type: ConfigType = ConfigType.STRING
 
 
 def key_name(attribute: str) -> str:
@@ -74,6 +91,15 @@ def read_all(config_class: type[Any], properties: Mapping[str, str]) -> dict[str
     return values
 
 
+def to_text(value: Any) -> str:
+    """A value as a configuration file has it: what `Key.read` makes the same value of."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(str(element) for element in value)
+    return str(value)
+
+
 def _declare(default: Any, key: Key) -> Any:
     return dataclasses.field(default=default, metadata={"key": key})
 
@@ -101,7 +127,9 @@ def integer(
             raise ValueError
         return number
 
-    return _declare(default, Key(read, expected, meaning, ours, synonyms))
+    types = {INT16_MAX: ConfigType.SHORT, INT64_MAX: ConfigType.LONG}
+    kind = types.get(at_most, ConfigType.INT)
+    return _declare(default, Key(read, expected, meaning, ours, synonyms, kind))
 
 
 def long(
@@ -135,7 +163,7 @@ def ratio(default: float, meaning: str) -> Any:
             raise ValueError
         return number
 
-    return _declare(default, Key(read, "a number from 0 to 1", meaning))
+    return _declare(default, Key(read, "a number from 0 to 1", meaning, type=ConfigType.DOUBLE))
 
 
 def number(default: float, meaning: str, *, above: float = 0) -> Any:
@@ -159,7 +187,7 @@ def boolean(default: bool, meaning: str, *, ours: bool = False) -> Any:
             raise ValueError
         return lowered == "true"
 
-    return _declare(default, Key(read, "true or false", meaning, ours))
+    return _declare(default, Key(read, "true or false", meaning, ours, type=ConfigType.BOOLEAN))
 
 
 def choice(default: str, meaning: str, *allowed: str, known: tuple[str, ...] = ()) -> Any:
@@ -184,7 +212,8 @@ def choices(default: tuple[str, ...], meaning: str, *allowed: str) -> Any:
             raise ValueError
         return tuple(dict.fromkeys(values))
 
-    return _declare(default, Key(read, f"a comma list of {', '.join(allowed)}", meaning))
+    expected = f"a comma list of {', '.join(allowed)}"
+    return _declare(default, Key(read, expected, meaning, type=ConfigType.LIST))
 
 
 def only(default: Any, meaning: str, value: str) -> Any:
@@ -195,7 +224,8 @@ def only(default: Any, meaning: str, value: str) -> Any:
             raise ValueError("other values are not supported yet")
         return default
 
-    return _declare(default, Key(read, value, meaning))
+    kind = ConfigType.BOOLEAN if isinstance(default, bool) else ConfigType.LONG
+    return _declare(default, Key(read, value, meaning, type=kind))
 
 
 def text(

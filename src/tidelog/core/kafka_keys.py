@@ -13,7 +13,7 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
     "": """
         alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
-        auto.include.jmx.reporter auto.leader.rebalance.enable background.threads
+        auto.include.jmx.reporter background.threads
         broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
         client.quota.callback.class compression.gzip.level compression.lz4.level
         compression.zstd.level connection.failed.authentication.delay.ms
@@ -24,10 +24,9 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         fetch.purgatory.purge.interval.requests follower.replication.throttled.rate
         initial.broker.registration.timeout.ms inter.broker.protocol.version
         kafka.metrics.polling.interval.secs kafka.metrics.reporters
-        leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
         leader.replication.throttled.rate max.connection.creation.rate
         max.connections.per.ip max.connections.per.ip.overrides
-        max.request.partition.size.limit metric.reporters metrics.num.samples
+        metric.reporters metrics.num.samples
         metrics.recording.level metrics.sample.window.ms num.io.threads
         num.network.threads num.recovery.threads.per.data.dir
         num.replica.alter.log.dirs.threads offset.metadata.max.bytes
@@ -79,7 +78,6 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
     "offsets.": """
         commit.required.acks commit.timeout.ms load.buffer.size
         retention.check.interval.ms retention.minutes topic.compression.codec
-        topic.num.partitions topic.replication.factor topic.segment.bytes
     """,
     "password.encoder.": """
         cipher.algorithm iterations key.length keyfactory.algorithm old.secret secret

@@ -43,6 +43,8 @@ MESSAGE_MAX_BYTES = MIB + 12
 MAX_TOPIC_NAME_CHARS = 249
 #: Partitions of one CreateTopics request: bounds one decision of the controller.
 MAX_PARTITIONS_PER_REQUEST = 10_000
+#: Preferred replicas that get leadership back in one decision: others need their leaders meanwhile.
+MAX_PREFERRED_ELECTIONS_PER_DECISION = 500
 #: Buffers of one writev/pwritev (IOV_MAX of Linux).
 MAX_IOVECS = 1024
 #: Producers remembered per partition: about 300 bytes each (KIP-854 bounds them by time only).

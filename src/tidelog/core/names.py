@@ -1,6 +1,7 @@
 """Topic names: what is allowed (rule V24), checked before any path is built from one.
 
-The rules are Kafka's (`org.apache.kafka.common.internals.Topic`).
+The rules are Kafka's (`org.apache.kafka.common.internals.Topic`), and so are the names of the
+topics that brokers keep for themselves.
 """
 
 from __future__ import annotations
@@ -10,7 +11,17 @@ import re
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_TOPIC_NAME_CHARS
 
+#: Committed offsets and group metadata; the states of transactions.
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+_INTERNAL = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+
 _ALLOWED = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def is_internal_topic(name: str) -> bool:
+    """Whether brokers keep their own records in a topic of this name: clients may read it."""
+    return name in _INTERNAL
 
 
 def validate_topic_name(name: str) -> None:

@@ -20,6 +20,7 @@ from tidelog.core.config_keys import (
     choice,
     choices,
     integer,
+    key_name,
     keys_of,
     long,
     only,
@@ -145,6 +146,11 @@ _BROKER_DEFAULTS = {
     "max_compaction_lag_ms": "log_cleaner_max_compaction_lag_ms",
     "min_cleanable_dirty_ratio": "log_cleaner_min_cleanable_ratio",
 }
+
+
+def broker_keys() -> dict[str, str]:
+    """Topic key -> the broker's key that is its default, for topic keys that have one."""
+    return {key_name(topic): key_name(default) for topic, default in _BROKER_DEFAULTS.items()}
 
 
 def _defaults_of(broker: BrokerConfig) -> dict[str, Any]:

@@ -8,19 +8,13 @@ Authorized operations are not told (no authorizer yet).
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.requests import Card, Request
-from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.core.names import validate_topic_name
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.names import is_internal_topic, validate_topic_name
 from tidelog.core.types import ZERO_TOPIC_ID
-from tidelog.wire.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from tidelog.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -29,7 +23,6 @@ from tidelog.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tidelog.wire.registry import CREATE_TOPICS
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -38,9 +31,6 @@ CARD = Card(api_key=3, min_version=0, max_version=12)
 
 #: Earlier versions that carry ids must not ask by them: their answers need a name.
 _ASKING_BY_ID_VERSION = 12
-_CREATE_TOPICS_VERSION = 7
-_CREATE_TIMEOUT_MS = 15_000
-_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
 def handle(broker: Broker, request: Request) -> MetadataResponse:
@@ -71,7 +61,7 @@ def handle(broker: Broker, request: Request) -> MetadataResponse:
             answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         response.topics.append(answer)
     if missing:
-        broker.tasks.spawn("create topics on first use", _create(broker, list(missing)))
+        broker.auto_creation.create(missing)
     return response
 
 
@@ -101,7 +91,7 @@ def _topic(broker: Broker, topic: TopicView) -> MetadataResponseTopic:
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=topic.name in _INTERNAL_TOPICS,
+        is_internal=is_internal_topic(topic.name),
         partitions=[
             _partition(broker, number, partition)
             for number, partition in sorted(topic.partitions.items())
@@ -120,28 +110,3 @@ def _partition(broker: Broker, number: int, partition: PartitionView) -> Metadat
         isr_nodes=partition.isr,
         offline_replicas=partition.offline_replicas,
     )
-
-
-async def _create(broker: Broker, names: list[str]) -> None:
-    """Ask the controller; the client's next request sees what came of it."""
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names
-        ],
-        timeout_ms=_CREATE_TIMEOUT_MS,
-    )
-    try:
-        connection = broker.peers.connection(broker.view.controller_id, "admin")
-        answer: CreateTopicsResponse = await connection.call(
-            CREATE_TOPICS, _CREATE_TOPICS_VERSION, request, _CREATE_TIMEOUT_MS
-        )
-    except TidelogError as error:
-        broker.tracer.log("server", logging.WARNING, f"cannot create topics {names}: {error}")
-        return
-    for result in answer.topics:
-        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            broker.tracer.log(
-                "server",
-                logging.WARNING,
-                f"topic {result.name} was not created: {result.error_message}",
-            )

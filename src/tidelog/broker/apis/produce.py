@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.requests import Card, Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.names import is_internal_topic
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -42,6 +43,8 @@ CARD = Card(
 )
 
 _LEADER_HINT_VERSION = 10
+#: The client id that may produce to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID).
+_ADMIN_CLIENT_ID = "__admin_client"
 
 
 class _Produce:
@@ -131,11 +134,12 @@ def handle(broker: Broker, request: Request) -> ProduceResponse | Pending | None
     """Begin every append; the log writes them when the read event ends."""
     message: ProduceRequest = request.message
     acks = message.acks
-    refusal = _refusal(message)
+    whole = _refusal(message)
     produce = _Produce(broker, acks)
     now_ms = broker.clock.wall_ms()
     for topic in message.topic_data:
         answers: list[PartitionProduceResponse] = []
+        refusal = whole or _topic_refusal(topic.name, request.header.client_id)
         produce.response.responses.append(TopicProduceResponse(topic.name, answers))
         for data in topic.partition_data:
             answer = PartitionProduceResponse(index=data.index, base_offset=-1)
@@ -167,6 +171,15 @@ def _refusal(message: ProduceRequest) -> KafkaError | None:
         )
     if message.transactional_id is not None:
         return KafkaError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
+    return None
+
+
+def _topic_refusal(topic: str, client_id: str | None) -> KafkaError | None:
+    """Clients write no records of the brokers' own."""
+    if is_internal_topic(topic) and client_id != _ADMIN_CLIENT_ID:
+        return KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to internal topic {topic!r}"
+        )
     return None
 
 

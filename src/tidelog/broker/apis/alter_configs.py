@@ -1,0 +1,49 @@
+"""AlterConfigs (key 33), versions 0 to 2: replace what is set for topics and brokers (KIP-133).
+
+Keys that are not named go back to what they inherit. Served as `broker/config_requests` tells;
+levels of loggers are not supported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker import config_requests
+from tidelog.broker.config_requests import Resource
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.dynamic_config import Alteration, ConfigOperation
+from tidelog.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=33, min_version=0, max_version=2)
+
+
+def handle(broker: Broker, request: Request) -> Pending:
+    """Check, write to the store, answer."""
+    return broker.answer_from(_alter(broker, request.message), request)
+
+
+async def _alter(broker: Broker, message: AlterConfigsRequest) -> AlterConfigsResponse:
+    resources = [
+        Resource(
+            one.resource_type,
+            one.resource_name,
+            [Alteration(it.name, ConfigOperation.SET, it.value) for it in one.configs],
+        )
+        for one in message.resources
+    ]
+    outcomes = await config_requests.alter(
+        broker, resources, replace=True, validate_only=message.validate_only
+    )
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(one.error, one.message, one.type, one.name)
+            for one in outcomes
+        ]
+    )

@@ -1,0 +1,103 @@
+"""DescribeConfigs (key 32), versions 1 to 4: what is in force, and where it comes from (KIP-226).
+
+Topics, and the defaults of all brokers, are told by whichever broker is asked; a broker's own
+configuration by that broker only. What is stored is read from the store, so that a change that was
+answered is seen. Values that may be secrets are null. Levels of loggers are not supported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.config_requests import entity_of
+from tidelog.broker.config_store import BROKERS, TOPICS
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core import config_entries
+from tidelog.core.config import BrokerConfig
+from tidelog.core.config_entries import ConfigEntry
+from tidelog.core.dynamic_config import DynamicConfigs, broker_config
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.metadata.layout import DEFAULT_ENTITY
+from tidelog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=32, min_version=1, max_version=4)
+
+
+def handle(broker: Broker, request: Request) -> Pending:
+    """Read what is stored, and tell it with what lies below."""
+    return broker.answer_from(_describe(broker, request.message), request)
+
+
+async def _describe(broker: Broker, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    results: list[DescribeConfigsResult] = []
+    wanted: list[tuple[DescribeConfigsResult, tuple[str, str], int]] = []
+    for index, resource in enumerate(message.resources):
+        result = DescribeConfigsResult(
+            resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        results.append(result)
+        try:
+            entity = entity_of(broker, resource.resource_type, resource.resource_name)
+        except KafkaError as error:
+            _refuse(result, error)
+        else:
+            wanted.append((result, entity, index))
+    own = (BROKERS, str(broker.broker_id))
+    entities = [(BROKERS, DEFAULT_ENTITY), own, *(entity for _, entity, _ in wanted)]
+    try:
+        cluster, of_broker, *stored = await broker.config_store.read(entities)
+    except KafkaError as error:
+        for result, _, _ in wanted:
+            _refuse(result, error)
+        return DescribeConfigsResponse(results=results)
+    static = broker.live_configs.static
+    dynamic = DynamicConfigs(cluster, of_broker)
+    in_force, _ = broker_config(static, dynamic)
+    for (result, entity, index), settings in zip(wanted, stored, strict=True):
+        entries = _entries(static, dynamic, in_force, entity, settings)
+        keys = message.resources[index].configuration_keys
+        result.configs = [_told(one, message) for one in config_entries.chosen(entries, keys)]
+    return DescribeConfigsResponse(results=results)
+
+
+def _entries(
+    static: BrokerConfig,
+    dynamic: DynamicConfigs,
+    in_force: BrokerConfig,
+    entity: tuple[str, str],
+    settings: dict[str, str],
+) -> list[ConfigEntry]:
+    entity_type, name = entity
+    if entity_type == TOPICS:
+        return config_entries.topic_entries(static, dynamic, in_force, settings)
+    if name == DEFAULT_ENTITY:
+        return config_entries.cluster_entries(dynamic)
+    return config_entries.broker_entries(static, dynamic)
+
+
+def _told(entry: ConfigEntry, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if message.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[DescribeConfigsSynonym(one.name, one.value, one.source) for one in synonyms],
+        config_type=entry.type,
+        documentation=entry.documentation if message.include_documentation else None,
+    )
+
+
+def _refuse(result: DescribeConfigsResult, error: KafkaError) -> None:
+    result.error_code = ErrorCode(error.code)
+    result.error_message = error.message

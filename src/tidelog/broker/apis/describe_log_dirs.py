@@ -1,0 +1,73 @@
+"""DescribeLogDirs (key 35), versions 1 to 4: log directories and what they hold (D11).
+
+Bytes of each replica, and how far its log end is behind its high watermark. The free space of the
+volume is told, its size is not. Replicas do not move between directories, so none is a future one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.core.ports import Files, Work
+from tidelog.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.partitions import Partition
+    from tidelog.log.directory import LogDirectory
+
+CARD = Card(api_key=35, min_version=1, max_version=4)
+
+
+def handle(broker: Broker, request: Request) -> Pending:
+    """Look at each directory."""
+    return broker.answer_from(_describe(broker, request.message), request)
+
+
+async def _describe(broker: Broker, message: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    wanted: dict[tuple[str, int], None] | None = None
+    if message.topics is not None:
+        wanted = {(one.topic, number): None for one in message.topics for number in one.partitions}
+    response = DescribeLogDirsResponse()
+    for directory in broker.replicas.directories:
+        result = DescribeLogDirsResult(log_dir=directory.path)
+        response.results.append(result)
+        try:
+            result.usable_bytes = await _free_bytes(directory)
+        except StorageError:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            continue
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        for partition in broker.replicas.all():
+            name, number = partition.topic_partition
+            if partition.directory is directory and (wanted is None or (name, number) in wanted):
+                topic = topics.setdefault(name, DescribeLogDirsTopic(name, []))
+                topic.partitions.append(_told(number, partition))
+        result.topics = list(topics.values())
+    return response
+
+
+async def _free_bytes(directory: LogDirectory) -> int:
+    path = directory.path
+
+    def look(files: Files) -> int:
+        return files.free_bytes(path)
+
+    return await directory.lane.submit(look, Work.SLOW, "free_bytes")
+
+
+def _told(number: int, partition: Partition) -> DescribeLogDirsPartition:
+    log = partition.log
+    return DescribeLogDirsPartition(
+        partition_index=number,
+        partition_size=sum(segment.size_bytes for segment in log.segments),
+        offset_lag=max(0, partition.high_watermark - log.log_end_offset),
+    )

@@ -1,0 +1,92 @@
+"""DescribeTopicPartitions (key 75), version 0: partitions page by page (KIP-966).
+
+Topics are told in the order of their names, from the cursor on, up to the smaller of the client's
+limit and `max.request.partition.size.limit`; the next cursor is where the page was cut. Published
+state only (V82). Eligible leader replicas are not kept, so they are null.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.cluster_view import PartitionView, TopicView
+from tidelog.broker.requests import Card, Request
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.names import is_internal_topic, validate_topic_name
+from tidelog.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=75, min_version=0, max_version=0)
+
+
+def handle(broker: Broker, request: Request) -> DescribeTopicPartitionsResponse:
+    """One page."""
+    message: DescribeTopicPartitionsRequest = request.message
+    cursor = message.cursor
+    first = "" if cursor is None else cursor.topic_name
+    limit = broker.config.max_request_partition_size_limit
+    room = max(1, min(limit, message.response_partition_limit))
+    names = sorted({one.name for one in message.topics} if message.topics else broker.view.topics)
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if name < first:
+            continue
+        topic = broker.view.topics.get(name)
+        if topic is None:
+            response.topics.append(_missing(name))
+            continue
+        start = max(0, cursor.partition_index) if cursor is not None and name == first else 0
+        numbers = [number for number in sorted(topic.partitions) if number >= start]
+        if room == 0:
+            response.next_cursor = Cursor(name, start)
+            break
+        page = numbers[:room]
+        room -= len(page)
+        response.topics.append(_topic(broker, topic, page))
+        if len(page) < len(numbers):
+            response.next_cursor = Cursor(name, numbers[len(page)])
+            break
+    return response
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        validate_topic_name(name)
+    except KafkaError as refused:
+        error = refused.code
+    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
+
+
+def _topic(
+    broker: Broker, topic: TopicView, numbers: list[int]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal_topic(topic.name),
+        partitions=[_partition(broker, number, topic.partitions[number]) for number in numbers],
+    )
+
+
+def _partition(
+    broker: Broker, number: int, partition: PartitionView
+) -> DescribeTopicPartitionsResponsePartition:
+    has_leader = partition.leader >= 0 and broker.view.is_alive(partition.leader)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=number,
+        leader_id=partition.leader if has_leader else -1,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        offline_replicas=partition.offline_replicas,
+    )

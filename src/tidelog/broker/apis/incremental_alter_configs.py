@@ -1,0 +1,50 @@
+"""IncrementalAlterConfigs (key 44), versions 0 and 1: set, unset, append, subtract (KIP-339).
+
+Served as `broker/config_requests` tells; levels of loggers are not supported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker import config_requests
+from tidelog.broker.config_requests import Resource
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.dynamic_config import Alteration
+from tidelog.wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=44, min_version=0, max_version=1)
+
+
+def handle(broker: Broker, request: Request) -> Pending:
+    """Check, write to the store, answer."""
+    return broker.answer_from(_alter(broker, request.message), request)
+
+
+async def _alter(
+    broker: Broker, message: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    resources = [
+        Resource(
+            one.resource_type,
+            one.resource_name,
+            [Alteration(it.name, it.config_operation, it.value) for it in one.configs],
+        )
+        for one in message.resources
+    ]
+    outcomes = await config_requests.alter(
+        broker, resources, replace=False, validate_only=message.validate_only
+    )
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(one.error, one.message, one.type, one.name)
+            for one in outcomes
+        ]
+    )

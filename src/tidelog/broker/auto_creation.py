@@ -1,0 +1,97 @@
+"""Topics that are made when they are first asked for, by clients or by this broker itself.
+
+The controller is asked, once for each topic at a time. Topics of clients take the cluster's
+defaults; `__consumer_offsets` has counts and a configuration of its own (`offsets.topic.*`), as
+Kafka's AutoTopicCreationManager makes it. Who asks is not told of the outcome: the topic shows in
+this broker's view of the cluster when it is there, so one asks again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tidelog.broker.cluster_view import TopicView
+from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog.wire.registry import CREATE_TOPICS
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+_VERSION = 7
+_TIMEOUT_MS = 15_000
+
+
+class AutoCreation:
+    """Asks the controller for topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        #: Asked for, and not answered.
+        self._asked: dict[str, None] = {}
+
+    def create(self, names: Iterable[str]) -> None:
+        """Have these topics made, unless they are being made already."""
+        wanted = [name for name in dict.fromkeys(names) if name not in self._asked]
+        if wanted:
+            self._asked.update(dict.fromkeys(wanted))
+            self._broker.tasks.spawn("create topics on first use", self._create(wanted))
+
+    def offsets_topic(self) -> TopicView | None:
+        """`__consumer_offsets`; None while it does not exist: then it has been asked for.
+
+        For the coordinator of groups, which answers COORDINATOR_NOT_AVAILABLE meanwhile. It is made
+        whatever auto.create.topics.enable says, as in Kafka.
+        """
+        topic = self._broker.view.topics.get(CONSUMER_OFFSETS)
+        if topic is None:
+            self.create([CONSUMER_OFFSETS])
+        return topic
+
+    def wanted(self, name: str) -> CreatableTopic:
+        """How a topic of this name is made."""
+        if name != CONSUMER_OFFSETS:
+            return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+        config = self._broker.config
+        settings = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs=[CreatableTopicConfig(key, value) for key, value in settings.items()],
+        )
+
+    async def _create(self, names: list[str]) -> None:
+        broker = self._broker
+        request = CreateTopicsRequest(
+            topics=[self.wanted(name) for name in names], timeout_ms=_TIMEOUT_MS
+        )
+        try:
+            connection = broker.peers.connection(broker.view.controller_id, "admin")
+            answer: CreateTopicsResponse = await connection.call(
+                CREATE_TOPICS, _VERSION, request, _TIMEOUT_MS
+            )
+        except TidelogError as error:
+            self._log(f"cannot create topics {names}: {error}")
+        else:
+            for result in answer.topics:
+                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    self._log(f"topic {result.name} was not created: {result.error_message}")
+        finally:
+            for name in names:
+                del self._asked[name]
+
+    def _log(self, message: str) -> None:
+        self._broker.tracer.log("server", logging.WARNING, message)

@@ -1,0 +1,237 @@
+"""Configuration that changes while brokers run (KIP-226, KIP-339): layers, operations, checks.
+
+What is stored for an entity is a mapping of key to text. `altered` applies the operations of a
+request to it, `check_topic` and `check_broker` judge what comes out, `broker_config` lays the
+stored settings over a broker's own configuration. Most specific first, a value comes from: the
+topic, the broker (`/config/brokers/N`), all brokers (`/config/brokers/<default>`), the broker's
+configuration at start, the default. Nothing is read or written here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from tidelog.core.config import BrokerConfig, supported_keys
+from tidelog.core.config_keys import ConfigType, Key, comma_list, keys_of, to_text
+from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
+from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
+from tidelog.core.topic_config import TopicConfig, broker_keys, validate_topic_configs
+
+#: Kafka's dynamic keys apart from the defaults of topics; those that this broker has are honoured.
+_DYNAMIC = (
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.threads",
+    "max.connections",
+    "producer.id.expiration.ms",
+)
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does with a key (AlterConfigOp.OpType)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    """One operation of a request."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicConfigs:
+    """What the store says about brokers: all of them, and one."""
+
+    cluster: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, str] = field(default_factory=dict)
+
+
+def dynamic_keys() -> dict[str, Key]:
+    """Broker keys that take effect while the broker runs; all others need a restart."""
+    declared = keys_of(BrokerConfig)
+    names = dict.fromkeys([*broker_keys().values(), *_DYNAMIC])
+    return {name: declared[name][1] for name in sorted(names) if name in declared}
+
+
+def broker_config(
+    static: BrokerConfig, dynamic: DynamicConfigs
+) -> tuple[BrokerConfig, tuple[str, ...]]:
+    """The configuration in force, and what of the stored settings cannot be used.
+
+    Somebody else may have written them: a bad one leaves in force what lies below it.
+    """
+    usable: dict[str, str] = {}
+    config = static
+    problems: list[str] = []
+    known = dynamic_keys()
+    for layer in (dynamic.cluster, dynamic.own):
+        for name in sorted(layer):
+            if name not in known:
+                problems.append(f"{name} cannot be changed while the broker runs: passed over")
+                continue
+            try:
+                config = static.with_dynamic({**usable, name: layer[name]})
+            except ConfigError as error:
+                problems.append(str(error))
+            else:
+                usable[name] = layer[name]
+    return config, tuple(problems)
+
+
+# altering
+
+#: The elements of a list that a key has before any are appended: its inherited value.
+Inherited = Callable[[str], str]
+
+
+def altered(
+    current: Mapping[str, str],
+    alterations: Sequence[Alteration],
+    declared: Mapping[str, Key],
+    inherited: Inherited,
+) -> dict[str, str]:
+    """What is stored after the operations; values are checked by the caller.
+
+    Raises KafkaError: INVALID_REQUEST for a key that is named twice, a missing value or an unknown
+    operation, INVALID_CONFIG for APPEND and SUBTRACT of what is no list.
+    """
+    _check_request(alterations)
+    result = dict(current)
+    for name, operation, value in alterations:
+        if operation == ConfigOperation.DELETE:
+            result.pop(name, None)
+            continue
+        assert value is not None
+        if operation == ConfigOperation.SET:
+            result[name] = value.strip()
+            continue
+        key = declared.get(name)
+        if key is not None and key.type is not ConfigType.LIST:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name}={value!r} cannot be appended or subtracted: {name} is no list; set it",
+            )
+        before = comma_list(result[name] if name in result else inherited(name))
+        changed = comma_list(value)
+        if operation == ConfigOperation.APPEND:
+            kept = [*before, *(one for one in changed if one not in before)]
+        else:
+            kept = [one for one in before if one not in changed]
+        result[name] = ",".join(kept)
+    return result
+
+
+def _check_request(alterations: Sequence[Alteration]) -> None:
+    names = [one.name for one in alterations]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"named more than once: {', '.join(twice)}")
+    for name, operation, value in alterations:
+        if operation not in list(ConfigOperation):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name}: operation {operation} is not known; 0 (set), 1 (delete), 2 (append) or"
+                " 3 (subtract) expected",
+            )
+        if value is None and operation != ConfigOperation.DELETE:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{name} has no value (null); delete it to unset it"
+            )
+
+
+def replacing(current: Mapping[str, str], wanted: Sequence[Alteration]) -> list[Alteration]:
+    """AlterConfigs as operations: what is not named goes (KIP-133)."""
+    named = dict.fromkeys(one.name for one in wanted)
+    gone = [Alteration(name, ConfigOperation.DELETE, None) for name in current if name not in named]
+    return [*wanted, *gone]
+
+
+# judging
+
+
+def check_topic(broker: BrokerConfig, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raise KafkaError(INVALID_CONFIG) unless a topic may be configured so.
+
+    What is stored already and stays as it is was somebody else's to judge.
+    """
+    changed = {name: text for name, text in after.items() if before.get(name) != text}
+    try:
+        validate_topic_configs(changed)
+        kept = {name: text for name, text in after.items() if _is_topic_value(name, text)}
+        TopicConfig.of(broker, kept)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _is_topic_value(name: str, text: str) -> bool:
+    try:
+        validate_topic_configs({name: text})
+    except ConfigError:
+        return False
+    return True
+
+
+def check_broker(static: BrokerConfig, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raise KafkaError(INVALID_CONFIG) unless brokers may be configured so while they run.
+
+    Names a key that needs a restart, one that Kafka has and this broker has not, and a bad value.
+    """
+    known = dynamic_keys()
+    kept: dict[str, str] = {}
+    for name, text in after.items():
+        if before.get(name) == text:
+            if name in known:
+                kept[name] = text
+            continue
+        if name not in known:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={text!r}: {_refusal(name)}")
+        try:
+            static.with_dynamic({name: text})
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        kept[name] = text
+    _, problems = broker_config(static, DynamicConfigs(cluster=kept))
+    if problems:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, problems[0])
+
+
+def _refusal(name: str) -> str:
+    supported = supported_keys()
+    if name in supported:
+        return (
+            f"{name} is read-only while the broker runs: set it in the broker's configuration and"
+            " restart the broker"
+        )
+    if name in UNSUPPORTED_KEYS or name in REFUSED_KEYS or name.startswith(LISTENER_KEY_PREFIX):
+        return f"{name} is a key of Kafka that is not supported here"
+    near = difflib.get_close_matches(name, supported, n=1, cutoff=0.8)
+    return f"{name} is not a known key" + (f"; did you mean {near[0]}?" if near else "")
+
+
+# inheriting
+
+
+def inherited_by_topic(broker: BrokerConfig) -> Inherited:
+    """What a topic has where it says nothing itself; empty for an unknown key."""
+    config = TopicConfig.of(broker, {})
+    declared = keys_of(TopicConfig)
+    return lambda name: to_text(getattr(config, declared[name][0])) if name in declared else ""
+
+
+def inherited_by_broker(broker: BrokerConfig) -> Inherited:
+    """What a broker has where the store says nothing; empty for an unknown key."""
+    declared = keys_of(BrokerConfig)
+    return lambda name: to_text(getattr(broker, declared[name][0])) if name in declared else ""
