@@ -11,9 +11,11 @@ from tidelog.controller.draft import Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
     BrokersRead,
+    CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
     DeletionsRead,
+    ElectLeadersAsked,
     Event,
     LeaderAndIsrAnswered,
     ProducerIdsRead,
@@ -36,8 +38,14 @@ from tidelog.wire.messages.alter_partition import (
     RequestTopicData,
     ResponsePartitionData,
 )
+from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
 #: Broker epoch of broker N in tests: 100 + N; a later life adds 100 each time.
 FIRST_BROKER_EPOCH = 100
@@ -105,9 +113,13 @@ def topic(
     assignments: Mapping[int, tuple[int, ...]] | None = None,
     *,
     unclean: bool | None = None,
+    version: int = 0,
+    is_reassigning: bool = False,
 ) -> Topic:
     """A topic; one partition on brokers 1, 2, 3 unless told otherwise."""
-    return Topic(name, topic_id(name), assignments or {0: (1, 2, 3)}, unclean)
+    return Topic(
+        name, topic_id(name), assignments or {0: (1, 2, 3)}, unclean, version, is_reassigning
+    )
 
 
 def settings(*, unclean: bool = False, deletion_enabled: bool = True) -> Settings:
@@ -265,6 +277,33 @@ def delete(*names: str, ticket: int = 1, by_id: bool = False) -> DeleteTopicsAsk
         topics = [DeleteTopicState(None, topic_id(name)) for name in names]
         return DeleteTopicsAsked(ticket, DeleteTopicsRequest(topics=topics))
     return DeleteTopicsAsked(ticket, DeleteTopicsRequest(topic_names=list(names)))
+
+
+def more(name: str = "t", count: int = 2, *replicas: tuple[int, ...]) -> CreatePartitionsTopic:
+    """A topic is to have `count` partitions, the new ones on these brokers if they are given."""
+    chosen = [CreatePartitionsAssignment(one) for one in replicas] or None
+    return CreatePartitionsTopic(name, count, chosen)
+
+
+def grow(
+    *wanted: CreatePartitionsTopic, ticket: int = 1, validate_only: bool = False, seed: int = 0
+) -> CreatePartitionsAsked:
+    """A client asks for more partitions."""
+    request = CreatePartitionsRequest(topics=list(wanted), validate_only=validate_only)
+    return CreatePartitionsAsked(ticket, request, seed)
+
+
+def elect(
+    *wanted: TopicPartition, unclean: bool = False, everything: bool = False, ticket: int = 1
+) -> ElectLeadersAsked:
+    """A client asks for leaders."""
+    named = [TopicPartitions(one.topic, [one.partition]) for one in wanted]
+    return ElectLeadersAsked(
+        ticket,
+        ElectLeadersRequest(
+            election_type=1 if unclean else 0, topic_partitions=None if everything else named
+        ),
+    )
 
 
 def roles_answered(

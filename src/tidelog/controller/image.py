@@ -277,7 +277,7 @@ class Image:
             case TopicFound():
                 self._add_topic(change)
             case PartitionsAdded():
-                self._add_partitions(change)
+                self._place(change.topic, change.states)
             case UncleanChanged():
                 topic = self.topics.get(change.name)
                 if topic is not None:
@@ -320,10 +320,6 @@ class Image:
         self.unreadable.pop(topic.name, None)
         self._names[topic.topic_id] = topic.name
         self._place(topic, change.states)
-
-    def _add_partitions(self, change: PartitionsAdded) -> None:
-        if change.topic.name in self.topics:
-            self._place(change.topic, change.states)
 
     def _place(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
         self.topics[topic.name] = topic

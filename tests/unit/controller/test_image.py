@@ -10,6 +10,7 @@ from tidelog.controller.image import (
     DeletionCommanded,
     DeletionRequested,
     Image,
+    PartitionsAdded,
     ProducerIdsFound,
     ReplicaAnswered,
     ReplicasRemade,
@@ -19,6 +20,7 @@ from tidelog.controller.image import (
     TopicFound,
     TopicGone,
     TopicUnreadable,
+    UncleanChanged,
 )
 from tidelog.core.types import TopicPartition
 
@@ -37,6 +39,26 @@ def test_a_topic_is_known_by_name_by_id_and_by_who_hosts_it(image: Image) -> Non
     assert list(image.hosted_by(2)) == [TP, TopicPartition("t", 1)]
     assert list(image.partitions()) == [TP, TopicPartition("t", 1)]
     assert image.states == {TP: state()}
+
+
+def test_a_topic_that_grows_keeps_what_it_had(image: Image) -> None:
+    before = image.key()
+    grown = topic("t", {0: (1, 2, 3), 1: (2,), 2: (3, 1)}, version=1)
+    image.apply(PartitionsAdded(grown, {2: state((3, 1))}))
+    added = TopicPartition("t", 2)
+    assert image.states == {TP: state(), added: state((3, 1))}
+    assert list(image.hosted_by(3)) == [TP, added]
+    assert image.topic_name(topic_id("t")) == "t"
+    assert image.key() != before
+
+
+def test_whether_a_topic_may_be_led_uncleanly_changes_nothing_else(image: Image) -> None:
+    before = image.key()
+    image.apply(UncleanChanged("t", True))
+    assert image.topics["t"] == topic("t", {0: (1, 2, 3), 1: (2,)}, unclean=True)
+    assert image.key() != before
+    image.apply(UncleanChanged("u", True))
+    assert list(image.topics) == ["t"]
 
 
 def test_what_does_not_exist_is_empty(image: Image) -> None:

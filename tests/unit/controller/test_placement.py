@@ -100,3 +100,28 @@ def test_impossible_numbers_are_refused_by_name(
         place(racked(None, None, None), partitions, replication_factor, 0)
     assert caught.value.code is code
     assert all(word in caught.value.message for word in words)
+
+
+def _three() -> list[BrokerInfo]:
+    return [broker(1), broker(2), broker(3)]
+
+
+class TestMorePartitions:
+    def test_they_are_numbered_after_those_that_are_there(self) -> None:
+        added = place(_three(), 2, 2, 0, {0: (1, 2), 1: (2, 3)})
+        assert list(added) == [2, 3]
+
+    def test_leaders_go_on_round_the_brokers(self) -> None:
+        added = place(_three(), 4, 1, 7, {0: (3,), 1: (1,)})
+        assert [replicas[0] for replicas in added.values()] == [2, 3, 1, 2]
+
+    def test_they_begin_anywhere_when_the_last_leader_is_gone(self) -> None:
+        before = {0: (1,), 1: (9,)}
+        starts = {place(_three(), 1, 1, seed, before)[2] for seed in range(3)}
+        assert starts == {(1,), (2,), (3,)}
+
+    def test_what_is_there_counts(self) -> None:
+        """Broker 3 holds nothing yet: it follows, whoever leads."""
+        before = dict.fromkeys(range(4), (1, 2))
+        added = place(_three(), 2, 2, 0, before)
+        assert all(3 in replicas for replicas in added.values())

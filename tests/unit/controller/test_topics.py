@@ -223,6 +223,12 @@ class TestDeletion:
         wanted = DeleteTopicState(None, topic_id("nobody"))
         assert self.fails(image, wanted) is ErrorCode.UNKNOWN_TOPIC_ID
 
+    @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+    def test_internal_topics_are_kept(self, image: Image, name: str) -> None:
+        image.apply(TopicFound(topic(name), {}))
+        for wanted in (DeleteTopicState(name), DeleteTopicState(None, topic_id(name))):
+            assert self.fails(image, wanted) is ErrorCode.INVALID_TOPIC_EXCEPTION
+
     def test_name_and_id_together_are_refused(self, image: Image) -> None:
         wanted = DeleteTopicState("old.topic", topic_id("old.topic"))
         assert self.fails(image, wanted) is ErrorCode.INVALID_REQUEST

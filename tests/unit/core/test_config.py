@@ -66,7 +66,6 @@ class TestFromProperties:
             "group.initial.rebalance.delay.ms",
             "num.io.threads",
             "num.network.threads",
-            "offsets.topic.replication.factor",
             "socket.send.buffer.bytes",
             "zookeeper.connection.timeout.ms",
         ]

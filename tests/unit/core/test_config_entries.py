@@ -1,0 +1,182 @@
+"""What DescribeConfigs tells: values, where they come from, what lies below them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.core.config import BrokerConfig
+from tidelog.core.config_entries import (
+    ConfigEntry,
+    ConfigSource,
+    broker_entries,
+    chosen,
+    cluster_entries,
+    topic_entries,
+)
+from tidelog.core.config_keys import ConfigType, keys_of
+from tidelog.core.dynamic_config import DynamicConfigs, broker_config
+from tidelog.core.topic_config import TopicConfig
+
+NOTHING = DynamicConfigs()
+
+
+def broker(**keys: str) -> BrokerConfig:
+    given = {key.replace("_", "."): value for key, value in keys.items()}
+    return BrokerConfig.from_properties({"broker.id": "1", **given})
+
+
+def of_topic(
+    name: str,
+    overrides: dict[str, str],
+    static: BrokerConfig | None = None,
+    dynamic: DynamicConfigs = NOTHING,
+) -> ConfigEntry:
+    static = static or broker()
+    in_force, _ = broker_config(static, dynamic)
+    [entry] = chosen(topic_entries(static, dynamic, in_force, overrides), [name])
+    return entry
+
+
+def of_broker(name: str, static: BrokerConfig, dynamic: DynamicConfigs = NOTHING) -> ConfigEntry:
+    [entry] = chosen(broker_entries(static, dynamic), [name])
+    return entry
+
+
+def places(entry: ConfigEntry) -> list[tuple[str, str, str]]:
+    return [(one.name, one.value, one.source.name) for one in entry.synonyms]
+
+
+def test_a_topic_tells_every_key() -> None:
+    static = broker()
+    names = [entry.name for entry in topic_entries(static, NOTHING, static, {})]
+    assert names == list(keys_of(TopicConfig))
+
+
+def test_a_value_of_the_topic_hides_all_below() -> None:
+    static = broker(message_max_bytes="1000")
+    layers = DynamicConfigs({"message.max.bytes": "2000"}, {"message.max.bytes": "3000"})
+    entry = of_topic("max.message.bytes", {"max.message.bytes": "4000"}, static, layers)
+    assert (entry.value, entry.source) == ("4000", ConfigSource.DYNAMIC_TOPIC)
+    assert places(entry) == [
+        ("max.message.bytes", "4000", "DYNAMIC_TOPIC"),
+        ("message.max.bytes", "3000", "DYNAMIC_BROKER"),
+        ("message.max.bytes", "2000", "DYNAMIC_DEFAULT_BROKER"),
+        ("message.max.bytes", "1000", "STATIC_BROKER"),
+        ("message.max.bytes", "1048588", "DEFAULT"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("static", "dynamic", "value", "source"),
+    [
+        (broker(), NOTHING, "1048588", "DEFAULT"),
+        (broker(message_max_bytes="1000"), NOTHING, "1000", "STATIC_BROKER"),
+        (broker(), DynamicConfigs({"message.max.bytes": "7"}), "7", "DYNAMIC_DEFAULT_BROKER"),
+        (broker(), DynamicConfigs({}, {"message.max.bytes": "8"}), "8", "DYNAMIC_BROKER"),
+    ],
+)
+def test_what_a_topic_does_not_say_comes_from_the_brokers(
+    static: BrokerConfig, dynamic: DynamicConfigs, value: str, source: str
+) -> None:
+    entry = of_topic("max.message.bytes", {}, static, dynamic)
+    assert (entry.value, entry.source.name) == (value, source)
+
+
+def test_a_topic_key_without_a_broker_key_has_a_default_of_its_own() -> None:
+    entry = of_topic("min.cleanable.dirty.ratio", {})
+    assert places(entry) == [("min.cleanable.dirty.ratio", "0.5", "DEFAULT")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("unclean.leader.election.enable", "false", ConfigType.BOOLEAN),
+        ("retention.ms", "604800000", ConfigType.LONG),
+        ("segment.bytes", "1073741824", ConfigType.INT),
+        ("cleanup.policy", "delete", ConfigType.LIST),
+        ("min.cleanable.dirty.ratio", "0.5", ConfigType.DOUBLE),
+        ("compression.type", "producer", ConfigType.STRING),
+        ("preallocate", "false", ConfigType.BOOLEAN),
+        ("segment.jitter.ms", "0", ConfigType.LONG),
+    ],
+)
+def test_values_are_texts_with_a_type(name: str, value: str, kind: ConfigType) -> None:
+    entry = of_topic(name, {})
+    assert (entry.value, entry.type) == (value, kind)
+    assert entry.documentation
+
+
+def test_a_list_is_a_comma_list() -> None:
+    assert (
+        of_topic("cleanup.policy", {"cleanup.policy": "compact, delete"}).value == "compact,delete"
+    )
+
+
+def test_a_stored_value_that_cannot_be_used_is_not_in_force() -> None:
+    assert of_topic("retention.ms", {"retention.ms": "soon"}).value == "604800000"
+
+
+def test_a_broker_tells_what_needs_a_restart() -> None:
+    assert of_broker("num.partitions", broker()).is_read_only
+    assert not of_broker("message.max.bytes", broker()).is_read_only
+
+
+def test_coarser_keys_are_places_in_their_own_units() -> None:
+    entry = of_broker("log.retention.ms", broker(log_retention_hours="2"))
+    assert entry.value == "7200000"
+    assert places(entry) == [
+        ("log.retention.hours", "2", "STATIC_BROKER"),
+        ("log.retention.ms", "604800000", "DEFAULT"),
+    ]
+
+
+def test_a_key_given_under_another_name_shows_that_name() -> None:
+    entry = of_broker("broker.id", BrokerConfig.from_properties({"node.id": "7"}))
+    assert (entry.value, places(entry)[0]) == ("7", ("node.id", "7", "STATIC_BROKER"))
+
+
+def test_what_follows_from_another_key_is_not_called_a_default() -> None:
+    entry = of_broker("metadata.store", broker(zookeeper_connect="localhost:2181"))
+    assert (entry.value, entry.source) == ("zookeeper:localhost:2181", ConfigSource.STATIC_BROKER)
+
+
+def test_places_of_logs_and_listeners_are_told() -> None:
+    static = broker(log_dirs="/a,/b", listeners="PLAINTEXT://127.0.0.1:9000")
+    assert of_broker("log.dirs", static).value == "/a,/b"
+    assert of_broker("listeners", static).value == "PLAINTEXT://127.0.0.1:9000"
+    assert of_broker("listeners", static).source is ConfigSource.STATIC_BROKER
+    told = of_broker("advertised.listeners", static)
+    assert (told.value, told.source) == ("PLAINTEXT://127.0.0.1:9000", ConfigSource.DEFAULT)
+    assert told.is_read_only
+
+
+def test_keys_without_effect_are_named_and_their_values_kept_back() -> None:
+    static = broker(ssl_keystore_password="secret", log_retention_hours="2")
+    entry = of_broker("ssl.keystore.password", static)
+    assert (entry.value, entry.is_sensitive) == (None, True)
+    assert of_broker("log.retention.hours", static).value == "2"
+    assert all("secret" not in str(one) for one in broker_entries(static, NOTHING))
+
+
+def test_every_name_is_told_once() -> None:
+    names = [entry.name for entry in broker_entries(broker(log_dir="/a", node_id="1"), NOTHING)]
+    assert names == sorted(dict.fromkeys(names))
+
+
+def test_the_defaults_of_all_brokers_tell_what_is_set_and_nothing_else() -> None:
+    layers = DynamicConfigs(
+        {"log.retention.ms": "5", "num.io.threads": "9"}, {"max.connections": "3"}
+    )
+    entries = cluster_entries(layers)
+    assert [(one.name, one.value, one.source.name) for one in entries] == [
+        ("log.retention.ms", "5", "DYNAMIC_DEFAULT_BROKER"),
+        ("num.io.threads", "9", "DYNAMIC_DEFAULT_BROKER"),
+    ]
+    assert [one.type for one in entries] == [ConfigType.LONG, ConfigType.STRING]
+
+
+def test_all_are_chosen_unless_names_are_given() -> None:
+    entries = broker_entries(broker(), NOTHING)
+    assert chosen(entries, None) == entries
+    assert chosen(entries, []) == []
+    assert [one.name for one in chosen(entries, ["rack", "broker.rack"])] == ["broker.rack"]
