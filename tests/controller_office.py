@@ -41,6 +41,12 @@ from tidelog.sim.store import SimStoreClient, SimStoreServer
 from tidelog.sim.world import CollectorPaused, World
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 from tidelog.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -49,6 +55,11 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from tidelog.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -476,6 +487,30 @@ class Office:
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=timeout_ms)
         return self.ask(candidate, lambda shell: shell.delete_topics(request, no_deletion))
 
+    def grow(self, candidate: Candidate, name: str, count: int) -> Any:
+        """Ask for a topic to have so many partitions; the result."""
+        request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name, count)])
+        answer = self.answer(
+            candidate, lambda shell: shell.create_partitions(request, no_partitions)
+        )
+        [result] = answer.results
+        return result
+
+    def elect(
+        self, candidate: Candidate, *wanted: TopicPartition, unclean: bool = False
+    ) -> list[ErrorCode]:
+        """Ask for leaders; the partitions' outcomes."""
+        request = ElectLeadersRequest(
+            election_type=1 if unclean else 0,
+            topic_partitions=[TopicPartitions(one.topic, [one.partition]) for one in wanted],
+        )
+        answer = self.answer(candidate, lambda shell: shell.elect_leaders(request, no_election))
+        return [
+            ErrorCode(one.error_code)
+            for topic in answer.replica_election_results
+            for one in topic.partition_result
+        ]
+
     def alter(self, candidate: Candidate, request: AlterPartitionRequest) -> list[Any]:
         """Ask for ISRs; the answer appears in the list."""
         return self.ask(candidate, lambda shell: shell.alter_partition(request, 3, not_controller))
@@ -489,6 +524,17 @@ def no_topics() -> CreateTopicsResponse:
 def no_deletion() -> DeleteTopicsResponse:
     """What a broker that is not the controller says."""
     return DeleteTopicsResponse(throttle_time_ms=-1)
+
+
+def no_partitions() -> CreatePartitionsResponse:
+    """What a broker that is not the controller says."""
+    refused = CreatePartitionsTopicResult(error_code=ErrorCode.NOT_CONTROLLER)
+    return CreatePartitionsResponse(results=[refused])
+
+
+def no_election() -> ElectLeadersResponse:
+    """What a broker that is not the controller says."""
+    return ElectLeadersResponse(error_code=ErrorCode.NOT_CONTROLLER)
 
 
 def not_controller() -> AlterPartitionResponse:

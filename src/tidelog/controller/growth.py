@@ -7,7 +7,7 @@ Refusals are KafkaErrors whose message says what would be right. Nothing is writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.controller import elections, placement, topics
@@ -40,11 +40,12 @@ def plan(
     topics.check_partition_count(added, room)
     factor = len(existing[0])
     topics.check_size(wanted.count, wanted.count * factor, max(image.brokers, default=0))
-    if wanted.assignments is None:
+    if not wanted.assignments:
         live = list(image.brokers.values())
         new = placement.place(live, added, factor, seed, existing)
     else:
-        new = _explicit(wanted, len(existing), factor, image.brokers)
+        chosen = [tuple(one.broker_ids) for one in wanted.assignments]
+        new = _explicit(chosen, added, len(existing), factor, image.brokers)
     states = {}
     for partition, replicas in new.items():
         state = elections.first_state(replicas, image.brokers, controller_epoch)
@@ -97,12 +98,9 @@ def _check_count(wanted: CreatePartitionsTopic, topic: Topic) -> int:
 
 
 def _explicit(
-    wanted: CreatePartitionsTopic, first: int, factor: int, brokers: Brokers
+    chosen: Sequence[tuple[int, ...]], added: int, first: int, factor: int, brokers: Brokers
 ) -> dict[int, tuple[int, ...]]:
     """What the caller chose for the new partitions, if it can be (V5)."""
-    assert wanted.assignments is not None
-    chosen = [tuple(one.broker_ids) for one in wanted.assignments]
-    added = wanted.count - first
     if len(chosen) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
