@@ -103,10 +103,11 @@ async def settle() -> None:
 
 
 class FakeTracer:
-    """Remembers events."""
+    """Remembers events and log lines."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.lines: list[str] = []
 
     def event(self, name: str, /, **fields: Any) -> None:
         self.events.append((name, fields))
@@ -115,7 +116,7 @@ class FakeTracer:
         """Not looked at."""
 
     def log(self, logger: str, level: int, message: str, /) -> None:
-        """Not looked at."""
+        self.lines.append(message)
 
     def named(self, name: str) -> list[dict[str, Any]]:
         return [fields for event, fields in self.events if event == name]
