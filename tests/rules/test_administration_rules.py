@@ -28,6 +28,12 @@ from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.layout import TopicAssignment
 from tidelog.metadata.store import ANY_VERSION, Create, SetData
+from tidelog.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+)
 
 NEW = TopicPartition("t", 1)
 
@@ -199,11 +205,38 @@ def test_they_stay_where_they_are_when_the_balance_is_not_looked_after() -> None
 
 @pytest.mark.rule("V46")
 def test_the_balance_is_looked_at_again_and_again() -> None:
+    """A broker dies after the first look, comes back, and is in sync again."""
     with office(3, leader_imbalance_check_interval_seconds="20") as made:
-        made.controller()
+        controller = made.controller()
+        preferred, other = others(made, controller)
+        replicas = (preferred.broker_id, other.broker_id, controller.broker_id)
+        made.create(controller, "t", replicas)
         made.pass_time(6_000)
-        _, preferred = led_elsewhere(made)
-        made.until(lambda: made.state(TP).leader == preferred, limit_ms=30_000)
+        preferred.crash()
+        made.until(lambda: made.state(TP).leader == other.broker_id)
+        preferred.start()
+        made.until(lambda: preferred.broker_epoch != -1 and "F" in preferred.script.kinds())
+        published = made.state(TP)
+        members = [BrokerState(one, made.brokers[one].broker_epoch) for one in replicas]
+        wanted = RequestPartitionData(
+            partition_index=0,
+            leader_epoch=published.leader_epoch,
+            partition_epoch=published.partition_epoch,
+            new_isr_with_epochs=members,
+        )
+        node = made.read(layout.topic_path("t"))
+        assert node is not None
+        of_topic = layout.decode_topic(layout.topic_path("t"), node.data).topic_id
+        request = AlterPartitionRequest(
+            broker_id=other.broker_id,
+            broker_epoch=other.broker_epoch,
+            topics=[RequestTopicData(of_topic, [wanted])],
+        )
+        made.alter(controller, request)
+        made.until(lambda: sorted(made.state(TP).isr) == [1, 2, 3])
+        assert made.state(TP).leader == other.broker_id
+        made.until(lambda: made.state(TP).leader == preferred.broker_id, limit_ms=30_000)
+        assert made.controllers == [controller.broker_id]
 
 
 # V8

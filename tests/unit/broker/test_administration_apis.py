@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, FakeConnection, a_cluster, replicate, settle, state
+from tests.broker_fakes import FakeBroker, FakeConnection, a_cluster, settle, state
 
-from tidelog.broker.apis import describe_log_dirs, describe_topic_partitions, metadata, produce
+from tidelog.broker.apis import describe_topic_partitions, metadata, produce
 from tidelog.broker.auto_creation import AutoCreation
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.config_requests import entity_of
 from tidelog.broker.requests import Pending, Request
-from tidelog.core.completion import Completion
-from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, StorageError
+from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.create_topics import (
@@ -24,7 +23,6 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from tidelog.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -169,67 +167,6 @@ class TestDescribeTopicPartitions:
             [topic] = self.page(broker).topics
             one = topic.partitions[0]
             assert (one.leader_id, one.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
-
-        run(story())
-
-
-class Lane:
-    """A directory's lane, at whose end there is a disk."""
-
-    def __init__(self, outcome: int | StorageError) -> None:
-        self._outcome = outcome
-
-    def submit(self, operation: Any, work: Any, name: str) -> Completion[int]:
-        completion: Completion[int] = Completion()
-        if isinstance(self._outcome, StorageError):
-            completion.fail(self._outcome)
-        else:
-            free_bytes = self._outcome
-            completion.resolve(operation(SimpleNamespace(free_bytes=lambda path: free_bytes)))
-        return completion
-
-
-class TestDescribeLogDirs:
-    async def described(
-        self,
-        outcome: int | StorageError,
-        topics: Sequence[DescribableLogDirTopic] | None = None,
-    ) -> Any:
-        cluster = a_cluster()
-        await replicate(cluster)
-        broker = cluster[1]
-        broker.log().segments = [SimpleNamespace(size_bytes=30), SimpleNamespace(size_bytes=12)]
-        broker.directory.path, broker.directory.lane = "/data", Lane(outcome)  # type: ignore[attr-defined]
-        message = DescribeLogDirsRequest(topics=None if topics is None else list(topics))
-        pending = describe_log_dirs.handle(broker, request(message, 35, 4))  # type: ignore[arg-type]
-        [result] = (await answered(pending)).results
-        return result
-
-    def test_replicas_with_their_sizes_and_the_free_space(self) -> None:
-        async def story() -> None:
-            result = await self.described(77)
-            assert (result.log_dir, result.usable_bytes) == ("/data", 77)
-            [topic] = result.topics
-            [one] = topic.partitions
-            assert (topic.name, one.partition_index, one.partition_size) == ("t", 0, 42)
-            assert (one.offset_lag, one.is_future_key) == (0, False)
-
-        run(story())
-
-    def test_only_what_is_asked_for(self) -> None:
-        async def story() -> None:
-            assert (await self.described(1, [DescribableLogDirTopic("t", [1])])).topics == []
-            named = await self.described(1, [DescribableLogDirTopic("t", [0])])
-            assert [one.name for one in named.topics] == ["t"]
-            assert (await self.described(1, [])).topics == []
-
-        run(story())
-
-    def test_a_directory_that_cannot_be_looked_at_says_so(self) -> None:
-        async def story() -> None:
-            result = await self.described(StorageError("/data", "statvfs", "/data", 5, 0))
-            assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-            assert result.topics == []
 
         run(story())
 

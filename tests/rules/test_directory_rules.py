@@ -1,0 +1,91 @@
+"""What a broker tells of its log directories: D11."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.broker_fakes import a_cluster, replicate, settle
+
+from tidelog.broker.apis import describe_log_dirs
+from tidelog.broker.requests import Pending, Request
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.wire.codec import RequestHeader
+from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(coroutine)
+
+
+class Lane:
+    """A directory's lane, at whose end there is a disk."""
+
+    def __init__(self, outcome: int | StorageError) -> None:
+        self._outcome = outcome
+
+    def submit(self, operation: Any, work: Any, name: str) -> Completion[int]:
+        completion: Completion[int] = Completion()
+        if isinstance(self._outcome, StorageError):
+            completion.fail(self._outcome)
+        else:
+            free_bytes = self._outcome
+            completion.resolve(operation(SimpleNamespace(free_bytes=lambda path: free_bytes)))
+        return completion
+
+
+class TestDescribeLogDirs:
+    async def described(
+        self,
+        outcome: int | StorageError,
+        topics: Sequence[DescribableLogDirTopic] | None = None,
+    ) -> Any:
+        cluster = a_cluster()
+        await replicate(cluster)
+        broker = cluster[1]
+        broker.log().segments = [SimpleNamespace(size_bytes=30), SimpleNamespace(size_bytes=12)]
+        broker.directory.path, broker.directory.lane = "/data", Lane(outcome)  # type: ignore[attr-defined]
+        message = DescribeLogDirsRequest(topics=None if topics is None else list(topics))
+        asked: Any = Request(RequestHeader(35, 4, 0, None), message, None, 0)  # type: ignore[arg-type]
+        pending = describe_log_dirs.handle(broker, asked)  # type: ignore[arg-type]
+        assert isinstance(pending, Pending)
+        got: list[Any] = []
+        pending.deliver_to(got.append)
+        await settle()
+        [result] = got[0].results
+        return result
+
+    @pytest.mark.rule("D11")
+    def test_replicas_with_their_sizes_and_the_free_space(self) -> None:
+        async def story() -> None:
+            result = await self.described(77)
+            assert (result.log_dir, result.usable_bytes) == ("/data", 77)
+            [topic] = result.topics
+            [one] = topic.partitions
+            assert (topic.name, one.partition_index, one.partition_size) == ("t", 0, 42)
+            assert (one.offset_lag, one.is_future_key) == (0, False)
+
+        run(story())
+
+    @pytest.mark.rule("D11")
+    def test_only_what_is_asked_for(self) -> None:
+        async def story() -> None:
+            assert (await self.described(1, [DescribableLogDirTopic("t", [1])])).topics == []
+            named = await self.described(1, [DescribableLogDirTopic("t", [0])])
+            assert [one.name for one in named.topics] == ["t"]
+            assert (await self.described(1, [])).topics == []
+
+        run(story())
+
+    @pytest.mark.rule("D11")
+    def test_a_directory_that_cannot_be_looked_at_says_so(self) -> None:
+        async def story() -> None:
+            result = await self.described(StorageError("/data", "statvfs", "/data", 5, 0))
+            assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert result.topics == []
+
+        run(story())
