@@ -7,16 +7,44 @@ from typing import Any
 
 from tidelog.broker.apis import handlers
 from tidelog.records.builder import NewRecord, build_batch
+from tidelog.wire.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
+from tidelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from tidelog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
+from tidelog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from tidelog.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from tidelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig as IncrementalConfig,
+)
+from tidelog.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource as IncrementalResource,
+)
+from tidelog.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -35,12 +63,20 @@ from tidelog.wire.messages.produce import (
     TopicProduceData,
 )
 from tidelog.wire.registry import (
+    ALTER_CONFIGS,
     API_VERSIONS,
+    CREATE_PARTITIONS,
     CREATE_TOPICS,
+    DELETE_RECORDS,
     DELETE_TOPICS,
     DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    ELECT_LEADERS,
     FETCH,
     FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     METADATA,
@@ -60,6 +96,14 @@ CLIENT_APIS = [
     INIT_PRODUCER_ID,
     OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_CLUSTER,
+    DELETE_RECORDS,
+    DESCRIBE_CONFIGS,
+    ALTER_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    CREATE_PARTITIONS,
+    ELECT_LEADERS,
+    INCREMENTAL_ALTER_CONFIGS,
+    DESCRIBE_TOPIC_PARTITIONS,
 ]
 
 
@@ -125,6 +169,57 @@ def _offset_for_leader_epoch(
     return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic, asked)])
 
 
+def _delete_records(
+    version: int, topic: str, topic_id: bytes, partition: int
+) -> DeleteRecordsRequest:
+    asked = [DeleteRecordsPartition(partition, 0), DeleteRecordsPartition(partition, 1 << 60)]
+    return DeleteRecordsRequest([DeleteRecordsTopic(topic, asked)], timeout_ms=5_000)
+
+
+def _describe_configs(
+    version: int, topic: str, topic_id: bytes, partition: int
+) -> DescribeConfigsRequest:
+    asked = [DescribeConfigsResource(kind, name, None) for kind, name in ((2, topic), (4, "9"))]
+    return DescribeConfigsRequest(
+        asked, include_synonyms=version >= 1, include_documentation=version >= 3
+    )
+
+
+def _alter_configs(
+    version: int, topic: str, topic_id: bytes, partition: int
+) -> AlterConfigsRequest:
+    """Checked only: the topic stays as it is."""
+    wanted = [AlterableConfig("retention.ms", "1000"), AlterableConfig("nonsense", None)]
+    resources = [AlterConfigsResource(2, topic, [one]) for one in wanted]
+    return AlterConfigsRequest([*resources, AlterConfigsResource(4, "1", [])], validate_only=True)
+
+
+def _incremental_alter_configs(
+    version: int, topic: str, topic_id: bytes, partition: int
+) -> IncrementalAlterConfigsRequest:
+    wanted = [
+        IncrementalConfig("cleanup.policy", operation, None if operation == 1 else "compact")
+        for operation in range(4)
+    ]
+    return IncrementalAlterConfigsRequest(
+        [IncrementalResource(2, f"{topic}{n}", [one]) for n, one in enumerate(wanted)]
+    )
+
+
+def _create_partitions(
+    version: int, topic: str, topic_id: bytes, partition: int
+) -> CreatePartitionsRequest:
+    """Checked only: the topic stays as it is."""
+    wanted = [CreatePartitionsTopic(topic, 99, None), CreatePartitionsTopic("nowhere", 2, None)]
+    return CreatePartitionsRequest(wanted, timeout_ms=5_000, validate_only=True)
+
+
+def _elect_leaders(
+    version: int, topic: str, topic_id: bytes, partition: int
+) -> ElectLeadersRequest:
+    return ElectLeadersRequest(0, [TopicPartitions(topic, [partition, 99])], timeout_ms=5_000)
+
+
 _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
     PRODUCE: _produce,
     FETCH: _fetch,
@@ -137,6 +232,18 @@ _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
     INIT_PRODUCER_ID: lambda *_: InitProducerIdRequest(None),
     OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
     DESCRIBE_CLUSTER: lambda *_: DescribeClusterRequest(),
+    DELETE_RECORDS: _delete_records,
+    DESCRIBE_CONFIGS: _describe_configs,
+    ALTER_CONFIGS: _alter_configs,
+    DESCRIBE_LOG_DIRS: lambda version, topic, topic_id, partition: DescribeLogDirsRequest(
+        [DescribableLogDirTopic(topic, [partition])]
+    ),
+    CREATE_PARTITIONS: _create_partitions,
+    ELECT_LEADERS: _elect_leaders,
+    INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
+    DESCRIBE_TOPIC_PARTITIONS: lambda version, topic, topic_id, partition: (
+        DescribeTopicPartitionsRequest([TopicRequest(topic)])
+    ),
 }
 
 

@@ -11,14 +11,42 @@ from typing import Any
 
 from tidelog.broker.requests import Request
 from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 from tidelog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from tidelog.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from tidelog.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from tidelog.wire.messages.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
+from tidelog.wire.messages.describe_log_dirs import (
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from tidelog.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+)
+from tidelog.wire.messages.elect_leaders import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 from tidelog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
+from tidelog.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -36,11 +64,19 @@ from tidelog.wire.messages.produce import (
     TopicProduceResponse,
 )
 from tidelog.wire.registry import (
+    ALTER_CONFIGS,
     API,
+    CREATE_PARTITIONS,
     CREATE_TOPICS,
+    DELETE_RECORDS,
     DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    ELECT_LEADERS,
     FETCH,
     FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
     LIST_OFFSETS,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
@@ -49,6 +85,9 @@ from tidelog.wire.registry import (
 
 #: From this version on FindCoordinator asks for many keys.
 _COORDINATORS_VERSION = 4
+#: From these on the whole answer has an error.
+_ELECTION_ERROR_VERSION = 1
+_LOG_DIRS_ERROR_VERSION = 3
 
 
 def refusal(request: Request, error: ErrorCode) -> Any:
@@ -166,6 +205,89 @@ def _delete_topics(request: Request, error: ErrorCode) -> DeleteTopicsResponse:
     )
 
 
+def _delete_records(request: Request, error: ErrorCode) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                topic.name,
+                [
+                    DeleteRecordsPartitionResult(asked.partition_index, -1, error)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.message.topics
+        ]
+    )
+
+
+def _create_partitions(request: Request, error: ErrorCode) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[CreatePartitionsTopicResult(topic.name, error) for topic in request.message.topics]
+    )
+
+
+def _elect_leaders(request: Request, error: ErrorCode) -> ElectLeadersResponse:
+    """By partition, and as a whole where the version has room."""
+    response = ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic.topic, [PartitionResult(number, error, None) for number in topic.partitions]
+            )
+            for topic in request.message.topic_partitions or ()
+        ]
+    )
+    if request.header.api_version >= _ELECTION_ERROR_VERSION:
+        response.error_code = error
+    return response
+
+
+def _describe_configs(request: Request, error: ErrorCode) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(error, None, one.resource_type, one.resource_name)
+            for one in request.message.resources
+        ]
+    )
+
+
+def _alter_configs(request: Request, error: ErrorCode) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(error, None, one.resource_type, one.resource_name)
+            for one in request.message.resources
+        ]
+    )
+
+
+def _incremental_alter_configs(
+    request: Request, error: ErrorCode
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalResourceResponse(error, None, one.resource_type, one.resource_name)
+            for one in request.message.resources
+        ]
+    )
+
+
+def _describe_log_dirs(request: Request, error: ErrorCode) -> DescribeLogDirsResponse:
+    """As a whole where the version has room; before, as that of a directory without a name."""
+    if request.header.api_version >= _LOG_DIRS_ERROR_VERSION:
+        return DescribeLogDirsResponse(error_code=error)
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(error_code=error, log_dir="")])
+
+
+def _describe_topic_partitions(
+    request: Request, error: ErrorCode
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name)
+            for topic in request.message.topics
+        ]
+    )
+
+
 _BY_API: dict[int, Callable[[Request, ErrorCode], Any]] = {
     PRODUCE: _produce,
     FETCH: _fetch,
@@ -174,5 +296,13 @@ _BY_API: dict[int, Callable[[Request, ErrorCode], Any]] = {
     FIND_COORDINATOR: _find_coordinator,
     CREATE_TOPICS: _create_topics,
     DELETE_TOPICS: _delete_topics,
+    DELETE_RECORDS: _delete_records,
+    CREATE_PARTITIONS: _create_partitions,
+    ELECT_LEADERS: _elect_leaders,
+    DESCRIBE_CONFIGS: _describe_configs,
+    ALTER_CONFIGS: _alter_configs,
+    INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
+    DESCRIBE_LOG_DIRS: _describe_log_dirs,
+    DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
     OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
 }

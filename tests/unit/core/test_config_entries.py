@@ -83,8 +83,8 @@ def test_what_a_topic_does_not_say_comes_from_the_brokers(
 
 
 def test_a_topic_key_without_a_broker_key_has_a_default_of_its_own() -> None:
-    entry = of_topic("min.cleanable.dirty.ratio", {})
-    assert places(entry) == [("min.cleanable.dirty.ratio", "0.5", "DEFAULT")]
+    entry = of_topic("preallocate", {})
+    assert places(entry) == [("preallocate", "false", "DEFAULT")]
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.refusals import refusal
 from tidelog.broker.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-)
+from tidelog.wire.messages.create_partitions import CreatePartitionsResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -24,16 +21,6 @@ CARD = Card(api_key=37, min_version=0, max_version=3)
 
 def handle(broker: Broker, request: Request) -> Pending | CreatePartitionsResponse:
     """Ask the controller, if that is this broker."""
-    message: CreatePartitionsRequest = request.message
-    return broker.controller.create_partitions(message, lambda: _refusal(message))
-
-
-def _refusal(message: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(
-                topic.name, ErrorCode.NOT_CONTROLLER, "this broker is not the controller"
-            )
-            for topic in message.topics
-        ]
+    return broker.controller.create_partitions(
+        request.message, lambda: refusal(request, ErrorCode.NOT_CONTROLLER)
     )

@@ -8,45 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.refusals import refusal
 from tidelog.broker.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
+from tidelog.wire.messages.elect_leaders import ElectLeadersResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
 
 CARD = Card(api_key=43, min_version=0, max_version=2)
 
-_FIRST_VERSION_WITH_ERROR = 1
-
 
 def handle(broker: Broker, request: Request) -> Pending | ElectLeadersResponse:
     """Ask the controller, if that is this broker."""
-    message: ElectLeadersRequest = request.message
-    version = request.header.api_version
-    return broker.controller.elect_leaders(message, lambda: _refusal(message, version))
-
-
-def _refusal(message: ElectLeadersRequest, version: int) -> ElectLeadersResponse:
-    response = ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic.topic,
-                [
-                    PartitionResult(
-                        partition, ErrorCode.NOT_CONTROLLER, "this broker is not the controller"
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in message.topic_partitions or ()
-        ]
+    return broker.controller.elect_leaders(
+        request.message, lambda: refusal(request, ErrorCode.NOT_CONTROLLER)
     )
-    if version >= _FIRST_VERSION_WITH_ERROR:
-        response.error_code = ErrorCode.NOT_CONTROLLER
-    return response

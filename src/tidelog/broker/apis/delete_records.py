@@ -1,0 +1,116 @@
+"""DeleteRecords (key 21), versions 0 to 2: let partitions start later (KIP-107).
+
+Each partition's leader moves its log start at once; answered when all live replicas have followed,
+with the low watermark, or with REQUEST_TIMED_OUT when the client's time is over: what was begun
+goes on. Records of internal topics, and of topics that are compacted only, are not deleted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.names import is_internal_topic
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.partitions import Partition
+
+CARD = Card(api_key=21, min_version=0, max_version=2)
+
+
+class _Deletion:
+    """A request under way: counts down the partitions that have no outcome yet."""
+
+    def __init__(self) -> None:
+        self.response = DeleteRecordsResponse()
+        self.pending = Pending()
+        self.waiting: dict[_PartitionDeletion, None] = {}
+
+    def look(self) -> None:
+        if not self.waiting:
+            self.pending.complete(self.response)
+
+    def timed_out(self) -> None:
+        for one in list(self.waiting):
+            one.partition.watchers.give_up_deletion(one)
+            one.refused(ErrorCode.REQUEST_TIMED_OUT, "")
+
+
+class _PartitionDeletion:
+    """One partition whose replicas are to follow; an AcksWait."""
+
+    def __init__(
+        self, deletion: _Deletion, partition: Partition, answer: DeleteRecordsPartitionResult
+    ) -> None:
+        self.partition = partition
+        self._deletion = deletion
+        self._answer = answer
+
+    def acknowledged(self) -> None:
+        """All live replicas start there."""
+        self._answer.low_watermark = self.partition.low_watermark
+        self._done()
+
+    def refused(self, error: ErrorCode, message: str) -> None:
+        """It is not known to come."""
+        self._answer.error_code = error
+        self._done()
+
+    def _done(self) -> None:
+        self._deletion.waiting.pop(self, None)
+        self._deletion.look()
+
+
+def handle(broker: Broker, request: Request) -> Pending:
+    """Move the log starts, and wait for the replicas."""
+    message: DeleteRecordsRequest = request.message
+    deletion = _Deletion()
+    for topic in message.topics:
+        answers = DeleteRecordsTopicResult(topic.name, [])
+        deletion.response.topics.append(answers)
+        for asked in topic.partitions:
+            answer = DeleteRecordsPartitionResult(asked.partition_index, -1)
+            answers.partitions.append(answer)
+            topic_partition = TopicPartition(topic.name, asked.partition_index)
+            try:
+                _begin(broker, deletion, topic_partition, asked.offset, answer)
+            except KafkaError as error:
+                answer.error_code = error.code
+    if deletion.waiting:
+        broker.timers.after(max(0, message.timeout_ms), deletion.timed_out)
+    deletion.look()
+    return deletion.pending
+
+
+def _begin(
+    broker: Broker,
+    deletion: _Deletion,
+    topic_partition: TopicPartition,
+    offset: int,
+    answer: DeleteRecordsPartitionResult,
+) -> None:
+    """Raises KafkaError where nothing is deleted."""
+    if is_internal_topic(topic_partition.topic):
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"records of internal topic {topic_partition.topic!r} are not deleted",
+        )
+    partition = broker.replicas.get(topic_partition)
+    if partition is None:
+        raise KafkaError(broker.missing_replica_error(topic_partition))
+    wanted = partition.delete_records_before(offset)
+    if partition.low_watermark >= wanted:
+        answer.low_watermark = partition.low_watermark
+        return
+    one = _PartitionDeletion(deletion, partition, answer)
+    deletion.waiting[one] = None
+    partition.watchers.wait_for_low_watermark(wanted, one)
