@@ -125,11 +125,11 @@ class PartitionWatchers:
 
     def leadership_lost(self, partition: Partition, error: ErrorCode) -> None:
         """Answer everything that waits (V38)."""
-        message = f"{partition.topic_partition} is not led by this broker any more"
-        self._refuse_all(error, message)
+        gone = f"{partition.topic_partition} is not led by this broker any more"
+        self._refuse_all(error, gone)
         deletions, self._deletions = self._deletions, []
         for _, wait in deletions:
-            wait.refused(error, message)
+            wait.refused(error, gone)
         for watcher in [*self._followers, *self._consumers]:
             watcher.readable()
 

@@ -57,6 +57,8 @@ class Settings:
     #: How soon the store notices a dead process; None: at its session timeout.
     detect_ms: float | None = None
     properties: dict[str, str] = field(default_factory=dict)
+    #: Topics are compacted: checkers expect gaps.
+    compacted: bool = False
 
     def of(self, broker_id: int) -> BrokerConfig:
         """The configuration of one broker."""
@@ -127,7 +129,8 @@ class SimBroker:
         self._has_started = False
         self._is_ending = False
         self._looked_at: dict[Partition, object] = {}
-        self._logs = NodeLogs(node.node_id, cluster.world.disk(node.node_id, LOG_DIRECTORY))
+        disk = cluster.world.disk(node.node_id, LOG_DIRECTORY)
+        self._logs = NodeLogs(node.node_id, disk, gaps=cluster.settings.compacted)
 
     @property
     def node_id(self) -> int:

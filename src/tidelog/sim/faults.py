@@ -69,6 +69,8 @@ class Profile:
     keeps_budget: bool = True
     #: What its brokers are configured with, apart from the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
+    #: Whether its topics are compacted.
+    compacted: bool = False
 
 
 PROFILES: Final[Mapping[str, Profile]] = {
@@ -102,6 +104,22 @@ PROFILES: Final[Mapping[str, Profile]] = {
             mean_interval_ms=(200, 600),
             restart_ms=((20, 400), (200, 1_500)),
             properties={"replica.fetch.max.bytes": "300"},
+        ),
+        # Small segments of few keys, which the cleaner is at all the time.
+        Profile(
+            "compaction",
+            mean_interval_ms=(300, 1_100),
+            properties={
+                "log.cleanup.policy": "compact",
+                "log.segment.bytes": "1500",
+                "log.segment.delete.delay.ms": "300",
+                "log.cleaner.backoff.ms": "40",
+                "log.cleaner.io.buffer.size": "1024",
+                "log.cleaner.dedupe.buffer.size": "2048",
+                "log.cleaner.min.cleanable.ratio": "0.01",
+                "log.cleaner.delete.retention.ms": "1000",
+            },
+            compacted=True,
         ),
         Profile(
             "last_replica_standing",

@@ -64,6 +64,24 @@ def _leave_unflushed(_: Any) -> Any:
     return close_logs
 
 
+def _whatever_is_written(original: Any) -> Any:
+    """Compaction takes the log's end for its high watermark."""
+
+    def cleanable(
+        segments: Any, config: Any, checkpoint: Any, start: Any, end: Any, _: Any, *rest: Any
+    ) -> Any:
+        return original(segments, config, checkpoint, start, end, end, *rest)
+
+    return cleanable
+
+
+def _none_of_a_key(_: Any) -> Any:
+    """Compaction drops the last record of a key with those before it."""
+    return lambda batch_filter, batch, record: (
+        batch.base_offset + record.offset_delta > batch_filter._map.latest_offset
+    )
+
+
 MUTANTS: Final[Mapping[str, Mutant]] = {
     mutant.name: mutant
     for mutant in (
@@ -101,6 +119,20 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
             profile="topic_churn",
         ),
         Mutant("clean_stop_unflushed", "tidelog.log.directory", "close_logs", _leave_unflushed),
+        Mutant(
+            "compaction_ignores_high_watermark",
+            "tidelog.log.cleaner",
+            "cleanable",
+            _whatever_is_written,
+            profile="compaction",
+        ),
+        Mutant(
+            "compaction_drops_last_value",
+            "tidelog.log.compaction",
+            "BatchFilter._stays",
+            _none_of_a_key,
+            profile="compaction",
+        ),
     )
 }
 

@@ -102,6 +102,7 @@ class SeedRun:
         self.world.trace.listener = listener
         self._draw = stream(seed, "run")
         settings = _settings(self._draw, self.profile.properties)
+        settings.compacted = self.profile.compacted
         self.cluster = Cluster(self.world, BROKERS, settings)
         self._clients: list[ClientNode] = []
         self._producers: list[PartitionProducer] = []
@@ -239,7 +240,13 @@ class SeedRun:
     ) -> None:
         number = len(self._consumers)
         draw = stream(self.seed, "consumer", number)
-        consumer = PartitionConsumer(client, partition, draw, highest_version=highest_version)
+        consumer = PartitionConsumer(
+            client,
+            partition,
+            draw,
+            highest_version=highest_version,
+            gaps=self.profile.compacted,
+        )
         self._consumers.append(consumer)
         client.tasks.spawn(f"consume {number}", consumer.run())
 
@@ -256,6 +263,7 @@ class SeedRun:
             idempotent=idempotent,
             pace_ms=self._draw.choice((30, 100, 300)),
             highest_version=self._draw.choice(_PRODUCE_VERSIONS),
+            keyed=self.profile.compacted,
         )
         self._producers.append(producer)
         client.tasks.spawn(f"produce {number}", producer.run())

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tidelog.core.types import TopicId, TopicPartition
+from tidelog.sim.batches import GONE
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.checkers.replication import ReplicationChecker
 from tidelog.sim.history import History, Outcome, Produce
@@ -77,6 +78,15 @@ class ClientChecker:
         committed = truth.committed if truth is not None else []
         name = truth.name if truth is not None else key
         for position, number in enumerate(numbers, offset):
+            if number == GONE:
+                known = truth is not None and position < len(committed)
+                if known and truth is not None and truth.agrees(position, GONE):
+                    continue
+                self._violate(
+                    f"client {client} was given nothing at {name} offset {position}, and nothing"
+                    " committed stands for what was there"
+                )
+                return
             operation = self._history.by_number.get(number)
             if operation is None:
                 self._violate(f"{name} offset {position}: record {number} was never sent")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tidelog.core.types import TopicId, topic_id_from_text
-from tidelog.sim.batches import BrokenBatch, ReadBatch, read_batches
+from tidelog.sim.batches import GONE, BrokenBatch, ReadBatch, read_batches
 from tidelog.sim.disk import Directory, File, SimDisk
 
 _METADATA_NAME: Final = "partition.metadata"
@@ -63,13 +63,17 @@ class _Segment:
 class ReplicaLog:
     """The records of one replica on one node, as far as its files can be read."""
 
-    __slots__ = ("_segments", "agreed", "epochs", "key", "node_id", "numbers", "start", "version")
+    __slots__ = (
+        "_gaps", "_segments", "agreed", "epochs", "key", "node_id", "numbers", "start", "version",
+    )  # fmt: skip
 
-    def __init__(self, node_id: int, key: LogKey) -> None:
+    def __init__(self, node_id: int, key: LogKey, gaps: bool = False) -> None:
         self.node_id = node_id
         self.key = key
         self.start = 0
-        #: Leader epoch and number of each record from `start` on.
+        #: Whether offsets may be missing: compaction has removed them.
+        self._gaps = gaps
+        #: Leader epoch and number of each record from `start` on; -1 and GONE for what is missing.
         self.epochs: list[int] = []
         self.numbers: list[int] = []
         #: Grows by each change other than an append.
@@ -84,7 +88,7 @@ class ReplicaLog:
         return self.start + len(self.numbers)
 
     def rebuild(self, segments: list[tuple[int, _Segment]]) -> None:
-        """Other files make up the log now; they must follow each other without a gap."""
+        """Other files make up the log now; without gaps, they must follow each other."""
         self._segments = segments
         self.start = segments[0][0] if segments else 0
         self.epochs.clear()
@@ -92,6 +96,7 @@ class ReplicaLog:
         self.version += 1
         self.agreed = 0
         for base_offset, segment in segments:
+            self._fill(base_offset)
             if base_offset != self.end and self.numbers:
                 return
             if not self.extend(segment.batches):
@@ -109,6 +114,7 @@ class ReplicaLog:
     def extend(self, batches: list[ReadBatch]) -> bool:
         """Append batches; False at the first one that does not follow."""
         for batch in batches:
+            self._fill(batch.base_offset)
             if batch.base_offset != self.end:
                 if self.numbers:
                     return False
@@ -118,12 +124,21 @@ class ReplicaLog:
             self.numbers += batch.numbers
         return True
 
+    def _fill(self, offset: int) -> None:
+        """What is missing up to `offset` was compacted, where that may be."""
+        missing = offset - self.end
+        if self._gaps and missing > 0:
+            self.epochs += [-1] * missing
+            self.numbers += [GONE] * missing
+
 
 class NodeLogs:
     """All replicas on one node's log directory."""
 
-    def __init__(self, node_id: int, disk: SimDisk) -> None:
+    def __init__(self, node_id: int, disk: SimDisk, *, gaps: bool = False) -> None:
+        """`gaps`: topics are compacted."""
         self.node_id = node_id
+        self._gaps = gaps
         self.disk = disk
         self.logs: dict[LogKey, ReplicaLog] = {}
         #: Called when records that were readable are not any more: (log, end before).
@@ -201,7 +216,7 @@ class NodeLogs:
         for key, segments in found.items():
             log = self.logs.get(key)
             if log is None:
-                log = self.logs[key] = ReplicaLog(self.node_id, key)
+                log = self.logs[key] = ReplicaLog(self.node_id, key, self._gaps)
             if segments != log.segments:
                 for _, segment in segments:
                     self._owners[segment.file] = log
@@ -232,9 +247,9 @@ class NodeLogs:
 
 
 def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:
-    """How many entries at the start are the same."""
+    """How many entries at the start are the same, or compacted since."""
     for index, (one, other) in enumerate(zip(before, after, strict=False)):
-        if one != other:
+        if one != other and other[1] != GONE:
             return index
     return min(len(before), len(after))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, Protocol
 
 from tidelog.core.types import TopicPartition
+from tidelog.sim.batches import GONE, is_tombstone, key_of
 from tidelog.sim.checkers.logs import LogKey, NodeLogs, ReplicaLog
 from tidelog.sim.checkers.published import Published, PublishedPartition
 
@@ -73,14 +74,30 @@ class _Seen:
 class Truth:
     """What is known of one partition."""
 
-    __slots__ = ("committed", "name", "values")
+    __slots__ = ("committed", "last_of_key", "name", "values")
 
     def __init__(self, name: TopicPartition) -> None:
         self.name = name
         #: The number of each committed record, by offset.
         self.committed: list[int] = []
+        #: The last committed offset of each key.
+        self.last_of_key: dict[int, int] = {}
         #: The number of each record ever seen, by (leader epoch, offset).
         self.values: dict[tuple[int, int], int] = {}
+
+    def commit(self, numbers: list[int]) -> None:
+        """These records are committed, behind the others."""
+        for offset, number in enumerate(numbers, len(self.committed)):
+            self.last_of_key[key_of(number)] = offset
+        self.committed += numbers
+
+    def agrees(self, offset: int, number: int) -> bool:
+        """Whether a log may hold this at a committed offset: the record, or, where compaction is
+        at work, nothing, if the key has a later committed record or this one is a tombstone."""
+        committed = self.committed[offset]
+        if number != GONE:
+            return number == committed
+        return is_tombstone(committed) or self.last_of_key[key_of(committed)] > offset
 
 
 class ReplicationChecker:
@@ -171,6 +188,8 @@ class ReplicationChecker:
             index = offset - log.start
             number = log.numbers[index]
             epoch = log.epochs[index]
+            if number == GONE:
+                continue
             known = values.setdefault((epoch, offset), number)
             if known != number:
                 self._violate(
@@ -255,7 +274,7 @@ class ReplicationChecker:
             return True
         if claim.high_watermark > (0 if log is None else log.end):
             return False
-        return not _lacks(log, truth.committed[: claim.high_watermark])
+        return not _lacks(log, truth, claim.high_watermark)
 
     def _is_in_sync(self, key: LogKey, node: Observed) -> bool:
         state = self.published.partitions.get(key)
@@ -267,7 +286,7 @@ class ReplicationChecker:
         self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth
     ) -> None:
         self.published.leads(claim.key, claim.leader_epoch, node.node_id, str(truth.name))
-        problem = _lacks(log, truth.committed)
+        problem = _lacks(log, truth)
         if problem:
             self._violate(
                 f"{truth.name}: node {node.node_id} leads in epoch {claim.leader_epoch} without"
@@ -284,7 +303,7 @@ class ReplicationChecker:
         known_end = min(claim.high_watermark, len(committed))
         for offset in range(max(first, log.start), known_end):
             number = log.numbers[offset - log.start]
-            if number != committed[offset]:
+            if not truth.agrees(offset, number):
                 self._violate(
                     f"{truth.name} offset {offset}, below the high watermark of node"
                     f" {node.node_id}: record {number} there, record {committed[offset]} was"
@@ -299,7 +318,14 @@ class ReplicationChecker:
                 f" {claim.high_watermark}, no leader ever had more than {len(committed)}"
             )
             return
-        committed.extend(log.numbers[len(committed) - log.start : claim.high_watermark - log.start])
+        more = log.numbers[len(committed) - log.start : claim.high_watermark - log.start]
+        if GONE in more:
+            self._violate(
+                f"{truth.name} offset {len(committed) + more.index(GONE)}: leader {node.node_id}"
+                " has compacted it before it was committed"
+            )
+            return
+        truth.commit(more)
         self._check_isr(claim)
 
     # The ISR
@@ -356,7 +382,7 @@ class ReplicationChecker:
         truth = self.truths.get(key)
         if node is None or truth is None:
             return node is not None
-        return not _lacks(node.logs.logs.get(key), truth.committed)
+        return not _lacks(node.logs.logs.get(key), truth)
 
     def _check_member(self, state: PublishedPartition, member: int, when: str) -> None:
         if self.is_intact(state, member):
@@ -367,7 +393,7 @@ class ReplicationChecker:
         truth = self.truths.get(state.key)
         if node is None or truth is None or self._promises_nothing(state.key):
             return
-        problem = _lacks(node.logs.logs.get(state.key), truth.committed)
+        problem = _lacks(node.logs.logs.get(state.key), truth)
         if problem:
             self._violate(
                 f"{truth.name}: member {member} of the maximal ISR ({state.isr}, partition epoch"
@@ -375,8 +401,9 @@ class ReplicationChecker:
             )
 
 
-def _lacks(log: ReplicaLog | None, committed: list[int]) -> str:
-    """What of the committed records a log does not have; empty when it has all."""
+def _lacks(log: ReplicaLog | None, truth: Truth, end: int | None = None) -> str:
+    """What of the records committed (up to `end`) a log does not have; empty when it has all."""
+    committed = truth.committed if end is None else truth.committed[:end]
     if not committed:
         return ""
     if log is None:
@@ -385,12 +412,13 @@ def _lacks(log: ReplicaLog | None, committed: list[int]) -> str:
         return f"its log ends at {log.end}, {len(committed)} records are committed"
     agreed = max(log.agreed, log.start)
     if log.numbers[agreed - log.start : len(committed) - log.start] == committed[agreed:]:
-        log.agreed = len(committed)
+        log.agreed = max(agreed, len(committed))
         return ""
     for offset in range(agreed, len(committed)):
-        if log.numbers[offset - log.start] != committed[offset]:
+        if not truth.agrees(offset, log.numbers[offset - log.start]):
             return (
                 f"offset {offset} holds record {log.numbers[offset - log.start]}, record"
                 f" {committed[offset]} was committed"
             )
+    log.agreed = max(agreed, len(committed))
     return ""

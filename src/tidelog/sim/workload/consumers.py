@@ -16,7 +16,7 @@ from tidelog.client.retries import Patience
 from tidelog.client.steps import Address
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import TopicId, TopicPartition
-from tidelog.sim.batches import BrokenBatch, read_batches
+from tidelog.sim.batches import GONE, BrokenBatch, read_batches
 from tidelog.sim.workload.client import ClientNode
 from tidelog.wire.messages.fetch import (
     FetchPartition,
@@ -44,7 +44,9 @@ class PartitionConsumer:
         draw: random.Random,
         *,
         highest_version: int | None = None,
+        gaps: bool = False,
     ) -> None:
+        """`gaps`: the topic is compacted, offsets may be missing."""
         self.client = client
         self.partition = partition
         self.stopping = False
@@ -53,6 +55,7 @@ class PartitionConsumer:
         self.position = 0
         self._draw = draw
         self._highest_version = highest_version
+        self._gaps = gaps
 
     async def run(self) -> None:
         """Read until stopped."""
@@ -129,7 +132,10 @@ class PartitionConsumer:
             if batch.next_offset <= self.position:
                 continue
             skipped = self.position - batch.base_offset
-            if skipped < 0:
+            numbers = batch.numbers[max(skipped, 0) :]
+            if skipped < 0 and self._gaps:
+                numbers = (GONE,) * -skipped + numbers
+            elif skipped < 0:
                 self.client.history.anomaly(
                     f"a consumer of {self.partition} asked from {self.position} and got a batch"
                     f" at {batch.base_offset}"
@@ -149,7 +155,7 @@ class PartitionConsumer:
                 self.topic_id,
                 self.partition.partition,
                 batch.base_offset + skipped,
-                batch.numbers[skipped:],
+                numbers,
             )
             self.position = batch.next_offset
 

@@ -103,10 +103,12 @@ class PartitionProducer:
         idempotent: bool = True,
         pace_ms: int = 30,
         highest_version: int | None = None,
+        keyed: bool = False,
     ) -> None:
         self.client = client
         self.partition = partition
         self.acks = acks
+        self._keyed = keyed
         self.idempotent = idempotent
         self.pace_ms = pace_ms
         #: No new batches; what was begun is brought to its end.
@@ -212,6 +214,7 @@ class PartitionProducer:
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=sequence,
+            keyed=self._keyed,
         )
         operation = Produce(
             client=self.client.node_id,
