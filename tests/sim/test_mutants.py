@@ -21,6 +21,8 @@ KILLING_SEEDS = {
     "bounce_unnoticed": (19, 6, 17),
     "topic_id_unchecked": (0, 5, 14),
     "clean_stop_unflushed": (8, 2, 4),
+    "compaction_ignores_high_watermark": (6, 5, 2),
+    "compaction_drops_last_value": (1, 2, 6),
 }
 #: Seeds tried where none of them kills any more.
 OTHERS = range(16)

@@ -17,7 +17,7 @@ KNOWN = Path(__file__).with_name("known_seeds.txt")
 DEFAULT_SEEDS = range(1000, 1030)
 OTHER_SEEDS = [
     (profile, seed)
-    for profile in ("topic_churn", "quick_restarts", "slow_catch_up")
+    for profile in ("topic_churn", "quick_restarts", "slow_catch_up", "compaction")
     for seed in range(4)
 ]
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 from kafka.record.default_records import DefaultRecordBatch
 
-from tidelog.sim.batches import HEADER_BYTES, BrokenBatch, encode_batch, read_batches
+from tidelog.records.batch import BatchView
+from tidelog.records.reader import read_keys
+from tidelog.records.rewriting import emptied, rewritten
+from tidelog.sim.batches import (
+    GONE,
+    HEADER_BYTES,
+    BrokenBatch,
+    encode_batch,
+    is_tombstone,
+    key_of,
+    read_batches,
+)
 
 
 def batch(**changes: int) -> bytes:
@@ -30,6 +41,25 @@ def test_batches_are_read_back_and_a_part_at_the_end_is_left_out() -> None:
     assert (read[0].producer_id, read[0].producer_epoch, read[0].base_sequence) == (5, 2, 9)
     assert read[0].next_offset == 3
     assert read[0].size_bytes == len(raw)
+
+
+def test_records_with_keys_are_read_back_tombstones_too() -> None:
+    numbers = [10, 11, 12]
+    raw = encode_batch(numbers, [3, 3, 3], timestamp_ms=1, keyed=True)
+    assert next(read_batches(raw)).numbers == (10, 11, 12)
+    found = [(record.key, record.value) for record in DefaultRecordBatch(bytearray(raw))]
+    assert [key for key, _ in found] == [b"key %d" % key_of(number) for number in numbers]
+    assert [value is None for _, value in found] == [is_tombstone(number) for number in numbers]
+    assert is_tombstone(11)
+
+
+def test_what_compaction_has_removed_is_seen() -> None:
+    view = BatchView(encode_batch([10, 11, 12], [3, 3, 3], timestamp_ms=1, keyed=True))
+    payload, records = read_keys(view)
+    raw = bytes(rewritten(view, payload, records[1:2], delete_horizon_ms=99)) + bytes(emptied(view))
+    first, second = read_batches(raw)
+    assert first.numbers == (GONE, 11, GONE) and second.numbers == (GONE,) * 3
+    assert first.next_offset == second.next_offset == 3
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ from tidelog.sim.batches import GONE, BrokenBatch, ReadBatch, read_batches
 from tidelog.sim.disk import Directory, File, SimDisk
 
 _METADATA_NAME: Final = "partition.metadata"
+_LOG: Final = ".log"
+_SWAP: Final = ".log.swap"
+_CLEANED: Final = ".cleaned"
 _SET_ASIDE: Final = ("-delete", "-stray", "-future")
 
 
@@ -234,16 +237,31 @@ class NodeLogs:
         return changed
 
     def _segments_of(self, directory: Directory) -> list[tuple[int, _Segment]]:
-        segments: list[tuple[int, _Segment]] = []
+        """The files of a log. One that compaction is putting in the place of others counts for
+        them from its `.swap` on, unless one of its files is `.cleaned` still."""
+        found: dict[int, _Segment] = {}
+        swaps: dict[int, _Segment] = {}
         for name, entry in directory.entries.items():
-            if isinstance(entry, File) and name.endswith(".log") and name[:-4].isdigit():
-                segment = self._segments.get(entry)
-                if segment is None:
-                    segment = self._segments[entry] = _Segment(entry)
-                    segment.follow(0)
-                segments.append((int(name[:-4]), segment))
-        segments.sort(key=lambda item: item[0])
-        return segments
+            if not isinstance(entry, File):
+                continue
+            if name.endswith(_LOG) and name[: -len(_LOG)].isdigit():
+                found[int(name[: -len(_LOG)])] = self._segment(entry)
+            elif name.endswith(_SWAP) and name[: -len(_SWAP)].isdigit():
+                swaps[int(name[: -len(_SWAP)])] = self._segment(entry)
+        if swaps and not any(name.endswith(_CLEANED) for name in directory.entries):
+            for base_offset, segment in swaps.items():
+                end = segment.batches[-1].next_offset if segment.batches else base_offset
+                for other in [other for other in found if base_offset <= other < end]:
+                    del found[other]
+                found[base_offset] = segment
+        return sorted(found.items(), key=lambda item: item[0])
+
+    def _segment(self, file: File) -> _Segment:
+        segment = self._segments.get(file)
+        if segment is None:
+            segment = self._segments[file] = _Segment(file)
+            segment.follow(0)
+        return segment
 
 
 def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:
