@@ -18,7 +18,8 @@ MakeTopic = Callable[..., str]
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three brokers that are up; a test that kills one starts it again."""
     directory = str(tmp_path_factory.mktemp("clients") / "cluster")
-    made = LocalCluster(directory, 3, config={"num.partitions": str(NUM_PARTITIONS)})
+    config = {"num.partitions": str(NUM_PARTITIONS), "log.cleaner.backoff.ms": "200"}
+    made = LocalCluster(directory, 3, config=config)
     try:
         made.up()
         yield made
