@@ -2,8 +2,9 @@
 
 Prints the median and the fastest of several rounds: µs of CPU on the loop per append (plan, submit)
 or read, and the MB/s that this would allow, beside the bare pwritev and CRC of the same bytes.
-Run: python bench/log.py [--directory DIR]. The pages of the files are cold; the first round of each
-case is not counted.
+Run: python bench/log.py [--directory DIR] [--only append|compaction]. The pages of the files are
+cold; the first round of each case is not counted. Compaction is told in MiB of log gone through per
+second, with the most CPU time that one of its slices took on the directory's slow thread.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import random
 import shutil
 import statistics
 import sys
@@ -18,13 +20,18 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar, TypeVar
 
 from crc32c import crc32c
 
+from tidelog.core.completion import Completion
+from tidelog.core.ports import Files, Work
 from tidelog.core.types import TopicPartition
+from tidelog.log.cleaner import Cleaner, CleanerSettings
 from tidelog.log.config import LogConfig
 from tidelog.log.directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
+from tidelog.records import compression
 from tidelog.records.builder import NewRecord, Producer, build_batch
 from tidelog.runtime import lanes
 from tidelog.runtime.clock import SystemClock
@@ -32,6 +39,9 @@ from tidelog.runtime.lanes import ThreadLane
 
 ROUNDS = 7
 BYTES_PER_ROUND = 256 << 20
+COMPACTED_BYTES = 64 << 20
+
+T = TypeVar("T")
 
 
 class _Silent:
@@ -134,14 +144,81 @@ def _read_case(log: PartitionLog, what: str, max_bytes: int) -> None:
     _report(f"read {what}", total // (100 * (ROUNDS + 1)), times)
 
 
-async def _run(directory: str) -> None:
+class _TimedLane(ThreadLane):
+    """A lane that notes the most CPU time that each kind of operation took."""
+
+    longest_ms: ClassVar[dict[str, float]] = {}
+
+    def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
+        def timed(files: Files) -> T:
+            begin = time.thread_time()
+            try:
+                return operation(files)
+            finally:
+                taken_ms = (time.thread_time() - begin) * 1000
+                self.longest_ms[name] = max(taken_ms, self.longest_ms.get(name, 0.0))
+
+        return super().submit(timed, work, name)
+
+
+async def _compaction_case(
+    opened: LogDirectory, name: str, codec: int, record_bytes: int, keys: int
+) -> None:
+    """Fill a log with records of random keys, then compact it once."""
+    config = LogConfig(
+        segment_bytes=16 << 20,
+        compact_enabled=True,
+        min_cleanable_dirty_ratio=0.0,
+        file_delete_delay_ms=0,
+    )
+    log = await opened.create(TopicPartition(f"compact-{name}", 0), bytes([1] * 16), config)
+    log.assign_epoch(0, 0)
+    draw = random.Random(1)
+    written = 0
+    while written < COMPACTED_BYTES:
+        records = [
+            NewRecord(
+                b"key %d" % draw.randrange(keys),
+                draw.randbytes(record_bytes // 2) + bytes(record_bytes - record_bytes // 2),
+                1_700_000_000_000,
+            )
+            for _ in range(100)
+        ]
+        completion = log.plan_leader_append(build_batch(records, codec=codec), 0, 1_700_000_000_000)
+        log.submit_planned()
+        written += (await completion).size_bytes
+    await log.flush()
+    _TimedLane.longest_ms.clear()
+    cleaner = Cleaner(CleanerSettings(), opened.clock, asyncio.sleep)
+    begin, cpu = time.perf_counter(), time.process_time()
+    stats = await cleaner.clean_one([(log, log.log_end_offset)])
+    taken_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+    if stats is None:
+        raise SystemExit("nothing was compacted")
+    # Both passes go through the whole log: for the keys, and for what stays.
+    mib = stats.bytes_read / 2 / (1 << 20)
+    slices = [_TimedLane.longest_ms[kind] for kind in ("map keys", "compact")]
+    sys.stdout.write(
+        f"compact {name:<26}{mib:6.0f} MiB to {stats.bytes_written / (1 << 20):5.1f} MiB"
+        f"  {mib / taken_s:6.1f} MiB/s  {mib / cpu_s:6.1f} MiB/s of CPU"
+        f"  longest slices {slices[0]:.1f} and {slices[1]:.1f} ms\n"
+    )
+
+
+async def _compactions(opened: LogDirectory) -> None:
+    for codec, codec_name in ((compression.NONE, "none"), (compression.ZSTD, "zstd")):
+        await _compaction_case(opened, f"1KiB-{codec_name}", codec, 1024, 5_000)
+    await _compaction_case(opened, "100B-none", compression.NONE, 100, 50_000)
+
+
+async def _run(directory: str, only: str) -> None:
     # A busy machine may stop us for longer than a slow disk would: stay on the loop.
     lanes.SLOW_CALL_NS = 1 << 60
     loop = asyncio.get_running_loop()
     clock = SystemClock(loop)
     config = LogConfig(segment_bytes=1 << 30, max_message_bytes=8 << 20)
     opened = await LogDirectory.open(
-        ThreadLane(directory, loop, clock),
+        _TimedLane(directory, loop, clock),
         cluster_id="bench",
         broker_id=1,
         clock=clock,
@@ -149,6 +226,10 @@ async def _run(directory: str) -> None:
         default_config=config,
         config_of=lambda _: config,
     )
+    if only != "append":
+        await _compactions(opened)
+    if only == "compaction":
+        return
     cases: list[tuple[str, list[bytes], bool]] = [
         ("1 record of 1 KiB", [bytes(1024)], False),
         ("1 record of 1 KiB, idempotent", [bytes(1024)], True),
@@ -175,9 +256,11 @@ def main() -> None:
     """Run all cases in a directory of their own, removed afterwards."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", default=None, help="where to write; default: a new one")
-    directory = tempfile.mkdtemp(prefix="bench-log-", dir=parser.parse_args().directory)
+    parser.add_argument("--only", choices=("append", "compaction"), default="")
+    options = parser.parse_args()
+    directory = tempfile.mkdtemp(prefix="bench-log-", dir=options.directory)
     try:
-        asyncio.run(_run(directory))
+        asyncio.run(_run(directory, options.only))
     finally:
         shutil.rmtree(directory)
 

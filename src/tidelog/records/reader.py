@@ -139,6 +139,7 @@ def read_keys(
 
 def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
     """Fill `records`; returns where the last one ends. IndexError beyond the data."""
+    add = records.append
     position = 0
     total = len(data)
     for _ in range(count):
@@ -147,9 +148,24 @@ def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
         end = body + size
         if size < MIN_RECORD_BYTES - 1 or end > total:
             raise _BadRecord(f"a size of {size} bytes does not fit")
-        timestamp_delta, rest = _varint(data, body + 1)
-        offset_delta, position = _varint(data, rest)
-        size, position = _varint(data, position)
+        byte = data[body + 1]
+        if byte < 0x80:
+            rest = body + 2
+            timestamp_delta = (byte >> 1) ^ -(byte & 1)
+        else:
+            timestamp_delta, rest = _varint(data, body + 1)
+        byte = data[rest]
+        if byte < 0x80:
+            position = rest + 1
+            offset_delta = (byte >> 1) ^ -(byte & 1)
+        else:
+            offset_delta, position = _varint(data, rest)
+        byte = data[position]
+        if byte < 0x80:
+            position += 1
+            size = (byte >> 1) ^ -(byte & 1)
+        else:
+            size, position = _varint(data, position)
         key: bytes | None = None
         if size >= 0:
             key = data[position : position + size]
@@ -157,9 +173,7 @@ def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
         size, position = _varint(data, position)
         if position + max(size, 0) >= end:
             raise _BadRecord("key and value are longer than the record")
-        records.append(
-            KeyedRecord(start, body, rest, end, timestamp_delta, offset_delta, key, size >= 0)
-        )
+        add(KeyedRecord(start, body, rest, end, timestamp_delta, offset_delta, key, size >= 0))
         position = end
     return position
 
