@@ -130,6 +130,8 @@ class FakeLog:
         self.topic_id = topic_id
         self.metadata_unsynced = False
         self.config: Any = None
+        #: Taken instead of the one segment that holds the records.
+        self.set_segments: list[Any] | None = None
         self.log_start_offset = 0
         self.epochs = LeaderEpochs()
         self.records = bytearray()
@@ -153,6 +155,8 @@ class FakeLog:
 
     @property
     def segments(self) -> list[Any]:
+        if self.set_segments is not None:
+            return self.set_segments
         index = SimpleNamespace(floor=lambda offset: offset - self.log_start_offset)
         return [
             SimpleNamespace(

@@ -53,10 +53,11 @@ def fetch(
     offset: int,
     now_ms: int = 0,
     broker_epoch: int | None = None,
+    log_start_offset: int = 0,
 ) -> Effects:
     """A fetch of a follower, under the epoch of its broker unless told otherwise."""
     epoch = FIRST_BROKER_EPOCH + replica_id if broker_epoch is None else broker_epoch
-    return leader.fetched(replica_id, epoch, offset, 0, now_ms)
+    return leader.fetched(replica_id, epoch, offset, log_start_offset, now_ms)
 
 
 def proposed(effects: Effects) -> IsrChange:

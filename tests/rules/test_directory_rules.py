@@ -47,7 +47,10 @@ class TestDescribeLogDirs:
         cluster = a_cluster()
         await replicate(cluster)
         broker = cluster[1]
-        broker.log().segments = [SimpleNamespace(size_bytes=30), SimpleNamespace(size_bytes=12)]
+        broker.log().set_segments = [
+            SimpleNamespace(size_bytes=30),
+            SimpleNamespace(size_bytes=12),
+        ]
         broker.directory.path, broker.directory.lane = "/data", Lane(outcome)  # type: ignore[attr-defined]
         message = DescribeLogDirsRequest(topics=None if topics is None else list(topics))
         asked: Any = Request(RequestHeader(35, 4, 0, None), message, None, 0)  # type: ignore[arg-type]

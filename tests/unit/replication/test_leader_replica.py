@@ -318,3 +318,15 @@ def test_key_holds_the_whole_state_and_copies_are_independent() -> None:
     fetch(copy, 3, 8)
     assert copy.key() != leader.key()
     assert leader.followers[3].log_end_offset == -1
+
+
+def test_the_low_watermark_is_the_least_log_start_of_the_living() -> None:
+    leader = a_leader()
+    assert leader.low_watermark(5) == -1, "no follower has told its own yet"
+    leader.appended(9, 0)
+    fetch(leader, 2, 9, log_start_offset=5)
+    fetch(leader, 3, 9, log_start_offset=3)
+    assert leader.low_watermark(5) == 3
+    leader.eligibility_changed(dead_but(1, 2), 0)
+    assert leader.low_watermark(5) == 5, "nobody waits for broker 3"
+    assert leader.low_watermark(4) == 4
