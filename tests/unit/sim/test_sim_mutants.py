@@ -53,4 +53,6 @@ def test_the_mutants_asked_for_are_there() -> None:
         "bounce_unnoticed",
         "topic_id_unchecked",
         "clean_stop_unflushed",
+        "compaction_ignores_high_watermark",
+        "compaction_drops_last_value",
     ]

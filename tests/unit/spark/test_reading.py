@@ -55,7 +55,7 @@ def test_a_range_whose_rest_is_gone_by_compaction_ends(
 def test_a_leader_that_stays_behind_is_an_error(logs: FakeLogs) -> None:
     logs.append(TP, batch([Row()] * 2, 0))
     with pytest.raises(KafkaError, match="up to 9, but its leader shows nothing above 2") as info:
-        offsets(logs, 0, 9, **{"kafka.request.timeout.ms": "50"})
+        offsets(logs, 0, 9, **{"kafka.request.timeout.ms": "400"})
     assert info.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
 
 
