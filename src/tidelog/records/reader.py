@@ -27,6 +27,8 @@ from tidelog.records.batch import (
 #: Length, attributes, timestamp delta, offset delta, key, value, header count: one byte each.
 MIN_RECORD_BYTES = 7
 
+_MAX_INT64 = 2**63 - 1
+
 Headers = list[tuple[str, bytes | None]]
 #: Shared by all records without headers: not to be changed.
 NO_HEADERS: Headers = []
@@ -90,6 +92,10 @@ def read_columns(
         raise InvalidBatch(
             batch.position, f"{len(payload) - end} bytes are left after the last record"
         )
+    timestamps_ms = columns.timestamps_ms
+    if timestamps_ms and (max(timestamps_ms) > _MAX_INT64 or min(timestamps_ms) < -_MAX_INT64 - 1):
+        # Base and delta are 64 bits each; their sum wraps, as for Kafka's clients.
+        timestamps_ms[:] = [(one + 2**63) % 2**64 - 2**63 for one in timestamps_ms]
     if batch.timestamp_type == LOG_APPEND_TIME:
         columns.timestamps_ms[:] = [batch.max_timestamp] * len(columns.offsets)
     return columns
@@ -328,6 +334,11 @@ def check_records(
         except _BadRecord as error:
             raise InvalidBatch(batch.position, str(error)) from None
         largest = batch.base_timestamp + delta
+        if not -_MAX_INT64 - 1 <= largest <= _MAX_INT64:
+            raise InvalidBatch(
+                batch.position,
+                f"base timestamp {batch.base_timestamp} and a delta of {delta} pass 64 bits",
+            )
         if batch.record_count > MAX_RECORDS_CHECKED:
             return max(largest, batch.max_timestamp)
         return largest

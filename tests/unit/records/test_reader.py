@@ -252,6 +252,19 @@ def test_behind_the_records_walked_the_header_tells_the_largest_timestamp() -> N
         assert check_records(batch, 1 << 20) == max(5, last_ms)
 
 
+def test_timestamps_beyond_64_bits_are_refused_where_walked_and_wrap_where_read() -> None:
+    for base, delta in ((2**63 - 1, b"\2"), (-(2**63), b"\1")):  # 1 and -1
+        payload = bytearray()
+        for number in range(2):
+            body = b"\0" + delta + _zigzag(number) + b"\1\1\0"
+            payload += _zigzag(len(body)) + body
+        batch = packed(bytes(payload), 2)
+        batch.base_timestamp = base
+        with pytest.raises(InvalidBatch, match="64 bits"):
+            check_records(batch, 1_000)
+        assert read_columns(batch).timestamps_ms == [-base - 1] * 2
+
+
 def test_a_compacted_topic_needs_keys() -> None:
     keyed = build_batch([NewRecord(b"k", b"v", 5)])
     keyless = build_batch([NewRecord(b"k", b"v", 5), NewRecord(None, b"v", 6)])
