@@ -16,6 +16,7 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_DECOMPRESSED_BYTES
 from tidelog.core.ports import Files, Work
 from tidelog.log.handles import OpenFile
+from tidelog.log.reading import is_loss
 from tidelog.log.scan import Scan, whole_batch
 from tidelog.log.segment import Segment
 from tidelog.records.batch import CorruptBatch
@@ -100,7 +101,10 @@ def _search(
     segment = candidates[0]
 
     def fail(error: BaseException) -> None:
-        if isinstance(error, CorruptBatch):
+        if log.pending_cut is not None and is_loss(error):
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            error = KafkaError(code, f"{log.topic_partition} is being truncated")
+        elif isinstance(error, CorruptBatch):
             log.directory.damaged(log.topic_partition, segment.file.path, error)
             error = KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}")
         elif log.is_closed or segment not in log.segments:

@@ -426,15 +426,27 @@ def _pass_on(done: Completion[LogSlice], completion: Completion[LogSlice]) -> No
 def _fail(
     log: PartitionLog, segment: Segment, completion: Completion[LogSlice], error: BaseException
 ) -> None:
-    """Say why a read failed; a file that went meanwhile is no failure of the disk."""
+    """Say why a read failed; what a truncation or deletion took meanwhile is neither damage nor a
+    failure of the disk, though the loop may not have heard yet that it is done."""
+    if log.pending_cut is not None and is_loss(error):
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        completion.fail(KafkaError(code, f"{log.topic_partition} is being truncated"))
+        return
     if isinstance(error, CorruptBatch):
         log.directory.damaged(log.topic_partition, segment.file.path, error)
         completion.fail(KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}"))
         return
     gone = log.is_closed or segment not in log.segments
-    if gone and isinstance(error, StorageError) and error.errno == ENOENT:
+    if gone and is_loss(error):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if log.is_closed else ErrorCode.OFFSET_OUT_OF_RANGE
         completion.fail(KafkaError(code, f"{segment.file.path} is gone"))
         return
     log.directory.failed(error)
     completion.fail(error)
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether a file, or bytes of it, were not there: right where they had just been removed."""
+    if isinstance(error, StorageError):
+        return error.errno == ENOENT
+    return isinstance(error, CorruptBatch)

@@ -226,6 +226,51 @@ def test_a_read_that_a_truncation_overtook_fails(rig: Rig) -> None:
     assert completion.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_what_a_truncation_takes_from_under_a_read_is_no_damage(rig: Rig) -> None:
+    """Each directory has two threads: a read may find the file cut before the loop hears of it."""
+    log = rig.log()
+    for number in range(4):
+        append(log, [bytes([65 + number])])
+    rig.lane.files = _Cold(rig.files._files)  # type: ignore[assignment]
+    rig.lane.eager = False
+    rig.lane.slow_disk = True
+    completion = log.read(0, 1000, 4, min_one_batch=True)
+    late_read = rig.lane.waiting.popleft()
+    log.truncate_to(2)
+    while log.pending_cut is None:
+        rig.lane.run(1)
+    while rig.lane.names[-1] != "truncate":
+        rig.lane.run(1)
+    cut, _, _ = rig.lane.waiting[0]
+    cut(rig.lane.files)
+    rig.lane.waiting.appendleft(late_read)
+    rig.lane.run(1)
+    assert isinstance(completion.error, KafkaError)
+    assert completion.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not rig.tracer.named("log_corrupt")
+    rig.lane.run()
+    assert log.log_end_offset == 2
+
+
+def test_a_file_that_a_truncation_has_removed_is_no_failure_of_the_disk(rig: Rig) -> None:
+    log = rig.log()
+    append(log, [b"a"])
+    handle = log.segments[0].file.take()
+    assert handle is not None
+    rig.files.close(handle)
+    rig.lane.eager = False
+    log.truncate_fully_and_start_at(7)
+    while rig.lane.names[-1] != "truncate fully":
+        rig.lane.run(1)
+    cut, _, _ = rig.lane.waiting[0]
+    cut(rig.lane.files)
+    log.directory.recent = None
+    completion = log.read(0, 1000, 1, min_one_batch=True)
+    assert isinstance(completion.error, KafkaError)
+    assert completion.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert log.directory.failure is None
+
+
 def test_an_index_that_was_dropped_from_memory_is_read_again(rig: Rig, small: Small) -> None:
     log = rig.log(small())
     for number in range(30):
