@@ -209,8 +209,8 @@ def _incremental_alter_configs(
 def _create_partitions(
     version: int, topic: str, topic_id: bytes, partition: int
 ) -> CreatePartitionsRequest:
-    """Checked only: the topic stays as it is."""
-    wanted = [CreatePartitionsTopic(topic, 99, None), CreatePartitionsTopic("nowhere", 2, None)]
+    """Refused, and checked only: the topic stays as it is, also when a bit is turned."""
+    wanted = [CreatePartitionsTopic(name, 1, None) for name in (topic, "nowhere")]
     return CreatePartitionsRequest(wanted, timeout_ms=5_000, validate_only=True)
 
 

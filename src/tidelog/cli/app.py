@@ -13,7 +13,7 @@ import sys
 import typer
 
 import tidelog
-from tidelog.cli import clusters, dumps, faults, pipeline, simulation, topics
+from tidelog.cli import clusters, configs, dumps, faults, pipeline, simulation, topics
 from tidelog.cli.output import print_line, say
 from tidelog.core.errors import ConnectionLost, RequestTimeout, TidelogError
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 clusters.register(app)
 app.add_typer(topics.app, name="topics")
+app.add_typer(configs.app, name="configs")
 app.add_typer(faults.app, name="break")
 app.add_typer(simulation.app, name="sim")
 app.add_typer(pipeline.app, name="pipeline")

@@ -357,6 +357,11 @@ _FOLDED_KEYS = (
 )
 
 
+def folded_keys() -> tuple[str, ...]:
+    """Keys that have an effect through other ones."""
+    return _FOLDED_KEYS
+
+
 def supported_keys() -> tuple[str, ...]:
     """Every key that has an effect, in the order of the reference."""
     return (*keys_of(BrokerConfig), *_FOLDED_KEYS)

@@ -20,6 +20,7 @@ from tidelog.core.config_keys import ConfigType, Key, comma_list, keys_of, to_te
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
 from tidelog.core.topic_config import TopicConfig, broker_keys, validate_topic_configs
+from tidelog.core.unsupported import why
 
 #: Kafka's dynamic keys apart from the defaults of topics; those that this broker has are honoured.
 _DYNAMIC = (
@@ -216,7 +217,10 @@ def _refusal(name: str) -> str:
             " restart the broker"
         )
     if name in UNSUPPORTED_KEYS or name in REFUSED_KEYS or name.startswith(LISTENER_KEY_PREFIX):
-        return f"{name} is a key of Kafka that is not supported here"
+        reason = why(name)
+        return f"{name} is a key of Kafka that is not supported here" + (
+            f": {reason}" if reason else ""
+        )
     near = difflib.get_close_matches(name, supported, n=1, cutoff=0.8)
     return f"{name} is not a known key" + (f"; did you mean {near[0]}?" if near else "")
 

@@ -95,6 +95,22 @@ def test_replicas_that_do_not_follow_in_time_are_not_waited_for() -> None:
     run(story())
 
 
+def test_a_client_that_is_gone_is_not_waited_for() -> None:
+    async def story() -> None:
+        cluster = await with_records()
+        cluster[3].fetchers.close()
+        message = DeleteRecordsRequest(
+            [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 3)])], 2**31 - 1
+        )
+        request = Request(RequestHeader(21, 2, 0, None), message, None, 0)  # type: ignore[arg-type]
+        pending = delete_records.handle(cluster[1], request)  # type: ignore[arg-type]
+        assert cluster[1].partition().watchers.deletions_wait
+        pending.cancel()
+        assert not cluster[1].partition().watchers.deletions_wait
+
+    run(story())
+
+
 def test_leadership_that_ends_is_told() -> None:
     async def story() -> None:
         cluster = await with_records()

@@ -44,6 +44,11 @@ class _Deletion:
             one.partition.watchers.give_up_deletion(one)
             one.refused(ErrorCode.REQUEST_TIMED_OUT, "")
 
+    def forgotten(self) -> None:
+        for one in self.waiting:
+            one.partition.watchers.give_up_deletion(one)
+        self.waiting.clear()
+
 
 class _PartitionDeletion:
     """One partition whose replicas are to follow; an AcksWait."""
@@ -86,7 +91,9 @@ def handle(broker: Broker, request: Request) -> Pending:
             except KafkaError as error:
                 answer.error_code = error.code
     if deletion.waiting:
-        broker.timers.after(max(0, message.timeout_ms), deletion.timed_out)
+        timeout = broker.timers.after(max(0, message.timeout_ms), deletion.timed_out)
+        deletion.pending.on_cancel(timeout.cancel)
+        deletion.pending.on_cancel(deletion.forgotten)
     deletion.look()
     return deletion.pending
 

@@ -1,0 +1,129 @@
+"""The reference of every configuration key, docs/configuration.md, made from the declarations.
+
+What is honoured, with type, default and meaning; what is accepted without effect; what is refused,
+and why. `tidelog configs reference` prints it; a test compares the file with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tidelog.core.config import BrokerConfig, folded_keys
+from tidelog.core.config_keys import Key, keys_of, to_text
+from tidelog.core.dynamic_config import dynamic_keys
+from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
+from tidelog.core.topic_config import TopicConfig, broker_keys
+from tidelog.core.unsupported import why
+
+#: What the keys say that are read together with others.
+_FOLDED = {
+    "node.id": "Another name of `broker.id`.",
+    "log.dir": "Where `log.dirs` is not given.",
+    "log.dirs": "The log directories; default `/tmp/kafka-logs`.",
+    "log.roll.hours": "Where `log.roll.ms` is not given.",
+    "log.retention.minutes": "Where `log.retention.ms` is not given.",
+    "log.retention.hours": "Where neither `log.retention.ms` nor `.minutes` is given.",
+    "listeners": "Where this broker listens; default `PLAINTEXT://:9092`.",
+    "advertised.listeners": "Where others reach this broker; default: its listeners.",
+    "listener.security.protocol.map": "Names of listeners; their protocol must be PLAINTEXT.",
+    "inter.broker.listener.name": "The listener by which brokers reach each other.",
+    "security.inter.broker.protocol": "Where `inter.broker.listener.name` is not given.",
+    "zookeeper.session.timeout.ms": "Another name of `metadata.session.timeout.ms`.",
+}
+
+_HEAD = """\
+# Configuration
+
+Every key of Kafka 3.9 that brokers and topics know, and the few of ours. This file is made by
+`tidelog configs reference`, from the declarations that brokers read; do not change it by hand.
+
+A broker is told its configuration by a `server.properties` as Kafka has it, by a TOML file with the
+same keys, by environment variables (`TIDELOG_` and the key in capitals, underscores for dots) and
+by `--override key=value`; the later ones count. While it runs, the keys marked *yes* under "live"
+change by AlterConfigs and IncrementalAlterConfigs, for one broker or for all of them, and topics
+change all of their keys. A key that is not in this file is warned about at start, and refused when
+it is set while brokers run.
+"""
+
+
+def reference() -> str:
+    """The whole file."""
+    lines = [_HEAD, "## Brokers", ""]
+    lines += _table(("key", "default", "takes", "live", "meaning"), _broker_rows())
+    lines += ["", "Read together with others:", ""]
+    lines += _table(("key", "meaning"), ((f"`{key}`", _FOLDED[key]) for key in folded_keys()))
+    lines += ["", "## Topics", ""]
+    lines += [
+        "What a topic does not say itself it has from its broker's key. A key with one value that",
+        "is taken is known to Kafka's clients, and has no other effect here.",
+        "",
+    ]
+    lines += _table(("key", "broker's key or default", "takes", "meaning"), _topic_rows())
+    lines += ["", "## Refused", ""]
+    lines += [
+        "A broker with one of these does not start: leaving the key out would be dangerous, or it",
+        "asks for another kind of cluster.",
+        "",
+    ]
+    lines += _table(("key", "unless it is", "why"), _refused_rows())
+    lines += ["", "## Accepted without effect", ""]
+    lines += [
+        "Brokers start with these and warn about each. Setting them while brokers run is refused.",
+        f"So it is with every key below `{LISTENER_KEY_PREFIX}`.",
+        "",
+    ]
+    lines += _table(("why", "keys"), _unsupported_rows())
+    return "\n".join(lines) + "\n"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [
+        _row(head),
+        _row(tuple("---" for _ in head)),
+        *(_row(row) for row in rows),
+    ]
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _broker_rows() -> Iterator[tuple[str, ...]]:
+    live = dynamic_keys()
+    for name, (_, key, default) in _sorted(keys_of(BrokerConfig)):
+        names = ", ".join(f"`{one}`" for one in key.synonyms)
+        meaning = key.meaning + (f" Also {names}." if names else "")
+        meaning += " *Ours.*" if key.ours else ""
+        yield f"`{name}`", _shown(default), key.expected, "yes" if name in live else "", meaning
+
+
+def _topic_rows() -> Iterator[tuple[str, ...]]:
+    below = broker_keys()
+    for name, (_, key, default) in _sorted(keys_of(TopicConfig)):
+        inherited = f"`{below[name]}`" if name in below else _shown(default)
+        yield f"`{name}`", inherited, key.expected, key.meaning
+
+
+def _refused_rows() -> Iterator[tuple[str, ...]]:
+    for name, (harmless, reason) in sorted(REFUSED_KEYS.items()):
+        allowed = " or ".join(f"`{value}`" if value else "empty" for value in harmless)
+        yield f"`{name}`", allowed, reason
+
+
+def _unsupported_rows() -> Iterator[tuple[str, ...]]:
+    by_reason: dict[str, list[str]] = {}
+    for key in sorted(UNSUPPORTED_KEYS - REFUSED_KEYS.keys()):
+        by_reason.setdefault(why(key) or "", []).append(f"`{key}`")
+    for reason, keys in sorted(by_reason.items()):
+        yield reason, " ".join(keys)
+
+
+def _sorted(
+    declared: Mapping[str, tuple[str, Key, object]],
+) -> list[tuple[str, tuple[str, Key, object]]]:
+    return sorted(declared.items())
+
+
+def _shown(default: object) -> str:
+    text = to_text(default)
+    return f"`{text}`" if text else "empty"
