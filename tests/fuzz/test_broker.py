@@ -11,6 +11,7 @@ from tests import volume
 from tests.cluster.raw_connections import (
     MIB,
     RawConnection,
+    ask,
     await_true,
     descriptors,
     memory_bytes,
@@ -22,6 +23,8 @@ from tests.fuzz.hostile import HostileBytes
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
+from tidelog.wire.registry import INIT_PRODUCER_ID
 
 ABUSED = TopicPartition("abused", 0)
 WITNESS = TopicPartition("witness", 0)
@@ -74,6 +77,8 @@ def test_a_thousand_hostile_connections_leave_memory_and_descriptors_as_they_wer
     make_topic(cluster, WITNESS.topic)
     assert write_values(cluster.bootstrap, WITNESS, [b"before"]) == 0
     pid = pid_of(cluster)
+    # The broker's own connections for producer ids are made once, and stay.
+    ask(cluster, INIT_PRODUCER_ID, 4, InitProducerIdRequest(None))
     abuse(cluster, draw, hostile, WARM_UP)
     memory_before, open_before = memory_bytes(cluster), descriptors(cluster)
     abuse(cluster, draw, hostile, CONNECTIONS)

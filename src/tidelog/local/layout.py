@@ -176,6 +176,7 @@ def _properties(
         "metadata.store": f"embedded:{directory}/metadata",
         "metadata.session.timeout.ms": str(_SESSION_TIMEOUT_MS),
         "default.replication.factor": str(min(brokers, 3)),
+        "offsets.topic.replication.factor": str(min(brokers, 3)),
         **config,
     }
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in keys.items())
