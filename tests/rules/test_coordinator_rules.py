@@ -38,7 +38,21 @@ def test_a_leadership_that_is_not_newer_is_not_loaded() -> None:
     assert partitions.load(0, 5) == partitions.load(0, 4) == (None, ())
     assert partitions.coordinator_of("g") is current
     partitions.unload(0, 5)
-    assert partitions.load(0, 5) == (None, ())
+    assert partitions.load(0, 4) == (None, ())
+    again, _ = partitions.load(0, 5)
+    assert again is not None, "nobody else has led since"
+    assert again is not current
+
+
+@pytest.mark.rule("G1")
+def test_a_new_topic_counts_its_leader_epochs_anew() -> None:
+    partitions = GroupPartitions(SETTINGS, 1)
+    partitions.load(0, 5)
+    partitions.unload(0, 5)
+    partitions.forget(0)
+    fresh, _ = partitions.load(0, 0)
+    assert fresh is not None
+    assert fresh.leader_epoch == 0
 
 
 @pytest.mark.rule("G1")

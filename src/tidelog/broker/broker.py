@@ -19,6 +19,7 @@ from tidelog.broker.cluster_view import ClusterView
 from tidelog.broker.config_store import ConfigStore
 from tidelog.broker.connections import Connection
 from tidelog.broker.controller_shell import ControllerShell
+from tidelog.broker.coordinators.groups import GroupCoordinators
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
 from tidelog.broker.idle import IdleConnections
@@ -71,6 +72,7 @@ class Broker:
         self.isr_changes = IsrChanges(self)
         self.fetchers = Fetchers(self)
         self.controller = ControllerShell(self)
+        self.groups = GroupCoordinators(self)
         self.producer_ids = ProducerIds(self)
         self.auto_creation = AutoCreation(self)
         self.session = Session(self)
@@ -110,6 +112,7 @@ class Broker:
         for connection in list(self._connections):
             connection.begin()
         self.idle.start()
+        self.groups.start()
         await self.controller.start()
 
     async def stop(self) -> None:
@@ -231,6 +234,7 @@ class Broker:
 
     def submit_appends(self) -> bool:
         """Submit what was planned; False where a lane has not written all of it yet."""
+        self.groups.flush()
         if not self._appending:
             return True
         partitions, self._appending = self._appending, {}

@@ -89,8 +89,13 @@ class ClusterView:
         self.topics = {}
         self._names = {}
 
-    def apply(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take over what the controller tells; returns the partitions of deleted topics."""
+    def apply(self, request: UpdateMetadataRequest) -> list[str]:
+        """Take over what the controller tells; returns the topics that are gone, those included
+        whose names mean another topic now."""
+        named = (
+            self.topics if request.type == _FULL else [t.topic_name for t in request.topic_states]
+        )
+        known = {name: self.topics[name].topic_id for name in named if name in self.topics}
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
         if request.type == _FULL:
@@ -113,23 +118,25 @@ class ClusterView:
             )
             for broker in request.live_brokers
         }
-        deleted: list[TopicPartition] = []
         for topic_state in request.topic_states:
-            deleted.extend(self._apply_topic(topic_state))
-        return deleted
+            self._apply_topic(topic_state)
+        after = self.topics
+        return [
+            name
+            for name, topic_id in known.items()
+            if name not in after or after[name].topic_id != topic_id
+        ]
 
-    def _apply_topic(self, topic_state: UpdateMetadataTopicState) -> list[TopicPartition]:
+    def _apply_topic(self, topic_state: UpdateMetadataTopicState) -> None:
         name = topic_state.topic_name
         topic = self.topics.get(name)
         if topic is not None and topic.topic_id != topic_state.topic_id:
             if any(state.leader == LEADER_DURING_DELETE for state in topic_state.partition_states):
-                return []  # the deletion of an earlier topic of this name
+                return  # the deletion of an earlier topic of this name
             self._drop(topic)
             topic = None
-        deleted: list[TopicPartition] = []
         for state in topic_state.partition_states:
             if state.leader == LEADER_DURING_DELETE:
-                deleted.append(TopicPartition(name, state.partition_index))
                 if topic is not None:
                     topic.partitions.pop(state.partition_index, None)
                 continue
@@ -140,7 +147,6 @@ class ClusterView:
             topic.partitions[state.partition_index] = _partition_view(state)
         if topic is not None and not topic.partitions:
             self._drop(topic)
-        return deleted
 
     def _drop(self, topic: TopicView) -> None:
         self.topics.pop(topic.name, None)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.broker.purgatory import PartitionWatchers
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
+from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.ports import Buffer
 from tidelog.core.types import NO_EPOCH, RECOVERING, EpochEnd, TopicId
 from tidelog.replication import commands, truncation, watermark
@@ -374,6 +375,8 @@ class Partition:
         self._resting_high_watermark = role.high_watermark
         if type(role) is LeaderReplica:
             self._known_partition_epoch = role.isr.partition_epoch
+            if self.topic_partition.topic == CONSUMER_OFFSETS:
+                self._broker.groups.role_ended(self)
             self.flush_appends()
             self._broker.isr_changes.withdraw(self)
             self.watchers.leadership_lost(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -430,6 +433,8 @@ class Partition:
         self._take_role(role, state, "became_leader")
         if state.leader_recovery_state == RECOVERING:
             self._tell_what_is_at_risk(role)
+        if self.topic_partition.topic == CONSUMER_OFFSETS:
+            broker.groups.role_taken(self, role.leader_epoch)
         self.run(role.examine(now_ms))
         self.watchers.log_end_moved(self)
 

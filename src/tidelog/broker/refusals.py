@@ -17,6 +17,7 @@ from tidelog.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from tidelog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from tidelog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
@@ -28,6 +29,7 @@ from tidelog.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from tidelog.wire.messages.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
+from tidelog.wire.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from tidelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
@@ -53,6 +55,17 @@ from tidelog.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from tidelog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
 from tidelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -68,9 +81,11 @@ from tidelog.wire.registry import (
     API,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
+    DELETE_GROUPS,
     DELETE_RECORDS,
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_TOPIC_PARTITIONS,
     ELECT_LEADERS,
@@ -79,6 +94,8 @@ from tidelog.wire.registry import (
     INCREMENTAL_ALTER_CONFIGS,
     LIST_OFFSETS,
     METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
@@ -88,6 +105,9 @@ _COORDINATORS_VERSION = 4
 #: From these on the whole answer has an error.
 _ELECTION_ERROR_VERSION = 1
 _LOG_DIRS_ERROR_VERSION = 3
+#: From these on OffsetFetch has an error of the group, and asks for many of them.
+_GROUP_ERROR_VERSION = 2
+_FETCHED_GROUPS_VERSION = 8
 
 
 def refusal(request: Request, error: ErrorCode) -> Any:
@@ -288,6 +308,62 @@ def _describe_topic_partitions(
     )
 
 
+def _offset_commit(request: Request, error: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                [
+                    OffsetCommitResponsePartition(each.partition_index, error)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.message.topics
+        ]
+    )
+
+
+def _offset_fetch(request: Request, error: ErrorCode) -> OffsetFetchResponse:
+    """Version 1 has no error of the whole group."""
+    version = request.header.api_version
+    if version >= _FETCHED_GROUPS_VERSION:
+        return OffsetFetchResponse(
+            groups=[
+                OffsetFetchResponseGroup(group.group_id, error_code=error)
+                for group in request.message.groups
+            ]
+        )
+    topics = [] if version >= _GROUP_ERROR_VERSION else request.message.topics
+    return OffsetFetchResponse(
+        error_code=error,
+        topics=[
+            OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponsePartition(index, -1, -1, "", error)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in topics
+        ],
+    )
+
+
+def _describe_groups(request: Request, error: ErrorCode) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=[
+            DescribedGroup(error_code=error, group_id=group_id)
+            for group_id in request.message.groups
+        ]
+    )
+
+
+def _delete_groups(request: Request, error: ErrorCode) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id, error) for group_id in request.message.groups_names]
+    )
+
+
 _BY_API: dict[int, Callable[[Request, ErrorCode], Any]] = {
     PRODUCE: _produce,
     FETCH: _fetch,
@@ -305,4 +381,8 @@ _BY_API: dict[int, Callable[[Request, ErrorCode], Any]] = {
     DESCRIBE_LOG_DIRS: _describe_log_dirs,
     DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
     OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
+    OFFSET_COMMIT: _offset_commit,
+    OFFSET_FETCH: _offset_fetch,
+    DESCRIBE_GROUPS: _describe_groups,
+    DELETE_GROUPS: _delete_groups,
 }

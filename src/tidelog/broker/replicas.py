@@ -18,6 +18,7 @@ from tidelog.broker.partitions import Partition
 from tidelog.broker.replica_upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.topic_config import TopicConfig
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
@@ -111,6 +112,8 @@ class Replicas:
             return
         del self._partitions[partition.topic_partition]
         self._count_topic(partition, -1)
+        if partition.topic_partition.topic == CONSUMER_OFFSETS:
+            self._broker.groups.replica_gone(partition)
 
     def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
         """Give a replica whose topic id was lost the one that it is commanded under; the log

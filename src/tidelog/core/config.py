@@ -21,6 +21,7 @@ from typing import Any
 from tidelog.core import limits
 from tidelog.core.config_keys import (
     INT16_MAX,
+    INT32_MAX,
     INT64_MAX,
     boolean,
     choice,
@@ -241,6 +242,43 @@ class BrokerConfig:
     offsets_topic_segment_bytes: int = integer(
         100 * limits.MIB, "Segment size of __consumer_offsets: small, to load fast.", at_least=1
     )
+
+    offsets_topic_compression_codec: int = integer(
+        0,
+        "Compression of what is written to __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, "
+        "4 zstd.",
+        at_least=0,
+        at_most=4,
+    )
+    offsets_load_buffer_size: int = integer(
+        5 * limits.MIB,
+        "Bytes of __consumer_offsets read at once when a coordinator loads it.",
+        at_least=1,
+    )
+    offsets_commit_timeout_ms: int = integer(
+        5_000, "How long a commit may wait for the in-sync replicas.", at_least=1
+    )
+    offsets_retention_minutes: int = integer(
+        7 * 24 * 60, "Offsets are kept for this long after their group became empty.", at_least=1
+    )
+    offsets_retention_check_interval_ms: int = long(
+        600_000, "How often expired offsets are looked for.", at_least=1
+    )
+    offset_metadata_max_bytes: int = integer(
+        4096, "Longest text that a client may commit with an offset.", at_least=0
+    )
+
+    # Consumer groups.
+    group_min_session_timeout_ms: int = integer(
+        6_000, "Shortest session timeout that a member may ask for.", at_least=1
+    )
+    group_max_session_timeout_ms: int = integer(
+        30 * _MINUTE_MS, "Longest session timeout that a member may ask for.", at_least=1
+    )
+    group_initial_rebalance_delay_ms: int = integer(
+        3_000, "How long the first rebalance of an empty group waits for more members.", at_least=0
+    )
+    group_max_size: int = integer(INT32_MAX, "Members of one group.", at_least=1)
 
     # Clients.
     listeners: tuple[Endpoint, ...] = field(default=(Endpoint("PLAINTEXT", "", 9092),))
@@ -472,6 +510,13 @@ def _check_together(config: BrokerConfig, warnings: list[str]) -> None:
             f"min.insync.replicas={config.min_insync_replicas} is more than "
             f"default.replication.factor={config.default_replication_factor}: topics with fewer "
             "replicas count all of their replicas as the minimum"
+        )
+    shortest_ms = config.group_min_session_timeout_ms
+    longest_ms = config.group_max_session_timeout_ms
+    if shortest_ms > longest_ms:
+        raise ConfigError(
+            f"group.min.session.timeout.ms={shortest_ms} is more than "
+            f"group.max.session.timeout.ms={longest_ms}: no member could join a group"
         )
     if config.message_max_bytes > config.socket_request_max_bytes:
         warnings.append(

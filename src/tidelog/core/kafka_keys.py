@@ -29,7 +29,7 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         metric.reporters metrics.num.samples
         metrics.recording.level metrics.sample.window.ms num.io.threads
         num.network.threads num.recovery.threads.per.data.dir
-        num.replica.alter.log.dirs.threads offset.metadata.max.bytes
+        num.replica.alter.log.dirs.threads
         principal.builder.class process.roles producer.id.expiration.check.interval.ms
         producer.purgatory.purge.interval.requests queued.max.request.bytes
         queued.max.requests quota.window.num quota.window.size.seconds
@@ -58,8 +58,7 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         consumer.max.size consumer.migration.policy consumer.min.heartbeat.interval.ms
         consumer.min.session.timeout.ms consumer.session.timeout.ms
         coordinator.append.linger.ms coordinator.new.enable
-        coordinator.rebalance.protocols coordinator.threads initial.rebalance.delay.ms
-        max.session.timeout.ms max.size min.session.timeout.ms share.delivery.count.limit
+        coordinator.rebalance.protocols coordinator.threads share.delivery.count.limit
         share.enable share.heartbeat.interval.ms share.max.groups
         share.max.heartbeat.interval.ms share.max.record.lock.duration.ms
         share.max.session.timeout.ms share.max.size share.min.heartbeat.interval.ms
@@ -76,8 +75,7 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         roll.jitter.hours roll.jitter.ms
     """,
     "offsets.": """
-        commit.required.acks commit.timeout.ms load.buffer.size
-        retention.check.interval.ms retention.minutes topic.compression.codec
+        commit.required.acks
     """,
     "password.encoder.": """
         cipher.algorithm iterations key.length keyfactory.algorithm old.secret secret

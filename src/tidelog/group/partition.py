@@ -53,6 +53,13 @@ from tidelog.group.turn import Ledger, Turn
 _MAY_BE_NAMELESS = (OffsetCommitAsked, OffsetFetchAsked, DescribeAsked, DeleteGroupAsked)
 
 
+def is_nameable(asked: Asked) -> bool:
+    """Whether the request may name such a group; if not, its answer is INVALID_GROUP_ID, whoever
+    coordinates the group."""
+    size = len(asked.group_id)
+    return size <= MAX_GROUP_ID_CHARS and (size > 0 or isinstance(asked, _MAY_BE_NAMELESS))
+
+
 class Phase(Enum):
     """Where a coordinator stands."""
 
@@ -166,8 +173,7 @@ class GroupPartition:
         return self._done(turn, asked.group_id, size)
 
     def _refuses(self, asked: Asked) -> ErrorCode:
-        size = len(asked.group_id)
-        if size > MAX_GROUP_ID_CHARS or not (size or isinstance(asked, _MAY_BE_NAMELESS)):
+        if not is_nameable(asked):
             return ErrorCode.INVALID_GROUP_ID
         return ErrorCode.NOT_COORDINATOR if self.phase is Phase.UNLOADED else ErrorCode.NONE
 

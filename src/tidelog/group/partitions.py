@@ -1,8 +1,8 @@
 """Which partitions of `__consumer_offsets` this broker coordinates, each under its leader epoch.
 
-Rules G1 and G2: a partition is loaded for a leadership newer than any before it, and unloaded only
-in the name of the leadership it was loaded for; so late news of an old one does no harm. Does not
-know when a partition changes its leader: it is told.
+Rules G1 and G2: a partition is loaded for no older leadership than before, and unloaded only in the
+name of the leadership it was loaded for; so late news of an old one does no harm. Does not know
+when a partition changes its leader: it is told.
 """
 
 from __future__ import annotations
@@ -33,11 +33,16 @@ class GroupPartitions:
 
     def load(self, partition: int, leader_epoch: int) -> tuple[GroupPartition | None, Effects]:
         """This broker leads a partition: replay its log into the coordinator returned. None for a
-        leadership that is not newer than the last one. A coordinator of an older leadership ends;
-        the effects are its last."""
-        if leader_epoch <= self._epochs.get(partition, NO_EPOCH):
-            return None, ()
+        leadership that is older than the last one, or is loaded already. A coordinator of an older
+        leadership ends; the effects are its last.
+
+        A leadership may be taken up again after it was let go, if no other began in between: then
+        nobody else has written under its epoch.
+        """
         former = self._loaded.get(partition)
+        latest = self._epochs.get(partition, NO_EPOCH)
+        if leader_epoch < latest or (former is not None and leader_epoch == latest):
+            return None, ()
         effects = () if former is None else former.unload()
         coordinator = GroupPartition(partition, leader_epoch, self.settings)
         self._loaded[partition] = coordinator
@@ -52,6 +57,12 @@ class GroupPartitions:
             return None
         del self._loaded[partition]
         return coordinator.unload()
+
+    def forget(self, partition: int) -> None:
+        """The partition is gone; one of a new topic of its name counts its epochs anew. It must
+        not be loaded."""
+        assert partition not in self._loaded, "a partition is unloaded before it goes"
+        self._epochs.pop(partition, None)
 
     def loaded(self) -> tuple[GroupPartition, ...]:
         """All coordinators, by partition."""

@@ -177,6 +177,8 @@ def _properties(
         "metadata.session.timeout.ms": str(_SESSION_TIMEOUT_MS),
         "default.replication.factor": str(min(brokers, 3)),
         "offsets.topic.replication.factor": str(min(brokers, 3)),
+        # As in the properties that Kafka ships for a first try: groups need not wait.
+        "group.initial.rebalance.delay.ms": "0",
         **config,
     }
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in keys.items())

@@ -75,7 +75,7 @@ def test_it_knows_brokers_leaders_and_topic_ids() -> None:
 def test_a_deleted_topic_is_gone_by_name_and_id() -> None:
     view = ClusterView()
     view.apply(told())
-    assert view.apply(told(leader=LEADER_DURING_DELETE)) == [TopicPartition("t", 0)]
+    assert view.apply(told(leader=LEADER_DURING_DELETE)) == ["t"]
     assert view.partition(TopicPartition("t", 0)) is None
     assert view.topic_name(ID_A) is None
 

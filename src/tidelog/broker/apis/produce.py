@@ -6,7 +6,8 @@ Partitions are answered together, each with its own error. Not supported yet: tr
 (a transactional id gets INVALID_TXN_STATE). A refused acks=0 request closes the connection, as in
 Kafka, since there is no answer to say so. ApiVersions tells of versions from 0 on, as Kafka 4 does:
 librdkafka compresses with gzip, snappy or lz4 only where it finds version 0 (KAFKA-18659), which it
-never sends. Versions 0 to 2 are refused like any other that is not served.
+never sends. Versions 0 to 2 are refused like any other that is not served. Internal topics
+(`__consumer_offsets`) take records from their coordinators only, as in Kafka.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ CARD = Card(
 )
 
 _LEADER_HINT_VERSION = 10
+#: What Kafka's own tools call themselves where they write to internal topics.
+_ADMIN_CLIENT = "__admin_client"
+_INTERNAL = KafkaError(
+    ErrorCode.INVALID_TOPIC_EXCEPTION, "brokers alone write to their internal topics"
+)
 #: The client id that may produce to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID).
 _ADMIN_CLIENT_ID = "__admin_client"
 
@@ -147,6 +153,8 @@ def handle(broker: Broker, request: Request) -> ProduceResponse | Pending | None
             topic_partition = TopicPartition(topic.name, data.index)
             if refusal is not None:
                 _set_error(broker, topic_partition, answer, refusal)
+            elif is_internal_topic(topic.name) and request.header.client_id != _ADMIN_CLIENT:
+                _set_error(broker, topic_partition, answer, _INTERNAL)
             else:
                 _begin(broker, produce, topic_partition, data, answer, now_ms)
     if request.header.api_version >= _LEADER_HINT_VERSION:

@@ -25,6 +25,8 @@ def handle(broker: Broker, request: Request) -> UpdateMetadataResponse:
         message.controller_id, message.controller_epoch, message.broker_epoch
     )
     if not error:
-        broker.view.apply(message)
+        gone = broker.view.apply(message)
         broker.replicas.view_changed()
+        if gone:
+            broker.groups.topics_deleted(gone)
     return UpdateMetadataResponse(error_code=error)

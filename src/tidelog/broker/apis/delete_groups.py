@@ -1,0 +1,38 @@
+"""DeleteGroups (key 42), versions 0 to 2: forget empty groups and their offsets (KIP-229).
+
+Answered when the last tombstone is in all in-sync replicas; NON_EMPTY_GROUP for a group with
+members, GROUP_ID_NOT_FOUND for one that is not there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.requests import Card, Request
+from tidelog.group.requests import DeleteGroupAsked
+from tidelog.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=42, min_version=0, max_version=2)
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the coordinator of each group; a group named twice is deleted once."""
+    message: DeleteGroupsRequest = request.message
+    groups = list(dict.fromkeys(message.groups_names))
+    return broker.groups.answer_all(
+        request,
+        [DeleteGroupAsked(broker.groups.ticket(), group_id) for group_id in groups],
+        lambda answers: DeleteGroupsResponse(
+            results=[
+                DeletableGroupResult(group_id, answer.error)
+                for group_id, answer in zip(groups, answers, strict=True)
+            ]
+        ),
+    )

@@ -1,0 +1,62 @@
+"""DescribeGroups (key 15), versions 0 to 5: state and members of groups.
+
+A group that is not there is Dead, without an error. Authorized operations are not told (no
+authorizer yet).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.requests import Card, Request
+from tidelog.group.answers import DescribeAnswer
+from tidelog.group.requests import DescribeAsked
+from tidelog.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=15, min_version=0, max_version=5)
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the coordinator of each group."""
+    message: DescribeGroupsRequest = request.message
+    groups = list(message.groups)
+    version = request.header.api_version
+    return broker.groups.answer_all(
+        request,
+        [DescribeAsked(broker.groups.ticket(), group_id, version) for group_id in groups],
+        lambda answers: DescribeGroupsResponse(
+            groups=[
+                _described(group_id, answer)
+                for group_id, answer in zip(groups, answers, strict=True)
+            ]
+        ),
+    )
+
+
+def _described(group_id: str, answer: DescribeAnswer) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=answer.error,
+        group_id=group_id,
+        group_state=answer.state,
+        protocol_type=answer.protocol_type,
+        protocol_data=answer.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata,
+                member.assignment,
+            )
+            for member in answer.members
+        ],
+    )

@@ -1,0 +1,36 @@
+"""Heartbeat (key 12), versions 0 to 4: a member of a group is alive.
+
+REBALANCE_IN_PROGRESS tells it to join again, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and
+FENCED_INSTANCE_ID that it is no member any more; while its coordinator loads, NONE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.requests import Card, Request
+from tidelog.group.answers import HeartbeatAnswer
+from tidelog.group.requests import HeartbeatAsked
+from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=12, min_version=0, max_version=4)
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the group's coordinator."""
+    message: HeartbeatRequest = request.message
+    asked = HeartbeatAsked(
+        broker.groups.ticket(),
+        message.group_id,
+        message.generation_id,
+        message.member_id,
+        message.group_instance_id,
+    )
+    return broker.groups.answer(request, asked, _response)
+
+
+def _response(answer: HeartbeatAnswer) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=answer.error)

@@ -1,0 +1,51 @@
+"""LeaveGroup (key 13), versions 0 to 5: members leave, or an administrator removes them.
+
+From version 3 on many at once, each with its own error; before, the error of the one member is
+that of the answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.requests import Card, Request
+from tidelog.group.answers import LeaveAnswer
+from tidelog.group.requests import LeaveAsked, MemberIdentity
+from tidelog.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=13, min_version=0, max_version=5)
+
+_MANY_MEMBERS_VERSION = 3
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the group's coordinator."""
+    message: LeaveGroupRequest = request.message
+    many = request.header.api_version >= _MANY_MEMBERS_VERSION
+    if many:
+        members = tuple(
+            MemberIdentity(each.member_id, each.group_instance_id) for each in message.members
+        )
+    else:
+        members = (MemberIdentity(message.member_id),)
+    asked = LeaveAsked(broker.groups.ticket(), message.group_id, members)
+    return broker.groups.answer(request, asked, lambda answer: _response(answer, many))
+
+
+def _response(answer: LeaveAnswer, many: bool) -> LeaveGroupResponse:
+    error = answer.error
+    if many:
+        members = [
+            MemberResponse(each.member_id, each.instance_id, each.error) for each in answer.members
+        ]
+        return LeaveGroupResponse(error_code=error, members=members)
+    if not error and answer.members:
+        error = answer.members[0].error
+    return LeaveGroupResponse(error_code=error)

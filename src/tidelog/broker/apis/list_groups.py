@@ -1,0 +1,30 @@
+"""ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates.
+
+COORDINATOR_LOAD_IN_PROGRESS where some of them are not known yet, beside those that are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.group.listing import GROUP_TYPE
+from tidelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=16, min_version=0, max_version=5)
+
+
+def handle(broker: Broker, request: Request) -> ListGroupsResponse:
+    """All groups that the filters let through."""
+    message: ListGroupsRequest = request.message
+    error, groups = broker.groups.list_groups(message.states_filter, message.types_filter)
+    return ListGroupsResponse(
+        error_code=error,
+        groups=[
+            ListedGroup(group.group_id, group.protocol_type, group.state, GROUP_TYPE)
+            for group in groups
+        ],
+    )

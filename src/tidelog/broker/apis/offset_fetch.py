@@ -1,0 +1,132 @@
+"""OffsetFetch (key 9), versions 1 to 9: how far groups have read.
+
+One group, from version 8 on many (KIP-709). Offset -1 without an error: nothing is committed for
+the partition. There are no transactions yet, so that every committed offset is stable
+(`require_stable` changes nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.requests import Card, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
+from tidelog.group.answers import FetchedOffset, OffsetFetchAnswer
+from tidelog.group.requests import OffsetFetchAsked
+from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=9, min_version=1, max_version=9, note="no transactions yet")
+
+_GROUP_ERROR_VERSION = 2
+_MANY_GROUPS_VERSION = 8
+_Topics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the coordinator of each group."""
+    message: OffsetFetchRequest = request.message
+    if request.header.api_version < _MANY_GROUPS_VERSION:
+        asked = _asked(broker, message.group_id, message.topics)
+        version = request.header.api_version
+        return broker.groups.answer(
+            request, asked, lambda answer: _response(message, answer, version)
+        )
+    return broker.groups.answer_all(
+        request,
+        [_asked(broker, group.group_id, group.topics) for group in message.groups],
+        lambda answers: OffsetFetchResponse(
+            groups=[
+                _group(group.group_id, answer)
+                for group, answer in zip(message.groups, answers, strict=True)
+            ]
+        ),
+    )
+
+
+def _asked(broker: Broker, group_id: str, topics: _Topics) -> OffsetFetchAsked:
+    partitions = None
+    if topics is not None:
+        partitions = tuple(
+            TopicPartition(topic.name, index)
+            for topic in topics
+            for index in topic.partition_indexes
+        )
+    return OffsetFetchAsked(broker.groups.ticket(), group_id, partitions)
+
+
+def _by_topic(offsets: Sequence[FetchedOffset]) -> dict[str, list[FetchedOffset]]:
+    topics: dict[str, list[FetchedOffset]] = {}
+    for offset in offsets:
+        topics.setdefault(offset.topic_partition.topic, []).append(offset)
+    return topics
+
+
+def _response(
+    message: OffsetFetchRequest, answer: OffsetFetchAnswer, version: int
+) -> OffsetFetchResponse:
+    error = answer.error
+    offsets: Sequence[FetchedOffset] = answer.offsets
+    if error and version < _GROUP_ERROR_VERSION:
+        # The only place for it is at each partition that was asked for.
+        offsets = [
+            FetchedOffset(TopicPartition(topic.name, index))
+            for topic in message.topics or ()
+            for index in topic.partition_indexes
+        ]
+    return OffsetFetchResponse(
+        error_code=error,
+        topics=[
+            OffsetFetchResponseTopic(
+                topic,
+                [
+                    OffsetFetchResponsePartition(
+                        each.topic_partition.partition,
+                        each.offset,
+                        each.leader_epoch,
+                        each.metadata,
+                        error,
+                    )
+                    for each in found
+                ],
+            )
+            for topic, found in _by_topic(offsets).items()
+        ],
+    )
+
+
+def _group(group_id: str, answer: OffsetFetchAnswer) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(
+        group_id,
+        [
+            OffsetFetchResponseTopics(
+                topic,
+                [
+                    OffsetFetchResponsePartitions(
+                        each.topic_partition.partition,
+                        each.offset,
+                        each.leader_epoch,
+                        each.metadata,
+                        ErrorCode.NONE,
+                    )
+                    for each in found
+                ],
+            )
+            for topic, found in _by_topic(answer.offsets).items()
+        ],
+        answer.error,
+    )

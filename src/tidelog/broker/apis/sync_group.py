@@ -1,0 +1,51 @@
+"""SyncGroup (key 14), versions 0 to 5: the leader brings the assignments, each member gets its own.
+
+Answered when the generation is in all in-sync replicas. From version 5 on the client must name
+protocol type and name, and they must be the group's (KIP-559): else INCONSISTENT_GROUP_PROTOCOL.
+Assignments for strangers are left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.requests import Card, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.group.answers import SyncAnswer
+from tidelog.group.requests import SyncAsked
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=14, min_version=0, max_version=5)
+
+_PROTOCOL_VERSION = 5
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the group's coordinator."""
+    message: SyncGroupRequest = request.message
+    names_protocol = message.protocol_type is not None and message.protocol_name is not None
+    if request.header.api_version >= _PROTOCOL_VERSION and not names_protocol:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    asked = SyncAsked(
+        broker.groups.ticket(),
+        message.group_id,
+        message.generation_id,
+        message.member_id,
+        message.group_instance_id,
+        message.protocol_type,
+        message.protocol_name,
+        tuple((each.member_id, each.assignment) for each in message.assignments),
+    )
+    return broker.groups.answer(request, asked, _response)
+
+
+def _response(answer: SyncAnswer) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name,
+        assignment=answer.assignment,
+    )

@@ -1,0 +1,174 @@
+"""Writes what one coordinator decides to its partition's log, and tells it what became of it.
+
+Appends that are asked for in one read event become one batch (as many as fit `message.max.bytes`),
+in their order: so many small commits cost one write and one wait. They are written with acks=all
+and under the leader epoch of the coordinator only (G1). Outcomes: committed when the high watermark
+has passed the batch; failed when it was refused; before one of them perhaps timed out
+(`offsets.commit.timeout.ms`, or an ISR below the minimum), after which it is still waited for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.broker.coordinators import offset_records
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.group.effects import Append
+from tidelog.records.batch import HEADER_BYTES
+from tidelog.records.builder import NewRecord, build_batch, record_size_bytes
+from tidelog.replication.leader import LeaderReplica
+from tidelog.wire.schema import SchemaError
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.coordinators.groups import Coordination
+    from tidelog.broker.partitions import Partition
+    from tidelog.broker.purgatory import AcksWait
+    from tidelog.log.partition_log import AppendInfo
+
+
+class _Gathered(NamedTuple):
+    """An append that is asked for and not written; without records it cannot be."""
+
+    number: int
+    records: tuple[NewRecord, ...]
+    size_bytes: int
+
+
+def await_replication(partition: Partition, offset: int, wait: AcksWait) -> None:
+    """Tell `wait` when everything below `offset` is in all in-sync replicas."""
+    partition.watchers.wait_for_acks(offset, wait)
+
+
+class RecordWriter:
+    """The appends of one coordinator."""
+
+    def __init__(self, broker: Broker, coordination: Coordination) -> None:
+        self._broker = broker
+        self._coordination = coordination
+        self._gathered: list[_Gathered] = []
+
+    def gather(self, append: Append) -> None:
+        """Take an append; it is written by the next `flush`."""
+        size_bytes, limit_bytes = 0, self._limit_bytes()
+        now_ms = self._broker.clock.wall_ms()
+        records: list[NewRecord] = []
+        for record in append.records:
+            try:
+                encoded = offset_records.encode(record, now_ms)
+            except SchemaError:
+                size_bytes = limit_bytes + 1
+            else:
+                records.append(encoded)
+                size_bytes += record_size_bytes(encoded)
+            if size_bytes > limit_bytes:
+                # No batch can hold it: the rest of it need not be looked at.
+                records.clear()
+                break
+        self._gathered.append(_Gathered(append.number, tuple(records), size_bytes))
+
+    def flush(self) -> None:
+        """Plan everything gathered as appends of the partition."""
+        gathered, self._gathered = self._gathered, []
+        limit_bytes = self._limit_bytes()
+        batch: list[_Gathered] = []
+        size_bytes = 0
+        for one in gathered:
+            if batch and size_bytes + one.size_bytes > limit_bytes:
+                self._append(batch)
+                batch, size_bytes = [], 0
+            if one.records:
+                batch.append(one)
+                size_bytes += one.size_bytes
+            else:
+                self._coordination.failed((one.number,), ErrorCode.MESSAGE_TOO_LARGE)
+        if batch:
+            self._append(batch)
+
+    def _limit_bytes(self) -> int:
+        return self._coordination.partition.log.config.max_message_bytes - HEADER_BYTES
+
+    def _append(self, gathered: list[_Gathered]) -> None:
+        broker, coordination = self._broker, self._coordination
+        partition = coordination.partition
+        numbers = tuple(one.number for one in gathered)
+        role = partition.role
+        if type(role) is not LeaderReplica or role.leader_epoch != coordination.core.leader_epoch:
+            coordination.failed(numbers, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        batch = build_batch(
+            [record for one in gathered for record in one.records],
+            codec=broker.config.offsets_topic_compression_codec,
+        )
+        try:
+            completion = partition.append(memoryview(batch), -1, broker.clock.wall_ms())
+        except KafkaError as error:
+            coordination.failed(numbers, error.code)
+            return
+        except StorageError:
+            coordination.failed(numbers, ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        broker.appending(partition)
+        completion.then(_Outcome(broker, coordination, numbers).appended)
+
+
+class _Outcome:
+    """Waits for what becomes of one batch; an AcksWait."""
+
+    __slots__ = ("_broker", "_coordination", "_is_overdue", "_next_offset", "_numbers", "_timeout")
+
+    def __init__(
+        self, broker: Broker, coordination: Coordination, numbers: tuple[int, ...]
+    ) -> None:
+        self._broker = broker
+        self._coordination = coordination
+        self._numbers = numbers
+        self._next_offset = -1
+        self._is_overdue = False
+        self._timeout = broker.timers.after(
+            broker.config.offsets_commit_timeout_ms, self._timed_out
+        )
+
+    def appended(self, completion: Completion[AppendInfo]) -> None:
+        """The leader has written the batch, or could not."""
+        error = completion.error
+        coordination = self._coordination
+        if error is not None:
+            self._timeout.cancel()
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+            if isinstance(error, KafkaError):
+                code = error.code
+            elif not isinstance(error, StorageError):
+                self._broker.unexpected(f"append to {coordination.name}", error)
+            coordination.failed(self._numbers, code)
+            return
+        self._next_offset = completion.result().last_offset + 1
+        partition = coordination.partition
+        if partition.high_watermark >= self._next_offset:
+            self.acknowledged()
+        elif not coordination.is_over:
+            await_replication(partition, self._next_offset, self)
+
+    def acknowledged(self) -> None:
+        """The high watermark has passed the batch."""
+        self._timeout.cancel()
+        self._coordination.committed(self._numbers)
+
+    def refused(self, error: ErrorCode, message: str) -> None:
+        """The ISR fell below the minimum: the batch stays in the log and may be committed yet. A
+        lost leadership is no outcome; the coordinator ends with it."""
+        if self._coordination.is_over or error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._timeout.cancel()
+            return
+        self._overdue(error)
+        await_replication(self._coordination.partition, self._next_offset, self)
+
+    def _timed_out(self) -> None:
+        self._overdue(ErrorCode.REQUEST_TIMED_OUT)
+
+    def _overdue(self, error: ErrorCode) -> None:
+        self._timeout.cancel()
+        if not self._is_overdue:
+            self._is_overdue = True
+            self._coordination.timed_out(self._numbers, error)

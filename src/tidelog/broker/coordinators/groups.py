@@ -1,0 +1,388 @@
+"""Consumer groups on this broker: the shell around the decisions of `tidelog.group`.
+
+Each partition of `__consumer_offsets` that this broker leads is coordinated here, under its leader
+epoch and no other (G1): it is loaded when the leadership begins, and given up the moment it ends.
+Requests are asked of the group's coordinator; its effects are carried out one after the other, so
+that records reach the log in the order in which they were decided, whoever asks meanwhile. A client
+whose connection is lost stays a member: only its answer goes nowhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.coordinators.appends import RecordWriter
+from tidelog.broker.coordinators.loading import load
+from tidelog.broker.requests import Pending, Request
+from tidelog.broker.timers import Timeout
+from tidelog.core.config import BrokerConfig
+from tidelog.core.errors import ErrorCode, ProtocolError
+from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.group.answers import Answer, ListedGroup, refusal
+from tidelog.group.effects import (
+    Append,
+    CancelTimer,
+    Effect,
+    Effects,
+    Now,
+    Reply,
+    SetTimer,
+    TimerName,
+)
+from tidelog.group.partition import GroupPartition, Phase, is_nameable
+from tidelog.group.partitions import GroupPartitions
+from tidelog.group.requests import Asked
+from tidelog.group.settings import GroupSettings
+from tidelog.wire.data.consumer_protocol import SUBSCRIPTION
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.partitions import Partition
+
+#: A timer is set for no longer than this and then again: cancelled ones stay in memory until their
+#: time has come, and members that come and go could set any number of them.
+_TIMER_STEP_MS = 30_000
+_MINUTE_MS = 60_000
+
+
+class Coordination:
+    """One partition, coordinated under one leader epoch, with its timers and appends."""
+
+    __slots__ = ("_groups", "core", "is_over", "name", "partition", "timers", "writer")
+
+    def __init__(
+        self, groups: GroupCoordinators, core: GroupPartition, partition: Partition
+    ) -> None:
+        self._groups = groups
+        self.core = core
+        self.partition = partition
+        self.name = str(partition.topic_partition)
+        self.timers: dict[TimerName, Timeout] = {}
+        self.writer = RecordWriter(groups.broker, self)
+        #: The leadership has ended: nothing is done any more.
+        self.is_over = False
+
+    def end(self) -> None:
+        """Stop waiting for anything."""
+        self.is_over = True
+        for timeout in self.timers.values():
+            timeout.cancel()
+        self.timers.clear()
+
+    # Outcomes of appends.
+
+    def committed(self, numbers: Sequence[int]) -> None:
+        """The high watermark has passed these appends."""
+        for number in numbers:
+            self._groups.carry_out(self, self.core.committed(number, self._groups.now()))
+
+    def failed(self, numbers: Sequence[int], error: ErrorCode) -> None:
+        """These appends are not in the log."""
+        for number in numbers:
+            self._groups.carry_out(self, self.core.failed(number, error, self._groups.now()))
+
+    def timed_out(self, numbers: Sequence[int], error: ErrorCode) -> None:
+        """These appends take too long."""
+        for number in numbers:
+            self._groups.carry_out(self, self.core.timed_out(number, error, self._groups.now()))
+
+    # Timers.
+
+    def set_timer(self, name: TimerName, deadline_ms: int) -> None:
+        """Keep one timer of that name."""
+        self.cancel_timer(name)
+        left_ms = deadline_ms - self._groups.broker.clock.monotonic_ms()
+        self.timers[name] = self._groups.broker.timers.after(
+            min(left_ms, _TIMER_STEP_MS), partial(self._fired, name, deadline_ms)
+        )
+
+    def cancel_timer(self, name: TimerName) -> None:
+        """Keep none."""
+        timeout = self.timers.pop(name, None)
+        if timeout is not None:
+            timeout.cancel()
+
+    def _fired(self, name: TimerName, deadline_ms: int) -> None:
+        now = self._groups.now()
+        if now.monotonic_ms < deadline_ms:
+            self.set_timer(name, deadline_ms)
+        else:
+            del self.timers[name]
+            self._groups.carry_out(self, self.core.timer_fired(name, deadline_ms, now))
+
+
+class GroupCoordinators:
+    """The coordinators of groups on one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        config = broker.config
+        self._partitions = GroupPartitions(_settings(config), config.offsets_topic_num_partitions)
+        #: By partition.
+        self._coordinations: dict[int, Coordination] = {}
+        #: Who wants the answer under a ticket.
+        self._waiting: dict[int, Callable[[Any], None]] = {}
+        self._next_ticket = 0
+        self._effects: deque[tuple[Coordination, Effect]] = deque()
+        self._is_carrying_out = False
+        #: Have appends that are not planned yet.
+        self._unflushed: dict[Coordination, None] = {}
+
+    def start(self) -> None:
+        """Look for expired offsets from now on."""
+        self._expire_later()
+
+    def now(self) -> Now:
+        """The time, as decisions want it."""
+        clock = self.broker.clock
+        return Now(clock.monotonic_ms(), clock.wall_ms())
+
+    # Who coordinates whom.
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that owns a group (G2)."""
+        topic = self.broker.view.topics.get(CONSUMER_OFFSETS)
+        if topic is not None:
+            self._partitions.partition_count = len(topic.partitions)
+        return self._partitions.partition_of(group_id)
+
+    def role_taken(self, partition: Partition, leader_epoch: int) -> None:
+        """This broker leads a partition of the topic from now on."""
+        number = partition.topic_partition.partition
+        core, last = self._partitions.load(number, leader_epoch)
+        if core is None:
+            return
+        self._end(number, last)
+        coordination = self._coordinations[number] = Coordination(self, core, partition)
+        self.broker.tasks.spawn(f"load {coordination.name}", self._load(coordination))
+
+    def role_ended(self, partition: Partition) -> None:
+        """This broker does not lead the partition any more."""
+        number = partition.topic_partition.partition
+        last = self._partitions.unload(number, partition.leader_epoch)
+        if last is not None:
+            self._end(number, last)
+
+    def replica_gone(self, partition: Partition) -> None:
+        """The replica is not here any more, perhaps because the topic was deleted."""
+        self.role_ended(partition)
+        self._partitions.forget(partition.topic_partition.partition)
+
+    def _end(self, number: int, last: Effects) -> None:
+        """A leadership is over; `last` are the effects with which its coordinator ends."""
+        coordination = self._coordinations.pop(number, None)
+        if coordination is None:
+            return
+        self._unflushed.pop(coordination, None)
+        self.broker.tracer.event(
+            "groups_unloaded", partition=number, leader_epoch=coordination.core.leader_epoch
+        )
+        self.carry_out(coordination, last)
+        coordination.end()
+
+    async def _load(self, coordination: Coordination) -> None:
+        broker, core = self.broker, coordination.core
+        began_ms = broker.clock.monotonic_ms()
+        if not await load(broker, coordination.partition, core):
+            return
+        broker.tracer.event(
+            "groups_loaded",
+            partition=core.partition,
+            leader_epoch=core.leader_epoch,
+            groups=len(core.groups),
+        )
+        broker.tracer.log(
+            "server",
+            logging.INFO,
+            f"{coordination.name} is loaded for leader epoch {core.leader_epoch}: "
+            f"{len(core.groups)} groups in {broker.clock.monotonic_ms() - began_ms} ms",
+        )
+        self.carry_out(coordination, core.loaded(self.now()))
+
+    # Requests.
+
+    def ticket(self) -> int:
+        """A number for a request."""
+        self._next_ticket += 1
+        return self._next_ticket
+
+    def answer(self, request: Request, asked: Asked, respond: Callable[[Any], Any]) -> Any:
+        """The response to a request about one group, now or later; `respond` makes it of the
+        coordinator's answer."""
+        coordination, effects = self._ask(asked)
+        if len(effects) == 1:
+            effect = effects[0]
+            if type(effect) is Reply and effect.ticket == asked.ticket:
+                return respond(effect.answer)
+        assert coordination is not None
+        pending = Pending()
+        self._wait(request, pending, asked, lambda answer: pending.complete(respond(answer)))
+        self.carry_out(coordination, effects)
+        return pending
+
+    def answer_all(
+        self,
+        request: Request,
+        asked: Sequence[Asked],
+        respond: Callable[[Sequence[Any]], Any],
+    ) -> Any:
+        """The response to a request about several groups: when all are answered."""
+        answers: list[Any] = [None] * len(asked)
+        left = dict.fromkeys(range(len(asked)))
+        pending = Pending()
+
+        def take(index: int, answer: Answer) -> None:
+            answers[index] = answer
+            del left[index]
+            if not left:
+                pending.complete(respond(answers))
+
+        for index, one in enumerate(asked):
+            coordination, effects = self._ask(one)
+            if coordination is None:
+                assert isinstance(effects[0], Reply)
+                take(index, effects[0].answer)
+            else:
+                self._wait(request, pending, one, partial(take, index))
+                self.carry_out(coordination, effects)
+        if not asked:
+            pending.complete(respond(answers))
+        return pending
+
+    def list_groups(
+        self, states: Iterable[str], types: Iterable[str]
+    ) -> tuple[ErrorCode, list[ListedGroup]]:
+        """All groups in any of these states and of any of these types (none given: all), and
+        COORDINATOR_LOAD_IN_PROGRESS where some are not known yet."""
+        error = ErrorCode.NONE
+        found: list[ListedGroup] = []
+        for core in self._partitions.loaded():
+            if core.phase is Phase.LOADING:
+                error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            else:
+                found.extend(core.list_groups(states, types))
+        return error, found
+
+    def _ask(self, asked: Asked) -> tuple[Coordination | None, Effects]:
+        error = ErrorCode.NOT_COORDINATOR
+        if is_nameable(asked):
+            self.partition_of(asked.group_id)
+            core = self._partitions.coordinator_of(asked.group_id)
+            if core is not None:
+                return self._coordinations[core.partition], core.ask(asked, self.now())
+        else:
+            error = ErrorCode.INVALID_GROUP_ID
+        return None, (Reply(asked.ticket, refusal(asked, error)),)
+
+    def _wait(
+        self, request: Request, pending: Pending, asked: Asked, take: Callable[[Any], None]
+    ) -> None:
+        ticket = asked.ticket
+
+        def taken(answer: Answer) -> None:
+            try:
+                take(answer)
+            except AssertionError:
+                raise
+            except Exception as error:  # a defect of ours: this request pays, the group lives
+                pending.complete(self.broker.request_failed(request, error))
+
+        self._waiting[ticket] = taken
+        pending.on_cancel(lambda: self._forget(ticket))
+
+    def _forget(self, ticket: int) -> None:
+        self._waiting.pop(ticket, None)
+
+    # Effects.
+
+    def carry_out(self, coordination: Coordination, effects: Effects) -> None:
+        """Do what a coordinator asks for, after all that was asked for before."""
+        queue = self._effects
+        for effect in effects:
+            queue.append((coordination, effect))
+        if self._is_carrying_out:
+            return
+        self._is_carrying_out = True
+        try:
+            while queue:
+                self._carry_out_one(*queue.popleft())
+        finally:
+            self._is_carrying_out = False
+
+    def _carry_out_one(self, coordination: Coordination, effect: Effect) -> None:
+        if isinstance(effect, Reply):
+            take = self._waiting.pop(effect.ticket, None)
+            if take is not None:
+                take(effect.answer)
+        elif coordination.is_over:
+            return
+        elif isinstance(effect, Append):
+            coordination.writer.gather(effect)
+            self._flush_later(coordination)
+        elif isinstance(effect, SetTimer):
+            coordination.set_timer(effect.name, effect.deadline_ms)
+        else:
+            assert isinstance(effect, CancelTimer)
+            coordination.cancel_timer(effect.name)
+
+    def _flush_later(self, coordination: Coordination) -> None:
+        """The appends are planned when the read event ends that asked for them; outside of one,
+        in the loop's next turn."""
+        if not self._unflushed:
+            self.broker.ports.loop.call_soon(self._flush_now)
+        self._unflushed[coordination] = None
+
+    def flush(self) -> None:
+        """Plan what was gathered; the broker submits it."""
+        unflushed, self._unflushed = self._unflushed, {}
+        for coordination in unflushed:
+            coordination.writer.flush()
+
+    def _flush_now(self) -> None:
+        if self._unflushed:
+            self.broker.submit_appends()
+
+    # What time and topics do.
+
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """The broker has learned that these topics are gone: so are offsets of theirs."""
+        gone = list(names)
+        for coordination in list(self._coordinations.values()):
+            self.carry_out(coordination, coordination.core.topics_deleted(gone, self.now()))
+
+    def _expire_later(self) -> None:
+        interval_ms = self.broker.config.offsets_retention_check_interval_ms
+        self.broker.timers.after(interval_ms, self._expire)
+
+    def _expire(self) -> None:
+        self.broker.tasks.spawn("expire offsets", self._expire_all())
+        self._expire_later()
+
+    async def _expire_all(self) -> None:
+        for coordination in list(self._coordinations.values()):
+            self.carry_out(coordination, coordination.core.expire_offsets(self.now()))
+            await self.broker.tasks.sleep(0)
+
+
+def _settings(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        max_size=config.group_max_size,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * _MINUTE_MS,
+        subscription_topics=_subscription_topics,
+    )
+
+
+def _subscription_topics(metadata: bytes) -> Sequence[str] | None:
+    """The topics that a consumer subscribes to, None where that cannot be read."""
+    try:
+        return SUBSCRIPTION.decode(metadata).topics
+    except ProtocolError:
+        return None

@@ -1,0 +1,92 @@
+"""Loads a partition of `__consumer_offsets` into its coordinator: from log start to log end (G1).
+
+To the log end, not to the high watermark: a new leader's high watermark may lag behind what was
+acknowledged, and nothing is appended before the load has ended. The log is read in slices and the
+loop is let go between records, so that other partitions are served meanwhile. A load whose
+leadership ends stops where it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.broker.coordinators import offset_records
+from tidelog.core.errors import KafkaError, ProtocolError, StorageError
+from tidelog.group.partition import GroupPartition, Phase
+from tidelog.records.batch import BatchView, CorruptBatch, iter_batches
+from tidelog.records.reader import read_columns
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.partitions import Partition
+
+#: Records between two turns of the loop: a few milliseconds.
+RECORDS_PER_TURN = 200
+_RETRY_MS = 1_000
+
+
+def load_end(partition: Partition) -> int:
+    """Where a load ends: everything before may have been acknowledged."""
+    return partition.log.log_end_offset
+
+
+async def load(broker: Broker, partition: Partition, core: GroupPartition) -> bool:
+    """Replay the log into `core`; whether it got to the end before its leadership was over.
+
+    What cannot be read now is tried again: without it, offsets would go back.
+    """
+    log = partition.log
+    end = load_end(partition)
+    position = log.log_start_offset
+    while position < end and core.phase is Phase.LOADING:
+        position = max(position, log.log_start_offset)
+        try:
+            part = await log.read(
+                position, broker.config.offsets_load_buffer_size, end, min_one_batch=True
+            )
+            if part.next_offset < 0:
+                break
+            for batch in iter_batches(part.data):
+                if core.phase is Phase.LOADING and not batch.is_control:
+                    await _replay(broker, partition, core, batch)
+                position = batch.next_offset
+        except (KafkaError, StorageError, CorruptBatch) as error:
+            _report(
+                broker,
+                f"loading {partition.topic_partition} waits: offset {position} cannot be read:"
+                f" {error}",
+            )
+            await broker.tasks.sleep(_RETRY_MS)
+    return core.phase is Phase.LOADING
+
+
+async def _replay(
+    broker: Broker, partition: Partition, core: GroupPartition, batch: BatchView
+) -> None:
+    columns = read_columns(
+        batch,
+        with_headers=False,
+        max_decompressed_bytes=broker.config.max_decompressed_message_bytes,
+    )
+    turn_in = RECORDS_PER_TURN
+    for offset, key, value in zip(columns.offsets, columns.keys, columns.values, strict=True):
+        try:
+            record = offset_records.decode(key, value)
+        except ProtocolError as error:
+            # Nobody but coordinators may write here: a defect, which costs this record alone.
+            where = f"{partition.topic_partition} offset {offset}"
+            _report(broker, f"{where} is no record of a group: {error}")
+            continue
+        if record is not None:
+            core.replay(record)
+        turn_in -= 1
+        if not turn_in:
+            turn_in = RECORDS_PER_TURN
+            await broker.tasks.sleep(0)
+            if core.phase is not Phase.LOADING:
+                return
+
+
+def _report(broker: Broker, message: str) -> None:
+    broker.tracer.log("server", logging.ERROR, message)
