@@ -4,7 +4,7 @@ Deliberately apart from `tidelog.records`: what judges the brokers must not shar
 Uncompressed batches of format v2 only (KIP-98). A record's value begins with its number, which is
 unique in the run; padding follows, so that sizes differ. Where topics are compacted, records have
 one of a few keys, which the number tells, as it tells tombstones; the number of those stands in a
-header.
+header. Records that coordinators write get numbers drawn from their keys and values.
 """
 
 from __future__ import annotations
@@ -35,15 +35,22 @@ NO_PRODUCER: Final = -1
 GONE: Final = 0
 _KEYS: Final = 5
 _TOMBSTONE_EVERY: Final = 11
+#: Numbers of records of coordinators are above this: checksums of key and value (0: a tombstone)
+#: in 33 bits each. Their keys begin with a version below 256, which no key of a client does.
+_COORDINATORS: Final = 1 << 66
+_CHECKSUM_BITS: Final = 33
+_VERSION: Final = b"\0"
 
 
 def key_of(number: int) -> int:
-    """Which of the few keys a record has, if it has one."""
-    return number % _KEYS
+    """Which of the few keys a record has, if it has one; of a coordinator's its checksum."""
+    return number >> _CHECKSUM_BITS if number >= _COORDINATORS else number % _KEYS
 
 
 def is_tombstone(number: int) -> bool:
     """Whether a record with a key deletes it."""
+    if number >= _COORDINATORS:
+        return number & ((1 << _CHECKSUM_BITS) - 1) == 0
     return number % _TOMBSTONE_EVERY == 0
 
 
@@ -159,8 +166,12 @@ def _read_record(record: bytes) -> tuple[int, int]:
     _, position = _read_varint(record, 1)  # the timestamp delta
     delta, position = _read_varint(record, position)
     size, position = _read_varint(record, position)
-    position += max(size, 0)
+    key = record[position : position + max(size, 0)]
+    position += len(key)
     size, position = _read_varint(record, position)
+    if key.startswith(_VERSION):
+        value = 0 if size < 0 else 1 + crc32c.crc32c(record[position : position + size])
+        return delta, _COORDINATORS | crc32c.crc32c(key) << _CHECKSUM_BITS | value
     if size < 0:
         for _ in range(2):  # how many headers, and the name of the first
             size, position = _read_varint(record, position)

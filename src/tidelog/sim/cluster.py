@@ -24,6 +24,7 @@ from tidelog.core.types import ZERO_TOPIC_ID
 from tidelog.metadata.store import Op, OpResult
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.checkers.clients import ClientChecker
+from tidelog.sim.checkers.groups import GroupChecker
 from tidelog.sim.checkers.logs import LogKey, NodeLogs
 from tidelog.sim.checkers.published import Published, PublishedPartition
 from tidelog.sim.checkers.replication import Claim, ReplicationChecker
@@ -38,6 +39,8 @@ from tidelog.sim.world import World
 
 PORT: Final = 9092
 LOG_DIRECTORY: Final = "/data"
+#: Partitions of `__consumer_offsets`.
+OFFSETS_PARTITIONS: Final = 3
 #: The store's side of links between it and nodes.
 STORE_HOST: Final = "store"
 #: Delay of a message between a node and the store, in ms.
@@ -82,6 +85,12 @@ class Settings:
                 "auto.create.topics.enable": "false",
                 "default.replication.factor": "3",
                 "min.insync.replicas": "2",
+                "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+                "offsets.topic.segment.bytes": "16384",
+                "offsets.commit.timeout.ms": "1500",
+                "offsets.load.buffer.size": "4096",
+                "group.min.session.timeout.ms": "100",
+                "group.initial.rebalance.delay.ms": "200",
                 **self.properties,
             }
         )
@@ -277,6 +286,7 @@ class Cluster:
         self.store.on_commit(self.published.committed)
         self.replication = ReplicationChecker(self.published, world.violate, lambda: world.now_ns)
         self.clients = ClientChecker(self.history, self.replication, world.violate)
+        self.groups = GroupChecker(world.violate, lambda: world.now_ns, OFFSETS_PARTITIONS)
         #: Power losses are only taken where the budget allows them; off for known failures.
         self.keeps_budget = True
         self.lossy_crashes = 0
@@ -400,6 +410,7 @@ class Cluster:
         if lossy:
             self.lossy_crashes += 1
         self.replication.crashed(broker, lossy=lossy)
+        self.groups.died(broker.node_id)
         if self.on_broker_death is not None:
             self.on_broker_death(broker)
 
@@ -408,7 +419,11 @@ class Cluster:
             self.world.violate(f"node {incarnation.node_id} halted: {reason}")
 
     def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
-        if name in _DEFECT_EVENTS:
+        if name == "groups_loaded":
+            self.groups.loaded(incarnation.node_id, fields["partition"])
+        elif name == "groups_unloaded":
+            self.groups.unloaded(incarnation.node_id, fields["partition"])
+        elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
             self.world.violate(f"node {incarnation.node_id}: {name} {text}")
 

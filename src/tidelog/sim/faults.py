@@ -112,6 +112,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
             properties={
                 "log.cleanup.policy": "compact",
                 "log.segment.bytes": "1500",
+                "offsets.topic.segment.bytes": "1500",
                 "log.segment.delete.delay.ms": "300",
                 "log.cleaner.backoff.ms": "40",
                 "log.cleaner.io.buffer.size": "1024",

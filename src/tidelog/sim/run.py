@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import TopicPartition
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.cluster import Cluster, Settings
@@ -22,6 +23,7 @@ from tidelog.sim.seeds import stream
 from tidelog.sim.workload.admin import Administrator
 from tidelog.sim.workload.client import ClientNode
 from tidelog.sim.workload.consumers import PartitionConsumer
+from tidelog.sim.workload.groups import FAMILIES, Committer, GroupMember, GroupPlan
 from tidelog.sim.workload.producers import Numbers, PartitionProducer
 from tidelog.sim.world import CollectorPaused, World
 
@@ -31,6 +33,8 @@ START_LIMIT_NS: Final = 30 * NS_PER_S
 LIVENESS_LIMIT_NS: Final = 60 * NS_PER_S
 _FIRST_CLIENT_ID: Final = 101
 _CLIENT_TIMEOUT_MS: Final = 4_000
+#: An administrator, two writers, a reader, and whoever is in groups.
+_CLIENTS: Final = 4 + 4
 _STEADY_TOPIC: Final = "steady"
 _VOLATILE_TOPIC: Final = "volatile"
 #: Highest versions that clients speak: a newest one, and old families'.
@@ -70,6 +74,9 @@ COUNTERS: Final = (
     "suppressed duplicates",
     "acknowledged records",
     "read records",
+    "coordinator moves",
+    "rebalances",
+    "acknowledged commits",
 )
 
 #: What so many seeds of the default profile must have gone through at least: a search that reached
@@ -84,6 +91,9 @@ MARKS: Final[Mapping[str, int]] = {
     "session expiries": 200,
     "suppressed duplicates": 100,
     "acknowledged records": 50_000,
+    "coordinator moves": 500,
+    "rebalances": 1_000,
+    "acknowledged commits": 20_000,
 }
 
 
@@ -107,11 +117,12 @@ class SeedRun:
         self._clients: list[ClientNode] = []
         self._producers: list[PartitionProducer] = []
         self._consumers: list[PartitionConsumer] = []
+        self._members: list[GroupMember | Committer] = []
         self._numbers = Numbers()
         self._crashes = 0
         self.world.on_death.append(self._count_crash)
         self._admin = Administrator(self._client(), stream(seed, "admin"))
-        hosts = [f"client{_FIRST_CLIENT_ID + number}" for number in range(4)]
+        hosts = [f"client{_FIRST_CLIENT_ID + number}" for number in range(_CLIENTS)]
         self.faults = Faults(self.cluster, hosts, stream(seed, "faults"), self.profile)
         self._partitions = self._draw.randrange(1, 4)
         self._fault_ns = self._draw.randrange(8, 16) * NS_PER_S
@@ -156,7 +167,41 @@ class SeedRun:
             return
         if not self._wait(self._unread, limit_ns, "everything committed is read"):
             return
+        if not self._end_groups(limit_ns):
+            return
         self.cluster.clients.check_end()
+
+    def _end_groups(self, limit_ns: int) -> bool:
+        """Every member gets its share and commits; then each group has what was committed."""
+        members = [member for member in self._members if not self._waits_for_operator(member)]
+        for member in self._members:
+            member.is_steady = True
+        if not self._wait(
+            lambda: not all(member.steady_rounds for member in members),
+            limit_ns,
+            "every member of a group works",
+        ):
+            return False
+        for member in self._members:
+            member.stopping = True
+        if not self._wait(
+            lambda: not all(member.is_done for member in members), limit_ns, "every member leaves"
+        ):
+            return False
+        readers = [
+            member.client.tasks.spawn("read the last offsets", member.read_last())
+            for member in members
+        ]
+        return self._wait(
+            lambda: not all(reader.done() for reader in readers), limit_ns, "offsets are read"
+        )
+
+    def _waits_for_operator(self, member: GroupMember | Committer) -> bool:
+        topic = self.cluster.published.topics.get(CONSUMER_OFFSETS)
+        partition = self.cluster.groups.partition_of(member.plan.name)
+        return topic is not None and self.cluster.waits_for_operator(
+            LogKey(topic.topic_id, partition)
+        )
 
     def _wait(self, unfinished: Callable[[], bool], limit_ns: int, what: str) -> bool:
         """Run until a condition holds; not in time is a violation of liveness."""
@@ -222,6 +267,7 @@ class SeedRun:
             self._consume(reader, partition, None)
             if draw.random() < 0.3:
                 self._consume(reader, partition, draw.choice(_FETCH_VERSIONS))
+        self._begin_groups()
         self._admin.chooses_replicas = self.profile.chosen_replicas
         if draw.random() < self.profile.recreates:
             self._admin.client.tasks.spawn(
@@ -234,6 +280,35 @@ class SeedRun:
                     self.profile.topic_life_ms,
                 ),
             )
+
+    def _begin_groups(self) -> None:
+        """Three members of one group, one of them static now and then, and a committer."""
+        draw = self._draw
+        shared = GroupPlan("shared", _STEADY_TOPIC, self._partitions)
+        shared.has_static_members = draw.random() < 0.3
+        for number in range(3):
+            is_static = shared.has_static_members and number > 0
+            self._add_member(
+                GroupMember(
+                    self._client(),
+                    shared,
+                    self.cluster.groups,
+                    stream(self.seed, "member", number),
+                    FAMILIES[0] if is_static else draw.choice(FAMILIES),
+                    instance_id=f"instance-{number}" if is_static else None,
+                )
+            )
+        alone = GroupPlan("committer", _STEADY_TOPIC, self._partitions)
+        family = draw.choice(FAMILIES)
+        self._add_member(
+            Committer(
+                self._client(), alone, self.cluster.groups, stream(self.seed, "committer"), family
+            )
+        )
+
+    def _add_member(self, member: GroupMember | Committer) -> None:
+        self._members.append(member)
+        member.client.tasks.spawn(f"member {len(self._members)}", member.run())
 
     def _consume(
         self, client: ClientNode, partition: TopicPartition, highest_version: int | None
@@ -271,6 +346,8 @@ class SeedRun:
     def _unread(self) -> bool:
         """Whether consumers have something to read."""
         for topic in self.cluster.published.topics.values():
+            if topic.is_internal:
+                continue
             for key, truth in self.cluster.replication.truths.items():
                 if key.topic_id == topic.topic_id and self.cluster.clients.read_end.get(
                     key, 0
@@ -298,6 +375,9 @@ class SeedRun:
             history.suppressed_duplicates,
             history.acknowledged_records,
             history.read_records,
+            cluster.groups.coordinator_moves,
+            cluster.groups.rebalances,
+            cluster.groups.acknowledged_commits,
         )
         return RunResult(
             seed=self.seed,

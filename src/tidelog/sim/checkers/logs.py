@@ -20,6 +20,8 @@ _LOG: Final = ".log"
 _SWAP: Final = ".log.swap"
 _CLEANED: Final = ".cleaned"
 _SET_ASIDE: Final = ("-delete", "-stray", "-future")
+#: Topics of this prefix are compacted in any case.
+_INTERNAL: Final = "__"
 
 
 class LogKey(NamedTuple):
@@ -208,6 +210,7 @@ class NodeLogs:
     def _scan(self) -> list[ReplicaLog]:
         """Look for replicas that came, went or changed their files."""
         found: dict[LogKey, list[tuple[int, _Segment]]] = {}
+        internal: dict[LogKey, None] = {}
         root = self.disk.find(self.disk.root)
         if isinstance(root, Directory):
             for name, entry in root.entries.items():
@@ -215,11 +218,14 @@ class NodeLogs:
                     key = _key_of(name, entry) or self._adopted.get(name)
                     if key is not None:
                         found[key] = self._segments_of(entry)
+                    if name.startswith(_INTERNAL):
+                        internal[key] = None
         changed: list[ReplicaLog] = []
         for key, segments in found.items():
             log = self.logs.get(key)
             if log is None:
-                log = self.logs[key] = ReplicaLog(self.node_id, key, self._gaps)
+                gaps = self._gaps or key in internal
+                log = self.logs[key] = ReplicaLog(self.node_id, key, gaps)
             if segments != log.segments:
                 for _, segment in segments:
                     self._owners[segment.file] = log

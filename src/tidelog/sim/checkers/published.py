@@ -54,6 +54,11 @@ class PublishedTopic:
     #: Transaction that removed the topic node; -1 while it is there.
     deleted_zxid: int = -1
 
+    @property
+    def is_internal(self) -> bool:
+        """Whether brokers alone write to it."""
+        return self.name.startswith("__")
+
 
 class Published:
     """Follows the commits of a store."""

@@ -134,6 +134,7 @@ class ClientNode:
         self, node: SimNode, history: History, bootstrap: Sequence[Address], timeout_ms: int
     ) -> None:
         self.node_id = node.node_id
+        self.bootstrap = tuple(bootstrap)
         self.ports = node.start()
         self.history = history
         #: Tasks that ended by an error: a defect of the workload itself.
