@@ -165,9 +165,9 @@ class SeedRun:
             "everything produced is acknowledged",
         ):
             return
-        if not self._wait(self._unread, limit_ns, "everything committed is read"):
-            return
         if not self._end_groups(limit_ns):
+            return
+        if not self._wait(self._unread, limit_ns, "everything committed is read"):
             return
         self.cluster.clients.check_end()
 
