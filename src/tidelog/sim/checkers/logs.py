@@ -212,14 +212,15 @@ class NodeLogs:
         found: dict[LogKey, list[tuple[int, _Segment]]] = {}
         internal: dict[LogKey, None] = {}
         root = self.disk.find(self.disk.root)
-        if isinstance(root, Directory):
-            for name, entry in root.entries.items():
-                if isinstance(entry, Directory) and not name.endswith(_SET_ASIDE):
-                    key = _key_of(name, entry) or self._adopted.get(name)
-                    if key is not None:
-                        found[key] = self._segments_of(entry)
-                    if name.startswith(_INTERNAL):
-                        internal[key] = None
+        entries = root.entries if isinstance(root, Directory) else {}
+        for name, entry in entries.items():
+            if not isinstance(entry, Directory) or name.endswith(_SET_ASIDE):
+                continue
+            partition = _key_of(name, entry) or self._adopted.get(name)
+            if partition is not None:
+                found[partition] = self._segments_of(entry)
+                if name.startswith(_INTERNAL):
+                    internal[partition] = None
         changed: list[ReplicaLog] = []
         for key, segments in found.items():
             log = self.logs.get(key)
