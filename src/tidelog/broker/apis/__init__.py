@@ -6,6 +6,8 @@ cards, so that an API is served exactly as its card says.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,79 +28,10 @@ class Served(NamedTuple):
 
 
 def handlers() -> dict[int, Served]:
-    """Every API served, by key, in ascending order."""
-    from tidelog.broker.apis import (
-        allocate_producer_ids,
-        alter_configs,
-        alter_partition,
-        api_versions,
-        create_partitions,
-        create_topics,
-        delete_groups,
-        delete_records,
-        delete_topics,
-        describe_cluster,
-        describe_configs,
-        describe_groups,
-        describe_log_dirs,
-        describe_topic_partitions,
-        elect_leaders,
-        fetch,
-        find_coordinator,
-        heartbeat,
-        incremental_alter_configs,
-        init_producer_id,
-        join_group,
-        leader_and_isr,
-        leave_group,
-        list_groups,
-        list_offsets,
-        metadata,
-        offset_commit,
-        offset_delete,
-        offset_fetch,
-        offset_for_leader_epoch,
-        produce,
-        stop_replica,
-        sync_group,
-        update_metadata,
-    )
-
-    modules: tuple[Any, ...] = (
-        allocate_producer_ids,
-        alter_configs,
-        alter_partition,
-        api_versions,
-        create_partitions,
-        create_topics,
-        delete_groups,
-        delete_records,
-        delete_topics,
-        describe_cluster,
-        describe_configs,
-        describe_groups,
-        describe_log_dirs,
-        describe_topic_partitions,
-        elect_leaders,
-        fetch,
-        find_coordinator,
-        heartbeat,
-        incremental_alter_configs,
-        init_producer_id,
-        join_group,
-        leader_and_isr,
-        leave_group,
-        list_groups,
-        list_offsets,
-        metadata,
-        offset_commit,
-        offset_delete,
-        offset_fetch,
-        offset_for_leader_epoch,
-        produce,
-        stop_replica,
-        sync_group,
-        update_metadata,
-    )
+    """Every API served, by key, in ascending order: one for each module of this package."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    modules: list[Any] = [importlib.import_module(f"{__name__}.{name}") for name in names]
     served = {module.CARD.api_key: Served(module.CARD, module.handle) for module in modules}
+    if len(served) != len(modules):
+        raise AssertionError("two modules of broker/apis serve the same API key")
     return dict(sorted(served.items()))
