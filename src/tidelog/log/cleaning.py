@@ -400,6 +400,7 @@ class Cleaning:
                 if operation.committed:
                     log.break_off("a compaction could not be finished; the next start does")
                 log.end_turn()
+                log.directory.failed(done.error)
                 completion.fail(done.error)
                 return
             segment.sealed = True

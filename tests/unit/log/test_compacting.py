@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import struct
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.log.compacting import Pair, batches_of, clean, cleaner, put
 from tests.unit.log.conftest import Rig
 from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, SimRig, drive
+from tests.volume import examples
 
 from tidelog.core.errors import KafkaError, StorageError
+from tidelog.core.types import TopicPartition
 from tidelog.log.cleaner import Cleaner, CleanerSettings
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records import compression
 from tidelog.records.batch import iter_batches
-from tidelog.records.builder import Producer
+from tidelog.records.builder import NewRecord, Producer, build_batch
 from tidelog.records.control import COMMIT, build_end_marker
 from tidelog.records.reader import iter_records
 
@@ -233,8 +237,6 @@ def test_markers_stay_and_records_of_transactions_displace_none(rig: Rig, compac
 
 
 def build_transactional(pairs: list[Pair], producer_id: int) -> bytearray:
-    from tidelog.records.builder import NewRecord, build_batch
-
     return build_batch(
         [NewRecord(key, value, NOW_MS) for key, value in pairs],
         producer=Producer(producer_id, 0, 0),
@@ -243,8 +245,6 @@ def build_transactional(pairs: list[Pair], producer_id: int) -> bytearray:
 
 
 def test_records_without_a_key_from_before_the_policy_go(rig: Rig, compact: Small) -> None:
-    from tidelog.records.builder import NewRecord, build_batch
-
     log = rig.log(compact(compact_enabled=False))
     log.plan_leader_append(build_batch([NewRecord(None, b"x", NOW_MS)]), 0, NOW_MS)
     log.submit_planned()
@@ -283,7 +283,6 @@ def test_slices_are_small_and_others_get_their_turn(rig: Rig, compact: Small) ->
         return pread(handle, size, position)  # type: ignore[arg-type]
 
     rig.files._files.pread = counted  # type: ignore[method-assign]
-    import asyncio
 
     async def both() -> None:
         task = asyncio.ensure_future(run)
@@ -317,8 +316,6 @@ def test_a_rate_is_kept(rig: Rig, compact: Small) -> None:
 
 
 def test_the_dirtiest_log_comes_first(rig: Rig, compact: Small) -> None:
-    from tidelog.core.types import TopicPartition
-
     directory = rig.open(compact(min_cleanable_dirty_ratio=0.0))
     logs = [
         directory.create(TopicPartition("topic", n), TOPIC_ID, rig.config).result()
@@ -375,6 +372,7 @@ def test_old_files_go_later_and_index_files_are_those_of_the_new_segment(
     assert first is not None and first[1] == rows[0][0]
 
 
+@pytest.mark.rule("V38")
 def test_truncation_below_what_is_clean_lowers_the_checkpoint(rig: Rig, compact: Small) -> None:
     log = rig.log(compact())
     rounds(log, 10)
@@ -407,8 +405,6 @@ def test_a_truncation_in_the_middle_makes_the_run_void(rig: Rig, compact: Small,
 
 def interleaved(rig: Rig, log: PartitionLog, steps: int, act: Callable[[], object]) -> bool:
     """Run the cleaner for so many operations of the disk, act, go on; whether it had swapped."""
-    import asyncio
-
     rig.lane.eager = False
     swapped = False
 
@@ -500,9 +496,30 @@ def test_a_full_disk_ends_a_run_and_is_given_its_space_back(rig: Rig, compact: S
     assert clean(log, rig.clock) is not None
 
 
-def test_a_follower_takes_a_compacted_log_and_may_lead_it(rig: Rig, compact: Small) -> None:
-    from tidelog.core.types import TopicPartition
+@pytest.mark.parametrize("refused", [".cleaned", ".log", ".swap"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_swap_that_the_disk_refuses_is_finished_or_undone_at_the_next_start(
+    rig: Rig, compact: Small, refused: str, number: int
+) -> None:
+    log = rig.log(compact())
+    rounds(log, 10)
+    last = {key: (offset, value) for offset, key, value in pairs_of(log)}
+    rig.files.refuse = lambda call, path: (
+        number if call == "rename" and path.endswith(refused) else 0
+    )
+    if refused == ".cleaned":
+        with pytest.raises(StorageError):
+            clean(log, rig.clock)
+    else:
+        assert clean(log, rig.clock) is None, "the log takes nothing more"
+    assert (log.directory.failure is not None) == (number == errno.EIO)
+    assert log.is_closed == (refused != ".cleaned")
+    again = rig.again()
+    assert {key: (offset, value) for offset, key, value in pairs_of(again)} == last
+    assert clean(again, rig.clock) is not None
 
+
+def test_a_follower_takes_a_compacted_log_and_may_lead_it(rig: Rig, compact: Small) -> None:
     log = rig.log(compact())
     log.assign_epoch(0, 0)
     rounds(log, 5)
@@ -549,7 +566,7 @@ def test_gaps_are_for_compacted_topics_only(rig: Rig, compact: Small) -> None:
     assert log.log_end_offset == 2 and log.base_offsets == [0]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     data=st.data(),
     segment_bytes=st.integers(500, 1500),
