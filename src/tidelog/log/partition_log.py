@@ -161,10 +161,10 @@ class PartitionLog:
     def plan_follower_append(self, records: Buffer) -> Completion[AppendInfo]:
         """Queue batches as the leader gave them; a partial one at the end is left off.
 
-        They must begin exactly at `next_offset` and, unless the topic is compacted, leave no gap.
-        Raises KafkaError, with nothing changed: CORRUPT_MESSAGE for what is no batch or fails its
-        CRC, OFFSET_OUT_OF_RANGE for other offsets; otherwise as `plan_leader_append`. The memory
-        must stay valid until the completion is done.
+        None may lie below `next_offset`; gaps are what compaction has left on the leader. Raises
+        KafkaError, with nothing changed: CORRUPT_MESSAGE for what is no batch or fails its CRC,
+        OFFSET_OUT_OF_RANGE for other offsets; otherwise as `plan_leader_append`. The memory must
+        stay valid until the completion is done.
         """
         self._check_open()
         plan = plan_from_leader(self, records)

@@ -8,6 +8,7 @@ Sources: UnifiedLog.append, LogValidator.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -179,14 +180,14 @@ def plan_from_leader(log: PartitionLog, records: Buffer) -> Plan | None:
 
 
 def _continuing(log: PartitionLog, view: memoryview) -> list[BatchView]:
-    """The whole batches of `view`, checked, from the log's next offset on without a gap."""
+    """The whole batches of `view`, checked, from the log's next offset on."""
     expected = log.next_offset
     epoch = log.epochs.epoch_at(expected - 1)
     batches: list[BatchView] = []
     for batch in iter_batches(view):
-        in_place = batch.base_offset == expected or _begins_inside(log, batch, expected)
-        # Compaction has left a gap on the leader.
-        if not in_place and not (log.config.compact_enabled and batch.base_offset > expected):
+        if batch.base_offset > expected:
+            _note_gap(log, expected, batch.base_offset)
+        elif batch.base_offset < expected and not _begins_inside(log, batch, expected):
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{log.topic_partition} goes on at offset {expected}, "
@@ -199,6 +200,17 @@ def _continuing(log: PartitionLog, view: memoryview) -> list[BatchView]:
         expected = batch.next_offset
         batches.append(batch)
     return batches
+
+
+def _note_gap(log: PartitionLog, expected: int, base_offset: int) -> None:
+    """Compaction has left a gap on the leader. The topic may have been compacted in earlier days,
+    so a follower takes a gap in any case; where it is not compacted now, that is worth a line."""
+    if not log.config.compact_enabled:
+        log.directory.log_note(
+            logging.WARNING,
+            f"{log.topic_partition} is not compacted, and its leader has no offsets {expected} to "
+            f"{base_offset - 1}: they were compacted earlier, or are lost",
+        )
 
 
 def _begins_inside(log: PartitionLog, batch: BatchView, expected: int) -> bool:

@@ -15,7 +15,7 @@ from tests.unit.log.conftest import Rig
 from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, SimRig, drive
 from tests.volume import examples
 
-from tidelog.core.errors import KafkaError, StorageError
+from tidelog.core.errors import StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.log.cleaner import Cleaner, CleanerSettings
 from tidelog.log.config import LogConfig
@@ -551,19 +551,21 @@ def test_a_follower_takes_a_compacted_log_and_may_lead_it(rig: Rig, compact: Sma
     assert pairs_of(again) == left and again.log_end_offset == log.log_end_offset
 
 
-def test_gaps_are_for_compacted_topics_only(rig: Rig, compact: Small) -> None:
+def test_a_gap_where_nothing_is_compacted_now_is_taken_with_a_warning(
+    rig: Rig, compact: Small
+) -> None:
     log = rig.log(compact())
     put(log, [(b"a", b"1")])
     put(log, [(b"b", b"1")])
     second = bytes(log.read(1, 1, 2, min_one_batch=True).result().data)
-    log.truncate_to(0).result()
-    log.config = compact(compact_enabled=False)
-    with pytest.raises(KafkaError, match="goes on at offset 0"):
+    for is_compacted in (True, False):
+        log.truncate_to(0).result()
+        log.config = compact(compact_enabled=is_compacted)
         log.plan_follower_append(second)
-    log.config = compact()
-    log.plan_follower_append(second)
-    log.submit_planned()
-    assert log.log_end_offset == 2 and log.base_offsets == [0]
+        log.submit_planned()
+        assert log.log_end_offset == 2 and log.base_offsets == [0]
+        warned = [line for line in rig.tracer.lines if "its leader has no offsets 0 to 0" in line]
+        assert bool(warned) != is_compacted
 
 
 @examples(150)
