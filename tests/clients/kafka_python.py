@@ -48,21 +48,39 @@ def write(
 
 def read(bootstrap: str, topic: str, partition: int) -> list[Record]:
     """Everything in one partition, which is assigned, not subscribed to."""
-    tp = TopicPartition(topic, partition)
+    return _read(bootstrap, [TopicPartition(topic, partition)])[partition]
+
+
+def read_all(
+    bootstrap: str, topic: str, partitions: int, *, fetch_max_bytes: int
+) -> dict[int, list[Record]]:
+    """Everything in every partition, with so much to an answer."""
+    tps = [TopicPartition(topic, number) for number in range(partitions)]
+    return _read(bootstrap, tps, fetch_max_bytes=fetch_max_bytes)
+
+
+def _read(bootstrap: str, tps: list[TopicPartition], **settings: int) -> dict[int, list[Record]]:
     consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap, group_id=None, enable_auto_commit=False, fetch_max_wait_ms=50
+        bootstrap_servers=bootstrap,
+        group_id=None,
+        enable_auto_commit=False,
+        fetch_max_wait_ms=50,
+        **settings,
     )
-    found = []
+    found: dict[int, list[Record]] = {tp.partition: [] for tp in tps}
     deadline = time.monotonic() + PATIENCE_S
     try:
-        consumer.assign([tp])
-        consumer.seek_to_beginning(tp)
-        end = consumer.end_offsets([tp])[tp]
-        while consumer.position(tp) < end:
-            assert time.monotonic() < deadline, f"no end of {tp} after {len(found)} records"
-            for message in consumer.poll(timeout_ms=1000).get(tp, []):
-                headers = tuple(message.headers)
-                found.append(Record(message.key, message.value, headers, message.timestamp))
+        consumer.assign(tps)
+        consumer.seek_to_beginning(*tps)
+        ends = consumer.end_offsets(tps)
+        while any(consumer.position(tp) < ends[tp] for tp in tps):
+            assert time.monotonic() < deadline, f"no end of {tps} after {found}"
+            for tp, messages in consumer.poll(timeout_ms=1000).items():
+                for message in messages:
+                    headers = tuple(message.headers)
+                    found[tp.partition].append(
+                        Record(message.key, message.value, headers, message.timestamp)
+                    )
     finally:
         consumer.close()
     return found

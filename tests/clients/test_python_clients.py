@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 from kafka import codec as kafka_codec
 from tests.clients import confluent, kafka_python
+from tests.clients.conftest import MakeTopic
 from tests.clients.samples import CODECS, records, stored_codecs
 
 from tidelog.core.types import TopicPartition
@@ -53,3 +54,16 @@ def test_they_read_what_librdkafka_sent(bootstrap: str, topic: str, name: str, c
     under_test = client(name, codec)
     sent = confluent.write(bootstrap, topic, 0, codec, records())
     assert under_test.read(bootstrap, topic, 0) == sent
+
+
+def test_a_fetch_that_has_room_for_one_partition_reads_all_of_them(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    """kafka-python checks answers as Java clients do: a full fetch must be answered with every
+    partition, and what is not is thrown away and asked for again."""
+    topic = make_topic(partitions=6)
+    sent = {
+        number: confluent.write(bootstrap, topic, number, "none", records()) for number in range(6)
+    }
+    found = kafka_python.read_all(bootstrap, topic, len(sent), fetch_max_bytes=1)
+    assert found == sent

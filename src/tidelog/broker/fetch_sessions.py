@@ -86,8 +86,8 @@ class SessionPartition:
         self.session.dirty[self] = None
         watched = self.watched
         if watched is not None and watched.log.size_bytes < self.seen_size_bytes:
-            # Retention took segments: what is appended from now on counts from here.
-            self.seen_size_bytes = watched.log.size_bytes
+            # Retention took segments: what was seen of the others is found by the next look.
+            self.seen_size_bytes = 0
 
     def readable(self) -> None:
         """FetchWatcher: look at it now if a fetch waits."""
