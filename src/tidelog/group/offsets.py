@@ -63,12 +63,18 @@ def _commit_error(group: Group, asked: OffsetCommitAsked) -> ErrorCode:
     error = group.member_error(asked.member_id, asked.instance_id)
     if error is not ErrorCode.NONE:
         return error
-    if asked.generation_id != group.generation_id:
+    if not is_current(group, asked.generation_id):
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
         # The member has joined this generation and does not know yet what is its own.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
+
+
+def is_current(group: Group, generation_id: int) -> bool:
+    """Whether a commit of this generation counts: a member of an older one may not know yet what
+    others have read since."""
+    return generation_id == group.generation_id
 
 
 def _store(turn: Turn, group: Group, asked: OffsetCommitAsked) -> None:

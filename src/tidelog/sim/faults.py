@@ -105,6 +105,15 @@ PROFILES: Final[Mapping[str, Profile]] = {
             restart_ms=((20, 400), (200, 1_500)),
             properties={"replica.fetch.max.bytes": "300"},
         ),
+        # Leaders die while the links to their followers are slow or cut: what they told clients
+        # before their followers had it is lost.
+        Profile(
+            "slow_followers",
+            weights={"slow_link": 6.0, "cut_two_ways": 3.0, "crash_leader": 3.0},
+            left_out=0.0,
+            mean_interval_ms=(100, 400),
+            restart_ms=((200, 1_500),),
+        ),
         # Small segments of few keys, which the cleaner is at all the time.
         Profile(
             "compaction",

@@ -82,6 +82,21 @@ def _none_of_a_key(_: Any) -> Any:
     )
 
 
+def _replicated_at_once(_: Any) -> Any:
+    """A coordinator answers when its records are in its own log (breaks G1)."""
+    return lambda partition, offset, wait: wait.acknowledged()
+
+
+def _any_generation(_: Any) -> Any:
+    """Members commit for whatever generation they believe in."""
+    return lambda group, generation_id: True
+
+
+def _high_watermark(_: Any) -> Any:
+    """A coordinator loads what is surely committed, not what may be (breaks G1)."""
+    return lambda partition: partition.high_watermark
+
+
 MUTANTS: Final[Mapping[str, Mutant]] = {
     mutant.name: mutant
     for mutant in (
@@ -132,6 +147,26 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
             "BatchFilter._stays",
             _none_of_a_key,
             profile="compaction",
+        ),
+        Mutant(
+            "offsets_acked_before_replicated",
+            "tidelog.broker.coordinators.appends",
+            "await_replication",
+            _replicated_at_once,
+            profile="slow_followers",
+        ),
+        Mutant(
+            "generation_unchecked",
+            "tidelog.group.offsets",
+            "is_current",
+            _any_generation,
+        ),
+        Mutant(
+            "loaded_to_hw_only",
+            "tidelog.broker.coordinators.loading",
+            "load_end",
+            _high_watermark,
+            profile="slow_catch_up",
         ),
     )
 }

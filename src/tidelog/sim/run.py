@@ -33,8 +33,8 @@ START_LIMIT_NS: Final = 30 * NS_PER_S
 LIVENESS_LIMIT_NS: Final = 60 * NS_PER_S
 _FIRST_CLIENT_ID: Final = 101
 _CLIENT_TIMEOUT_MS: Final = 4_000
-#: An administrator, two writers, a reader, and whoever is in groups.
-_CLIENTS: Final = 4 + 4
+#: Clients whose links are struck too: the administrator, a writer, the reader, a member.
+_CLIENTS_CUT_OFF: Final = (101, 102, 104, 105)
 _STEADY_TOPIC: Final = "steady"
 _VOLATILE_TOPIC: Final = "volatile"
 #: Highest versions that clients speak: a newest one, and old families'.
@@ -122,7 +122,7 @@ class SeedRun:
         self._crashes = 0
         self.world.on_death.append(self._count_crash)
         self._admin = Administrator(self._client(), stream(seed, "admin"))
-        hosts = [f"client{_FIRST_CLIENT_ID + number}" for number in range(_CLIENTS)]
+        hosts = [f"client{node_id}" for node_id in _CLIENTS_CUT_OFF]
         self.faults = Faults(self.cluster, hosts, stream(seed, "faults"), self.profile)
         self._partitions = self._draw.randrange(1, 4)
         self._fault_ns = self._draw.randrange(8, 16) * NS_PER_S

@@ -70,7 +70,7 @@ REBALANCE_TIMEOUT_MS: Final = 2_500
 _ANSWER_MS: Final = 2_500
 _JOIN_ANSWER_MS: Final = 2 * REBALANCE_TIMEOUT_MS
 _BACKOFF_MS: Final = (20, 250)
-_HEARTBEAT_MS: Final = 300
+_HEARTBEAT_MS: Final = 200
 #: From these versions on the shape of a request is another one.
 _COORDINATOR_KEYS_VERSION: Final = 4
 _LEAVING_MEMBERS_VERSION: Final = 3
@@ -280,7 +280,7 @@ class Committer(_Speaker):
                     was_steady = self.is_steady
                     await self._commit(connection, [self._draw.randrange(self.plan.partitions)])
                     self.steady_rounds += was_steady
-                    await self.client.tasks.sleep(self._draw.randrange(50, 600))
+                    await self.client.tasks.sleep(self._draw.randrange(20, 400))
             except TidelogError:
                 await self._back_off()
         self.is_done = True
@@ -303,6 +303,7 @@ class GroupMember(_Speaker):
         self._instance_id = instance_id
         self._member_id = ""
         self._generation = -1
+        self._former_generation = -1
         self._owned: list[int] = []
 
     async def run(self) -> None:
@@ -333,7 +334,7 @@ class GroupMember(_Speaker):
             answer = await self._join_once(connection)
         self._expect(JOIN_GROUP, ErrorCode(answer.error_code))
         self._member_id = answer.member_id
-        self._generation = answer.generation_id
+        self._former_generation, self._generation = self._generation, answer.generation_id
         assignments = []
         if answer.leader == answer.member_id and not answer.skip_assignment:
             assignments = self._assign([member.member_id for member in answer.members])
@@ -419,10 +420,10 @@ class GroupMember(_Speaker):
             if self.is_steady and not was_steady:
                 return
             what = draw.random()
-            if self.is_steady or what >= 0.10:
+            if self.is_steady or what >= 0.14:
                 await self._work(connection)
                 self.steady_rounds += was_steady
-                await self.client.tasks.sleep(draw.randrange(50, _HEARTBEAT_MS))
+                await self.client.tasks.sleep(draw.randrange(20, _HEARTBEAT_MS))
             elif what < 0.03:
                 # It is given up meanwhile, and finds out by a commit.
                 await self.client.tasks.sleep(SESSION_TIMEOUT_MS * draw.uniform(0.8, 3.0))
@@ -442,8 +443,10 @@ class GroupMember(_Speaker):
                 await self.client.tasks.sleep(draw.randrange(1, 40))
                 connection.close("a member does not wait for its join")
                 return
-            else:
+            elif what < 0.11:
                 return  # it joins again
+            else:
+                await self._commit_late(connection)
         await self._leave(connection)
 
     async def _forsake(self, connection: ClientConnection) -> None:
@@ -453,7 +456,7 @@ class GroupMember(_Speaker):
             return
 
     async def _work(self, connection: ClientConnection) -> None:
-        if not self._owned or self._draw.random() < 0.4:
+        if not self._owned or self._draw.random() < 0.25:
             request = HeartbeatRequest(
                 self.plan.name, self._generation, self._member_id, self._instance_id
             )
@@ -469,6 +472,22 @@ class GroupMember(_Speaker):
             await self._commit(
                 connection, partitions, self._generation, self._member_id, self._instance_id
             )
+
+    async def _commit_late(self, connection: ClientConnection) -> None:
+        """What it had read in its former generation, when it has joined another one."""
+        if not 0 <= self._former_generation < self._generation or not self._owned:
+            return
+        try:
+            await self._commit(
+                connection,
+                self._owned[:1],
+                self._former_generation,
+                self._member_id,
+                self._instance_id,
+            )
+        except KafkaError as error:
+            if error.code is not ErrorCode.ILLEGAL_GENERATION:
+                raise
 
     async def _leave(self, connection: ClientConnection) -> None:
         version = self._version(connection, LEAVE_GROUP)
