@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.cluster.group_requests import GROUP_REQUESTS
+
 from tidelog.broker.apis import handlers
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.wire.messages.alter_configs import (
@@ -104,6 +106,7 @@ CLIENT_APIS = [
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
     DESCRIBE_TOPIC_PARTITIONS,
+    *GROUP_REQUESTS,
 ]
 
 
@@ -260,4 +263,6 @@ def sensible_request(
     api_key: int, version: int, topic: str, topic_id: bytes, partition: int = 0
 ) -> Any:
     """A request about a topic (CreateTopics and DeleteTopics: about topics of their own)."""
+    if api_key in GROUP_REQUESTS:
+        return GROUP_REQUESTS[api_key](version, topic)
     return _MAKERS[api_key](version, topic, topic_id, partition)

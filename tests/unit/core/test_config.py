@@ -63,7 +63,6 @@ class TestFromProperties:
         read = BrokerConfig.from_properties(parse_properties(KAFKA_SERVER_PROPERTIES))
         named = [line.split(" ")[0] for line in read.warnings if "not supported here" in line]
         assert named == [
-            "group.initial.rebalance.delay.ms",
             "num.io.threads",
             "num.network.threads",
             "socket.send.buffer.bytes",

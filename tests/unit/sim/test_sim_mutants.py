@@ -55,4 +55,7 @@ def test_the_mutants_asked_for_are_there() -> None:
         "clean_stop_unflushed",
         "compaction_ignores_high_watermark",
         "compaction_drops_last_value",
+        "offsets_acked_before_replicated",
+        "generation_unchecked",
+        "loaded_to_hw_only",
     ]
