@@ -32,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
             events=10,
             simulated_ns=2_000_000_000,
             counters=dict.fromkeys(COUNTERS, 0 if seed == QUIET else 1)
-            | {"acknowledged records": 100},
+            | {"acknowledged records": 100, "rebalances": 2, "acknowledged commits": 40},
             violation="two leaders" if seed == 3 else "",
             recent=["1 2 last line"] if seed == 3 else [],
         )

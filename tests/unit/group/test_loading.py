@@ -323,3 +323,15 @@ def test_a_partition_is_given_up_under_the_epoch_that_was_led() -> None:
     assert partitions.loaded() == (new,)
     assert partitions.unload(0, 4) == ()
     assert partitions.loaded() == ()
+
+
+def test_a_new_topic_counts_its_epochs_anew() -> None:
+    partitions = GroupPartitions(SETTINGS, 1)
+    partitions.load(0, 7)
+    partitions.unload(0, 7)
+    assert partitions.load(0, 2) == (None, ())
+    partitions.forget(0)
+    core, _ = partitions.load(0, 2)
+    assert core is not None and core.leader_epoch == 2
+    with pytest.raises(AssertionError, match="unloaded before it goes"):
+        partitions.forget(0)
