@@ -179,7 +179,8 @@ def _restore_producers(log: PartitionLog, done: Completion[None]) -> None:
 
 def truncate_fully(log: PartitionLog, offset: int, done: Completion[None]) -> None:
     """Remove every segment and begin a new one at `offset`."""
-    log.recovery_point = min(log.recovery_point, offset)
+    # A crash between the old files and the new one leaves none: nothing counts as flushed.
+    log.recovery_point = 0
     log.pending_cut = offset
     operation = TruncateOperation(
         directory=log.path,
@@ -217,4 +218,4 @@ def truncate_fully(log: PartitionLog, offset: int, done: Completion[None]) -> No
         )
         done.resolve(None)
 
-    log.directory.lower(log.topic_partition, offset).then(lowered)
+    log.directory.lower(log.topic_partition, 0).then(lowered)

@@ -9,8 +9,8 @@ epochs at or beyond the recovery point, or the log's end, do not count (V39).
 
 Below the recovery point everything was flushed, so no crash has damaged it, and nothing may be cut
 there: others may count on those records, and good ones may lie behind the damage. Bytes that are no
-batch, or one whose offsets go back, are refused there with file and position, and the broker does
-not start on them. Gaps there are compaction's, of now or of before.
+batch, one whose offsets go back, or a log that ends there, are refused with file and position, and
+the broker does not start on them. Gaps there are compaction's, of now or of before.
 
 Runs inside an operation, on the directory's thread; takes and gives plain values.
 """
@@ -242,6 +242,14 @@ class _Loader:
                 self._drop(found[number + 1 :], f"was cut at offset {end}, before the segment at")
                 break
         loaded.log_end_offset = end
+        flushed = self.request.recovery_point
+        if end < flushed and end >= self.request.log_start_offset and not loaded.cut_bytes:
+            tail = loaded.segments[-1]
+            raise DamagedLog(
+                tail.file.path, tail.size_bytes, end,
+                f"the file ends here, and offset {flushed - 1} had been flushed",
+                self.request.now_ms,
+            )  # fmt: skip
 
     def _is_believed(self, segment_end: int, scan_from: int | None) -> bool:
         if not self.epochs_known:

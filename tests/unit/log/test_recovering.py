@@ -438,6 +438,24 @@ def test_damage_where_records_were_flushed_is_refused_and_nothing_is_cut(
     assert not (rig.path / ".kafka_cleanshutdown").exists(), "this was no clean shutdown"
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("batches", [0, 5])
+def test_a_file_without_batches_that_were_flushed_is_refused(
+    rig: Rig, batches: int, clean: bool
+) -> None:
+    """No byte that is there is wrong; what is missing was counted on all the same."""
+    log = filled(rig)
+    if clean:
+        drive(log.directory.close(broker_epoch=1))
+    else:
+        log.flush().result()
+        log.directory.checkpoint().result()
+    path = rig.log_path / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes()[: [0, *ends(path)][batches]])
+    with pytest.raises(StorageError, match=f"offset {batches}, .*file ends here"):
+        rig.open()
+
+
 def test_damage_behind_what_was_flushed_is_cut(rig: Rig) -> None:
     log = filled(rig, count=8)
     log.flush().result()
