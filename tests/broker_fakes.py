@@ -15,6 +15,7 @@ from typing import Any
 
 from tidelog.broker.apis import fetch, leader_and_isr, list_offsets, stop_replica
 from tidelog.broker.cluster_view import ClusterView, PartitionView, TopicView
+from tidelog.broker.coordinators.groups import GroupCoordinators
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
 from tidelog.broker.isr_changes import IsrChanges
@@ -284,6 +285,8 @@ class FakeDirectory:
         self.calls: list[tuple[str, Any]] = []
         self.error: BaseException | None = None
         self.wall_ms: Callable[[], int] = lambda: 0
+        #: What new replicas keep their records in.
+        self.log_type: type[FakeLog] = FakeLog
 
     def _done(self, value: Any = None) -> Completion[Any]:
         return Completion.failed(self.error) if self.error else Completion.of(value)
@@ -294,7 +297,7 @@ class FakeDirectory:
         self.calls.append(("create_many", len(replicas)))
         logs = []
         for topic_partition, topic_id, config in replicas:
-            log = self.logs[topic_partition] = FakeLog(topic_partition, topic_id)
+            log = self.logs[topic_partition] = self.log_type(topic_partition, topic_id)
             log.config = config
             logs.append(log)
         return Completion.of(logs)
@@ -444,11 +447,13 @@ class FakeBroker:
         self.view = ClusterView()
         self.peers = FakePeers(broker_id, cluster)
         self.fetch_sessions = FetchSessions()
+        self.planned: dict[Partition, None] = {}
         self.directory = FakeDirectory()
         self.directory.wall_ms = clock.wall_ms
         self.replicas = Replicas(self)  # type: ignore[arg-type]
         self.isr_changes = IsrChanges(self)  # type: ignore[arg-type]
         self.fetchers = Fetchers(self)  # type: ignore[arg-type]
+        self.groups = GroupCoordinators(self)  # type: ignore[arg-type]
         self.replicas.directories = [self.directory]  # type: ignore[list-item]
         cluster[broker_id] = self
 
@@ -466,6 +471,20 @@ class FakeBroker:
         completion = self.partition().append(b"r" * count, acks, 0)
         self.partition().flush_appends()
         return completion
+
+    def appending(self, partition: Partition) -> None:
+        """Planned appends are written when `submit_appends` is called."""
+        self.planned[partition] = None
+
+    def submit_appends(self) -> bool:
+        """The end of a read event."""
+        self.groups.flush()
+        planned, self.planned = self.planned, {}
+        done = [partition.flush_appends() for partition in planned]
+        return all(done)
+
+    def request_failed(self, request: Request, error: Exception) -> Any:
+        raise AssertionError(request.header) from error
 
     def unexpected(self, where: str, error: BaseException) -> None:
         raise AssertionError(where) from error
