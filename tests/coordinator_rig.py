@@ -9,17 +9,37 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.broker_fakes import FakeBroker, FakeClock, FakeLog, errors, settle, state
+from tests.cluster.group_requests import GROUP, join_group
 
 from tidelog.broker.apis import handlers
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.requests import Pending, Request
 from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import TopicPartition
 from tidelog.records.batch import BatchView, assign, iter_batches
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.records.reader import Record, iter_records
 from tidelog.wire.codec import RequestHeader
+from tidelog.wire.data import consumer_offsets
+from tidelog.wire.data.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+from tidelog.wire.messages.describe_groups import DescribeGroupsRequest
+from tidelog.wire.messages.join_group import JoinGroupResponse
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tidelog.wire.registry import (
+    DESCRIBE_GROUPS,
+    JOIN_GROUP,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    SYNC_GROUP,
+)
 
 OFFSETS_ID = b"O" * 16
 #: The one partition of `__consumer_offsets`.
@@ -194,3 +214,52 @@ def answered(pending: Pending) -> Any:
 
 def _view(leader: int) -> PartitionView:
     return PartitionView(leader, 0, (1, 2), (1, 2), (), 0)
+
+
+def committing(offset: int, *, group: str = GROUP, metadata: str = "") -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(0, offset, committed_metadata=metadata)
+    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(READ, [partition])])
+
+
+def commit(rig: CoordinatorBroker, offset: int, **more: Any) -> Any:
+    return rig.ask(OFFSET_COMMIT, 8, committing(offset, **more))
+
+
+def commit_error(answer: Any) -> ErrorCode:
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+def fetch(rig: CoordinatorBroker, group: str = GROUP) -> tuple[ErrorCode, int]:
+    answer = rig.ask(
+        OFFSET_FETCH, 7, OffsetFetchRequest(group, [OffsetFetchRequestTopic(READ, [0])])
+    )
+    offset = answer.topics[0].partitions[0].committed_offset if answer.topics else -1
+    return ErrorCode(answer.error_code), offset
+
+
+def stored_offset(offset: int, group: str = GROUP) -> NewRecord:
+    key = consumer_offsets.encode_key(OffsetCommitKey(group, READ, 0))
+    value = consumer_offsets.encode_offset_commit_value(
+        OffsetCommitValue(offset, -1, "", 1_000_000, -1)
+    )
+    return NewRecord(key, value, 1)
+
+
+async def stable_member(rig: CoordinatorBroker) -> JoinGroupResponse:
+    pending = rig.ask(JOIN_GROUP, 3, join_group(3, READ))
+    await rig.clock.advance(20)
+    joined: JoinGroupResponse = answered(pending)
+    assert joined.error_code == ErrorCode.NONE
+    assignment = SyncGroupRequestAssignment(joined.member_id, b"mine")
+    synced = rig.ask(
+        SYNC_GROUP,
+        3,
+        SyncGroupRequest(GROUP, joined.generation_id, joined.member_id, assignments=[assignment]),
+    )
+    assert synced.assignment == b"mine"
+    return joined
+
+
+def group_state(rig: CoordinatorBroker) -> tuple[str, int]:
+    (group,) = rig.ask(DESCRIBE_GROUPS, 5, DescribeGroupsRequest([GROUP])).groups
+    return group.group_state, len(group.members)

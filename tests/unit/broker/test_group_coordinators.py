@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import pytest
 from tests.broker_fakes import settle
-from tests.cluster.group_requests import GROUP, join_group
-from tests.coordinator_rig import P0, READ, CoordinatorBroker, answered, told
+from tests.cluster.group_requests import join_group
+from tests.coordinator_rig import (
+    P0,
+    READ,
+    CoordinatorBroker,
+    answered,
+    commit,
+    commit_error,
+    committing,
+    fetch,
+    group_state,
+    stable_member,
+    stored_offset,
+    told,
+)
 
 from tidelog.broker.coordinators.loading import RECORDS_PER_TURN
-from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.records.batch import BatchView
 from tidelog.records.builder import NewRecord
-from tidelog.wire.data import consumer_offsets
 from tidelog.wire.data.consumer_offsets import (
     GROUP_METADATA_VALUE,
     OFFSET_COMMIT_VALUE,
-    OffsetCommitKey,
-    OffsetCommitValue,
 )
-from tidelog.wire.messages.describe_groups import DescribeGroupsRequest
-from tidelog.wire.messages.join_group import JoinGroupResponse
 from tidelog.wire.messages.list_groups import ListGroupsRequest
-from tidelog.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from tidelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tidelog.wire.registry import (
-    DESCRIBE_GROUPS,
     JOIN_GROUP,
     LIST_GROUPS,
     OFFSET_COMMIT,
-    OFFSET_FETCH,
-    SYNC_GROUP,
 )
 
 NONE = ErrorCode.NONE
@@ -47,101 +43,7 @@ LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_HERE = ErrorCode.NOT_COORDINATOR
 
 
-def committing(offset: int, *, group: str = GROUP, metadata: str = "") -> OffsetCommitRequest:
-    partition = OffsetCommitRequestPartition(0, offset, committed_metadata=metadata)
-    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(READ, [partition])])
-
-
-def commit(rig: CoordinatorBroker, offset: int, **more: Any) -> Any:
-    return rig.ask(OFFSET_COMMIT, 8, committing(offset, **more))
-
-
-def commit_error(answer: Any) -> ErrorCode:
-    return ErrorCode(answer.topics[0].partitions[0].error_code)
-
-
-def fetch(rig: CoordinatorBroker, group: str = GROUP) -> tuple[ErrorCode, int]:
-    answer = rig.ask(
-        OFFSET_FETCH, 7, OffsetFetchRequest(group, [OffsetFetchRequestTopic(READ, [0])])
-    )
-    offset = answer.topics[0].partitions[0].committed_offset if answer.topics else -1
-    return ErrorCode(answer.error_code), offset
-
-
-def stored_offset(offset: int, group: str = GROUP) -> NewRecord:
-    key = consumer_offsets.encode_key(OffsetCommitKey(group, READ, 0))
-    value = consumer_offsets.encode_offset_commit_value(
-        OffsetCommitValue(offset, -1, "", 1_000_000, -1)
-    )
-    return NewRecord(key, value, 1)
-
-
-async def stable_member(rig: CoordinatorBroker) -> JoinGroupResponse:
-    pending = rig.ask(JOIN_GROUP, 3, join_group(3, READ))
-    await rig.clock.advance(20)
-    joined: JoinGroupResponse = answered(pending)
-    assert joined.error_code == NONE
-    assignment = SyncGroupRequestAssignment(joined.member_id, b"mine")
-    synced = rig.ask(
-        SYNC_GROUP,
-        3,
-        SyncGroupRequest(GROUP, joined.generation_id, joined.member_id, assignments=[assignment]),
-    )
-    assert synced.assignment == b"mine"
-    return joined
-
-
-def group_state(rig: CoordinatorBroker) -> tuple[str, int]:
-    (group,) = rig.ask(DESCRIBE_GROUPS, 5, DescribeGroupsRequest([GROUP])).groups
-    return group.group_state, len(group.members)
-
-
 class TestLoading:
-    @pytest.mark.rule("G1")
-    @told
-    async def test_it_loads_to_the_log_end_though_the_high_watermark_is_behind(self) -> None:
-        rig = CoordinatorBroker()
-        await rig.follow(0)
-        rig.log.put(stored_offset(5))
-        rig.log.put(stored_offset(6))
-        await rig.lead(1, isr=(1, 2))
-        assert rig.broker.partition(P0).high_watermark == 0
-        assert fetch(rig) == (NONE, 6)
-
-    @pytest.mark.rule("G1")
-    @told
-    async def test_requests_wait_for_the_end_of_the_load_elsewhere(self) -> None:
-        rig = CoordinatorBroker()
-        await rig.follow(0)
-        rig.log.put(stored_offset(5))
-        rig.log.gate = gate = Completion()
-        await rig.lead(1)
-        assert fetch(rig) == (LOADING, -1)
-        assert commit_error(commit(rig, 9)) is LOADING
-        assert rig.ask(LIST_GROUPS, 4, ListGroupsRequest()).error_code == LOADING
-        gate.resolve(None)
-        await rig.clock.advance(0)
-        assert fetch(rig) == (NONE, 5)
-        assert rig.ask(LIST_GROUPS, 4, ListGroupsRequest()).error_code == NONE
-
-    @pytest.mark.rule("G1")
-    @told
-    async def test_a_load_that_ends_after_its_leadership_is_dropped(self) -> None:
-        rig = CoordinatorBroker()
-        await rig.follow(0)
-        rig.log.put(stored_offset(5))
-        rig.log.gate = gate = Completion()
-        await rig.lead(1)
-        await rig.follow(2)
-        rig.log.gate = None
-        rig.log.put(stored_offset(7), leader_epoch=2)
-        await rig.lead(3)
-        assert fetch(rig) == (NONE, 7)
-        gate.resolve(None)
-        await rig.clock.advance(0)
-        assert fetch(rig) == (NONE, 7)
-        assert [each["leader_epoch"] for each in rig.broker.tracer.named("groups_loaded")] == [3]
-
     @told
     async def test_a_long_log_is_read_in_slices_and_the_loop_is_let_go(self) -> None:
         rig = CoordinatorBroker(offsets_load_buffer_size="1000")
@@ -200,22 +102,6 @@ class TestLoading:
 
 
 class TestAppends:
-    @pytest.mark.rule("G1")
-    @told
-    async def test_a_commit_is_answered_when_it_is_replicated_under_the_leader_epoch(
-        self,
-    ) -> None:
-        rig = CoordinatorBroker()
-        await rig.lead(7, isr=(1, 2))
-        pending = commit(rig, 5)
-        assert not pending.done
-        assert fetch(rig) == (NONE, -1)
-        rig.replicate()
-        assert commit_error(answered(pending)) is NONE
-        assert fetch(rig) == (NONE, 5)
-        (batch,) = rig.log.batches
-        assert struct.unpack_from(">i", batch, 12) == (7,)
-
     @told
     async def test_commits_of_one_read_event_are_one_batch(self) -> None:
         rig = CoordinatorBroker()
@@ -290,36 +176,6 @@ class TestAppends:
         await rig.lead(2)
         assert fetch(rig) == (NONE, 5)
 
-    @pytest.mark.rule("G2")
-    @told
-    async def test_records_are_kafkas(self) -> None:
-        rig = CoordinatorBroker()
-        await rig.lead()
-        commit(rig, 5, metadata="text")
-        joined = await stable_member(rig)
-        offset, group = rig.log.stored
-        assert offset.key == struct.pack(">hh5sh4si", 1, 5, b"group", 4, b"read", 0)
-        assert offset.value is not None
-        assert offset.value[:2] == struct.pack(">h", 3)
-        value = OFFSET_COMMIT_VALUE.decode(offset.value)
-        assert (value.offset, value.leader_epoch, value.metadata) == (5, -1, "text")
-        assert value.commit_timestamp_ms == offset.timestamp_ms == 1_000_000
-        assert group.key == struct.pack(">hh5s", 2, 5, b"group")
-        assert group.value is not None
-        assert group.value[:2] == struct.pack(">h", 3)
-        stored = GROUP_METADATA_VALUE.decode(group.value)
-        assert (stored.protocol_type, stored.generation, stored.protocol) == (
-            "consumer",
-            1,
-            "range",
-        )
-        (member,) = stored.members
-        assert stored.leader == member.member_id == joined.member_id
-        assert member.client_id == "a-client"
-        assert member.client_host == "/10.0.0.1"
-        assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (6_000, 6_000)
-        assert member.assignment == b"mine"
-
     @told
     async def test_an_offset_with_an_expiry_of_its_own_keeps_it(self) -> None:
         rig = CoordinatorBroker()
@@ -334,42 +190,6 @@ class TestAppends:
 
 
 class TestLeadership:
-    @pytest.mark.rule("G1")
-    @told
-    async def test_whoever_waits_is_sent_away_when_the_leadership_ends(self) -> None:
-        rig = CoordinatorBroker()
-        await rig.lead(1, isr=(1, 2))
-        pending = commit(rig, 5)
-        await rig.follow(2)
-        assert commit_error(answered(pending)) is NOT_HERE
-        assert fetch(rig)[0] is NOT_HERE
-        assert rig.broker.failures == []
-
-    @pytest.mark.rule("G1")
-    @told
-    async def test_a_leader_that_leads_on_loads_anew(self) -> None:
-        rig = CoordinatorBroker()
-        await rig.lead(1, isr=(1, 2))
-        pending = commit(rig, 5)
-        await rig.lead(2, isr=(1, 2))
-        assert commit_error(answered(pending)) is NOT_HERE
-        assert fetch(rig) == (NONE, 5)
-        rig.replicate()
-        assert fetch(rig) == (NONE, 5)
-        loads = [each["leader_epoch"] for each in rig.broker.tracer.named("groups_loaded")]
-        assert loads == [1, 2]
-
-    @pytest.mark.rule("G1")
-    @told
-    async def test_what_was_gathered_for_a_lost_leadership_is_not_appended(self) -> None:
-        rig = CoordinatorBroker()
-        await rig.lead(1)
-        pending = rig.send(OFFSET_COMMIT, 8, committing(5))
-        rig.broker.partition(P0).rest()
-        rig.broker.submit_appends()
-        assert commit_error(answered(pending)) is NOT_HERE
-        assert rig.log.batches == []
-
     @told
     async def test_a_topic_made_anew_is_coordinated_from_its_first_epoch_on(self) -> None:
         rig = CoordinatorBroker()
