@@ -189,6 +189,10 @@ class Broker:
             return None
         return entry.handle
 
+    def wrap_handlers(self, wrap: Callable[[apis.Served], apis.Served]) -> None:
+        """Put something before every handler; before `start` only."""
+        self._handlers = {key: wrap(entry) for key, entry in self._handlers.items()}
+
     def advertised_versions(self) -> list[ApiVersion]:
         """What ApiVersions answers, derived from the cards."""
         return [

@@ -120,6 +120,10 @@ class Connection:
             self._closed = True
             self._transport.close(reason)
 
+    def keep_frames(self) -> None:
+        """What was begun in this read event is handled after it."""
+        self._transport.keep_frames()
+
     # requests
 
     def _is_full(self) -> bool:

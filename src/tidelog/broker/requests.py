@@ -44,6 +44,9 @@ class RequestConnection(Protocol):
     def close(self, reason: str) -> None:
         """Close it; requests still waiting are cancelled."""
 
+    def keep_frames(self) -> None:
+        """The bytes of the request that is begun now stay valid as long as it is held."""
+
 
 class Request:
     """One decoded request."""

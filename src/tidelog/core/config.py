@@ -313,6 +313,11 @@ class BrokerConfig:
         at_least=1024,
         ours=True,
     )
+    tidelog_test_interception_directory: str = text(
+        "",
+        "For tests only: a directory whose rules lose, hold, cut off or refuse requests.",
+        ours=True,
+    )
 
     #: What the operator should know about this configuration, one sentence each.
     warnings: tuple[str, ...] = field(default=(), compare=False)
@@ -517,6 +522,11 @@ def _check_together(config: BrokerConfig, warnings: list[str]) -> None:
         raise ConfigError(
             f"group.min.session.timeout.ms={shortest_ms} is more than "
             f"group.max.session.timeout.ms={longest_ms}: no member could join a group"
+        )
+    if config.tidelog_test_interception_directory:
+        warnings.append(
+            "tidelog.test.interception.directory is set: who may write "
+            f"{config.tidelog_test_interception_directory} may lose, hold and refuse requests"
         )
     if config.message_max_bytes > config.socket_request_max_bytes:
         warnings.append(

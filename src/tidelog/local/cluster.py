@@ -1,13 +1,14 @@
 """A cluster of broker processes on one directory: start, stop, break, look.
 
-Brokers are background processes in sessions of their own: they outlive the program that started
-them, and a later one finds them by the directory. Each is `python -m tidelog.runtime.main`, known
+Brokers are background processes in sessions of their own: unless told otherwise, they outlive the
+program that started them, and a later one finds them by the directory. Each is `python -m tidelog.runtime.main`, known
 by process id and start time. Nothing here looks into a broker: readiness and status are asked for
 with the Kafka client.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -24,7 +25,7 @@ from tidelog.local import layout
 from tidelog.local.errors import LocalClusterError
 from tidelog.local.layout import BrokerPlace
 from tidelog.local.ports import LOOPBACK
-from tidelog.local.processes import ProcessIdentity
+from tidelog.local.processes import ProcessIdentity, from_lasting_thread
 from tidelog.local.readiness import await_writable
 from tidelog.local.status import (
     BrokerStatus,
@@ -54,14 +55,20 @@ class LocalCluster:
         *,
         config: Mapping[str, str] | None = None,
         log_dirs: int = 1,
+        end_with_program: bool = False,
+        client_id: str = "tidelog",
     ) -> None:
         """A cluster that is there already, or one to be laid out by `up`.
 
         `brokers` (default 3), `config` (keys of every broker's server.properties) and `log_dirs`
         count for a new cluster; an existing one must have as many brokers where that is given.
+        With `end_with_program` brokers do not outlive the program that starts them, however it
+        ends: the kernel kills them. `client_id`: under which the brokers are asked.
         """
         self.directory = os.path.abspath(directory)
         self._wanted = (brokers, dict(config or {}), log_dirs)
+        self._end_with_program = end_with_program
+        self._client_id = client_id
         self._places = layout.load(self.directory)
         #: Processes that this program started; they are its children and must be reaped.
         self._children: dict[int, subprocess.Popen[bytes]] = {}
@@ -126,7 +133,7 @@ class LocalCluster:
             if process is not None and not process.is_paused
         ]
         if awake:
-            with BlockingClient(",".join(awake), timeout_ms=timeout_ms) as client:
+            with BlockingClient(",".join(awake), self._client_id, timeout_ms) as client:
                 try:
                     metadata = client.metadata()
                     partitions = describe_partitions(client, metadata)
@@ -179,7 +186,9 @@ class LocalCluster:
     def await_writable(self, timeout_s: float = 60.0) -> None:
         """Wait until a replicated topic can be made and written to."""
         replicas = min(len(self.broker_ids), _PROBE_REPLICAS)
-        await_writable(self.bootstrap, replicas, timeout_s, self._check_running)
+        await_writable(
+            self.bootstrap, replicas, timeout_s, self._check_running, client_id=self._client_id
+        )
 
     def await_full_isrs(self, timeout_s: float = 60.0) -> None:
         """Wait until every partition has a leader and all of its replicas in sync."""
@@ -279,15 +288,20 @@ class LocalCluster:
     def _spawn(self, broker_id: int, environment: Mapping[str, str] | None = None) -> None:
         place = self._place(broker_id)
         os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
+        words = [sys.executable, "-m", "tidelog.runtime.main", "--config", place.properties_path]
+        if self._end_with_program:
+            words += ["--end-with-parent", str(os.getpid())]
         with open(place.log_path, "ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tidelog.runtime.main", "--config", place.properties_path],
+            start = functools.partial(
+                subprocess.Popen[bytes],
+                words,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
             )
+            process = from_lasting_thread(start) if self._end_with_program else start()
         self._children[broker_id] = process
         place.write_process(ProcessIdentity.of(process.pid))
 
@@ -319,7 +333,7 @@ class LocalCluster:
                     f"broker {broker_id} ended; the end of {place.log_path}:\n{place.last_lines()}"
                 )
             try:
-                with BlockingClient(place.address, timeout_ms=1_000) as client:
+                with BlockingClient(place.address, self._client_id, 1_000) as client:
                     if broker_id in client.metadata().brokers:
                         return
             except TidelogError as error:

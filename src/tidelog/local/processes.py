@@ -12,8 +12,12 @@ import json
 import os
 import select
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 #: States of /proc/<pid>/stat in which a process has ended.
 _ENDED = ("Z", "X", "x")
@@ -93,6 +97,21 @@ class ProcessIdentity:
             yield descriptor if self.is_alive else None
         finally:
             os.close(descriptor)
+
+
+_lasting: dict[int, ThreadPoolExecutor] = {}
+
+
+def from_lasting_thread(start: Callable[[], T]) -> T:
+    """Call `start` on a thread that lives as long as this process.
+
+    The kernel counts a child's parent as gone when the thread that started it has ended
+    (PR_SET_PDEATHSIG). After a fork the new process has a thread of its own.
+    """
+    pid = os.getpid()
+    if pid not in _lasting:
+        _lasting[pid] = ThreadPoolExecutor(1, thread_name_prefix="tidelog-processes")
+    return _lasting[pid].submit(start).result()
 
 
 def _stat_fields(pid: int) -> list[str] | None:

@@ -24,7 +24,12 @@ _PAUSE_S = 0.02
 
 
 def await_writable(
-    bootstrap: str, replicas: int, timeout_s: float, check: Callable[[], None]
+    bootstrap: str,
+    replicas: int,
+    timeout_s: float,
+    check: Callable[[], None],
+    *,
+    client_id: str,
 ) -> None:
     """Return when a topic with that many replicas took a record on all of them.
 
@@ -33,7 +38,7 @@ def await_writable(
     """
     deadline = time.monotonic() + timeout_s
     topic = PROBE_PREFIX + secrets.token_hex(4)
-    with BlockingClient(bootstrap, timeout_ms=_TRY_MS) as client:
+    with BlockingClient(bootstrap, client_id, _TRY_MS) as client:
         try:
             while True:
                 check()

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.broker.broker import Broker
+from tidelog.broker.interception import Interceptor
 from tidelog.core.config import BrokerConfig, known_keys
 from tidelog.core.config_text import (
     from_environment,
@@ -26,8 +27,9 @@ from tidelog.core.config_text import (
     parse_properties,
     parse_toml,
 )
-from tidelog.core.errors import TidelogError
+from tidelog.core.errors import ConfigError, TidelogError
 from tidelog.core.ports import Lane, Ports
+from tidelog.runtime.interception import InterceptionDirectory
 from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.lanes import open_lane
 from tidelog.runtime.logging import LogTracer, start_logging
@@ -44,7 +46,12 @@ EXIT_HALTED = 70
 #: The threads of lanes and store do little but system calls: they get their turn soon.
 _SWITCH_INTERVAL_S = 0.0005
 
-_USAGE = "usage: python -m tidelog.runtime.main --config FILE [--override KEY=VALUE ...]"
+_USAGE = (
+    "usage: python -m tidelog.runtime.main --config FILE [--override KEY=VALUE ...]"
+    " [--end-with-parent PID]"
+)
+#: prctl(2): the signal that the kernel sends when the thread that started this process has ended.
+_PR_SET_PDEATHSIG = 1
 #: Allocations between collections: requests make no cycles, and a collection stops the loop.
 _GC_THRESHOLDS = (100_000, 50, 50)
 
@@ -111,6 +118,9 @@ async def _serve(config: BrokerConfig) -> int:
         log=lambda message: tracer.log("store", logging.WARNING, message),
     )
     broker = Broker(config, ports, store)
+    if config.tidelog_test_interception_directory:
+        rules = InterceptionDirectory(config.tidelog_test_interception_directory)
+        broker.wrap_handlers(Interceptor(broker, rules).before)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
@@ -148,30 +158,49 @@ def load_config(path: str, overrides: Sequence[str]) -> BrokerConfig:
     )
 
 
+def end_with_parent(parent_pid: int) -> None:
+    """From now on the kernel kills this process when its parent ends, even a paused one.
+
+    Raises OSError where the kernel does not, ConfigError where the parent has ended already.
+    """
+    import ctypes  # here alone: no other broker needs it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_PDEATHSIG): {os.strerror(number)}")
+    if os.getppid() != parent_pid:
+        raise ConfigError(f"--end-with-parent {parent_pid}: the parent has ended already")
+
+
 def _complain(message: str) -> None:
     sys.stderr.write(message + "\n")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Parse the few options of a spawned broker and run it."""
-    path = ""
+    path = parent = ""
     overrides: list[str] = []
     rest = list(arguments)
     while rest:
         option = rest.pop(0)
-        if option in ("--config", "--override") and rest:
+        if option in ("--config", "--override", "--end-with-parent") and rest:
             value = rest.pop(0)
             if option == "--config":
                 path = value
-            else:
+            elif option == "--override":
                 overrides.append(value)
+            else:
+                parent = value
         else:
             _complain(_USAGE)
             return EXIT_USAGE
-    if not path:
+    if not path or not (parent == "" or parent.isdecimal()):
         _complain(_USAGE)
         return EXIT_USAGE
     try:
+        if parent:
+            end_with_parent(int(parent))
         config = load_config(path, overrides)
     except (TidelogError, OSError) as error:
         _complain(f"tidelog: {error}")
