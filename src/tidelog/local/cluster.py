@@ -122,21 +122,28 @@ class LocalCluster:
         identity = self._place(broker_id).read_process()
         return identity if identity is not None and identity.is_alive else None
 
-    def status(self, timeout_ms: int = _STATUS_TIMEOUT_MS) -> ClusterStatus:
-        """Brokers, controller and partitions; `reached` is False when no broker answers."""
+    def status(
+        self, timeout_ms: int = _STATUS_TIMEOUT_MS, *, high_watermarks: bool = True
+    ) -> ClusterStatus:
+        """Brokers, controller and partitions; `reached` is False when no broker answers.
+
+        Without `high_watermarks` it takes one request.
+        """
         metadata: ClusterMetadata | None = None
         partitions: tuple[PartitionStatus, ...] = ()
         processes = {number: self.process(number) for number in self.broker_ids}
-        awake = [
-            self._place(number).address
+        awake = {
+            number: self._place(number).address
             for number, process in processes.items()
             if process is not None and not process.is_paused
-        ]
+        }
         if awake:
-            with BlockingClient(",".join(awake), self._client_id, timeout_ms) as client:
+            with BlockingClient(",".join(awake.values()), self._client_id, timeout_ms) as client:
                 try:
                     metadata = client.metadata()
-                    partitions = describe_partitions(client, metadata)
+                    partitions = describe_partitions(
+                        client, metadata, ask=lambda leader: high_watermarks and leader in awake
+                    )
                 except TidelogError:
                     metadata = None
         controller = -1 if metadata is None else metadata.controller_id

@@ -6,7 +6,7 @@ watermark is what a leader lists as the latest offset; None where no leader answ
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tidelog.client.cluster import ClusterMetadata
@@ -91,9 +91,14 @@ def remote_status(bootstrap: str, timeout_ms: int) -> ClusterStatus:
 
 
 def describe_partitions(
-    client: BlockingClient, metadata: ClusterMetadata, topics: Iterable[str] | None = None
+    client: BlockingClient,
+    metadata: ClusterMetadata,
+    topics: Iterable[str] | None = None,
+    *,
+    ask: Callable[[int], bool] = lambda leader: True,
 ) -> tuple[PartitionStatus, ...]:
-    """All partitions, or those of some topics, with their high watermarks."""
+    """All partitions, or those of some topics, with the high watermarks of leaders that may be
+    asked: one that does not answer would be waited for."""
     wanted = None if topics is None else list(topics)
     chosen = [
         (tp, partition)
@@ -102,7 +107,7 @@ def describe_partitions(
     ]
     led: dict[int, list[TopicPartition]] = {}
     for tp, partition in chosen:
-        if metadata.leader_of(tp) is not None:
+        if metadata.leader_of(tp) is not None and ask(partition.leader):
             led.setdefault(partition.leader, []).append(tp)
     marks: dict[TopicPartition, int] = {}
     for partitions in led.values():

@@ -1,0 +1,33 @@
+"""For the tests of those who use Kafka: real clusters as pytest fixtures, faults on demand.
+
+The pytest plugin (`tidelog.testing.plugin`) is found by its entry point and loads nothing of this
+package before a test asks for a cluster; the names below are loaded when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidelog.testing.cluster import Cluster
+    from tidelog.testing.faults import Fault, Requests
+    from tidelog.testing.spec import ClusterSpec
+    from tidelog.testing.waiting import WaitTimeout
+
+__all__ = ["Cluster", "ClusterSpec", "Fault", "Requests", "WaitTimeout"]
+
+_PLACES = {
+    "Cluster": "cluster",
+    "ClusterSpec": "spec",
+    "Fault": "faults",
+    "Requests": "faults",
+    "WaitTimeout": "waiting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)

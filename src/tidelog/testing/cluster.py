@@ -1,0 +1,331 @@
+"""A cluster of real brokers for tests: break it, wait for it, intercept its requests, look at it.
+
+Broker processes on a directory of the test (`tidelog.local`), which the kernel kills when the
+program ends however it ends. What concerns requests is in `faults`, waiting in `waiting`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+from tidelog.broker.interception import KIT_CLIENT_ID, Rule
+from tidelog.core.types import NO_LEADER
+from tidelog.local import ClusterStatus, LocalCluster, LocalClusterError
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.runtime.interception import InterceptionControl
+from tidelog.testing.faults import Fault, Requests
+from tidelog.testing.spec import EMBEDDED, ClusterSpec, config_text
+from tidelog.testing.waiting import lagging, told, wait_until
+
+#: Another program took a port between its choice and the broker's start.
+_PORT_TAKEN = "address already in use"
+_TRIES = 3
+_MOST_REPLICAS = 3
+#: Of each broker's log, in a report.
+_LOG_LINES = 12
+_LOG_LINE_CHARACTERS = 240
+
+
+class Cluster:
+    """Brokers 1, 2, ... of a cluster that is up. Not for several threads at once.
+
+    Methods raise LocalClusterError for what cannot be done, WaitTimeout for what did not come
+    about; both say what was seen. As a context manager it closes the cluster.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        brokers: int = 3,
+        *,
+        config: Mapping[str, object] | None = None,
+        log_dirs: int = 1,
+        store: str = EMBEDDED,
+    ) -> None:
+        """Start a cluster in a directory that it has for itself, and return when it can be written
+        to. `config`: keys of every broker's server.properties."""
+        self.spec = ClusterSpec(brokers, config_text(config or {}), log_dirs, store)
+        self._directory = os.path.abspath(directory)
+        self._faults: list[Fault] = []
+        self._number = 0
+        #: Sizes of the brokers' logs at `mark_logs`.
+        self._marks: dict[int, int] = {}
+        for attempt in range(1, _TRIES + 1):
+            self._local = self._laid_out(f"{self._directory}/{attempt}")
+            try:
+                self._local.up()
+                return
+            except LocalClusterError as error:
+                if _PORT_TAKEN not in str(error).lower() or attempt == _TRIES:
+                    raise
+
+    def _laid_out(self, directory: str) -> LocalCluster:
+        interceptions = f"{directory}/interceptions"
+        self._control = InterceptionControl(interceptions)
+        keys = {"tidelog.test.interception.directory": interceptions}
+        if self.spec.store != EMBEDDED:
+            keys["metadata.store"] = self.spec.store
+        return LocalCluster(
+            f"{directory}/cluster",
+            self.spec.brokers,
+            config={**keys, **self.spec.config},
+            log_dirs=self.spec.log_dirs,
+            end_with_program=True,
+            client_id=KIT_CLIENT_ID,
+        )
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Cluster of {len(self.brokers)} brokers at {self.bootstrap}>"
+
+    def close(self) -> None:
+        """Kill the brokers: their data are of no more use. Safe to repeat."""
+        self._local.down(timeout_s=0.0)
+
+    # what there is
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port,...` of all brokers: what clients call `bootstrap.servers`."""
+        return self._local.bootstrap
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """Ids of all brokers, running or not."""
+        return self._local.broker_ids
+
+    @property
+    def directory(self) -> str:
+        """Configuration, data and logs of the brokers."""
+        return self._local.directory
+
+    def address(self, broker: int) -> str:
+        """`host:port` of one broker."""
+        return self._local.places()[self._known(broker)].address
+
+    def status(self) -> ClusterStatus:
+        """Brokers, controller and partitions, as they are at this moment."""
+        return self._local.status()
+
+    def describe(self) -> str:
+        """The same for people."""
+        return told(self.status())
+
+    def log(self, broker: int) -> str:
+        """All that a broker has written to its log."""
+        with open(self._local.places()[self._known(broker)].log_path, "rb") as file:
+            return file.read().decode("utf-8", errors="replace")
+
+    def leader(self, topic: str, partition: int = 0, timeout: float = 30.0) -> int:
+        """The broker that leads a partition and runs; waits for one."""
+        what = f"a running leader of {topic}-{partition}"
+        seen = wait_until(
+            self._look, lambda now: _leader(now, topic, partition) != NO_LEADER, what, timeout
+        )
+        return _leader(seen, topic, partition)
+
+    def controller(self, timeout: float = 30.0) -> int:
+        """The broker that is the controller and runs; waits for one."""
+        what = "a running controller"
+        return wait_until(self._look, _has_controller, what, timeout).controller
+
+    # topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        config: Mapping[str, object] | None = None,
+        *,
+        replicas: Mapping[int, list[int]] | None = None,
+    ) -> str:
+        """Create a topic; returns its name when every partition has all replicas in sync.
+
+        Without a replication factor: three, or as many as there are brokers. `replicas`: by
+        partition, the preferred leader first, instead of both counts. Raises KafkaError.
+        """
+        factor = replication_factor or min(len(self.brokers), _MOST_REPLICAS)
+        in_sync = min(map(len, replicas.values())) if replicas else factor
+        with BlockingClient(self.bootstrap, KIT_CLIENT_ID) as client:
+            client.create_topic(name, partitions, factor, config_text(config or {}), replicas)
+            client.await_topic(name, min_isr=in_sync)
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic. Raises KafkaError."""
+        with BlockingClient(self.bootstrap, KIT_CLIENT_ID) as client:
+            client.delete_topic(name)
+
+    # faults on brokers
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL: no word to anybody. Returns when the process is gone; what it led may have no
+        leader for a moment (`leader`, `wait_for`)."""
+        self._local.kill(self._known(broker))
+
+    def stop(self, broker: int) -> None:
+        """Stop it as an operator would: it leaves the cluster first."""
+        self._local.stop(self._known(broker))
+
+    def start(self, broker: int) -> None:
+        """Start one that was stopped or killed; returns when it answers."""
+        self._local.start(self._known(broker))
+
+    def restart(self, broker: int) -> None:
+        """Stop it if it runs, and start it."""
+        if self._state(broker) == "paused":
+            self._local.resume(broker)
+        self._local.restart(self._known(broker))
+
+    def pause(self, broker: int) -> None:
+        """SIGSTOP: it keeps its connections and does nothing. The others take it as dead after
+        `metadata.session.timeout.ms`."""
+        self._local.pause(self._known(broker))
+
+    def resume(self, broker: int) -> None:
+        """SIGCONT after `pause`."""
+        self._local.resume(self._known(broker))
+
+    # faults on requests
+
+    def on_request(self, *names: str) -> Requests:
+        """Requests of these APIs (`Produce`, `Fetch`, ...): say which ones, and what happens."""
+        return Requests.of(self._put, names)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """All that were put in force since the last `reset`."""
+        return tuple(self._faults)
+
+    def _put(self, rule: Rule, words: str) -> Fault:
+        self._number += 1
+        numbered = dataclasses.replace(rule, number=self._number)
+        for broker in numbered.brokers:
+            self._known(broker)
+        fault = Fault(self._control, numbered, words)
+        self._faults.append(fault)
+        return fault
+
+    # waiting
+
+    def wait_for(
+        self,
+        condition: Callable[[ClusterStatus], bool] | None = None,
+        *,
+        under_replicated: int | None = None,
+        leaderless: int | None = None,
+        running: int | None = None,
+        controller: int | None = None,
+        what: str | None = None,
+        timeout: float = 30.0,
+    ) -> ClusterStatus:
+        """Wait until all that is given holds; returns the status then.
+
+        Numbers of partitions that are under-replicated or without leader, of brokers that run; the
+        controller's id; and any condition on the status, which `what` names. A partition counts as
+        under-replicated as soon as one of its brokers does not run. Raises WaitTimeout.
+        """
+        wanted: dict[str, tuple[int, Callable[[ClusterStatus], int]]] = {}
+        if under_replicated is not None:
+            wanted["under_replicated"] = (under_replicated, lambda now: len(list(lagging(now))))
+        if leaderless is not None:
+            wanted["leaderless"] = (leaderless, lambda now: now.leaderless)
+        if running is not None:
+            wanted["running"] = (running, _running)
+        if controller is not None:
+            wanted["controller"] = (controller, lambda now: now.controller)
+        words = [f"{name}={number}" for name, (number, _) in wanted.items()]
+        if condition is not None:
+            words.append(what or getattr(condition, "__name__", "the condition"))
+        if not words:
+            raise ValueError("wait_for: say what for, as in wait_for(under_replicated=0)")
+
+        def holds(now: ClusterStatus) -> bool:
+            return all(read(now) == number for number, read in wanted.values()) and (
+                condition is None or condition(now)
+            )
+
+        return wait_until(self._look, holds, " and ".join(words), timeout)
+
+    def reset(self) -> None:
+        """As new, apart from its topics: no faults, every broker runs and is in sync."""
+        for fault in self._faults:
+            fault.remove()
+        self._faults.clear()
+        broken = [broker.id for broker in self._look().brokers if broker.state != "running"]
+        for broker in broken:
+            if self._state(broker) == "paused":
+                self._local.resume(broker)
+            self._local.start(broker)
+        if broken:
+            self.wait_for(under_replicated=0, leaderless=0, timeout=60.0)
+
+    # for reports
+
+    def mark_logs(self) -> None:
+        """What brokers write from now on belongs to a test."""
+        for broker, place in self._local.places().items():
+            self._marks[broker] = os.stat(place.log_path).st_size
+
+    def report(self) -> str:
+        """State, faults and the end of what brokers wrote since `mark_logs`, in a few KiB."""
+        parts = [f"directory: {self.directory}", self.describe()]
+        parts += [f"fault: {fault!r}" for fault in self._faults]
+        for broker, place in self._local.places().items():
+            with open(place.log_path, "rb") as file:
+                file.seek(self._marks.get(broker, 0))
+                lines = file.read().decode("utf-8", errors="replace").splitlines()
+            shown = [line[:_LOG_LINE_CHARACTERS] for line in lines[-_LOG_LINES:]]
+            if shown:
+                parts.append(f"broker {broker}, last {len(shown)} of {len(lines)} lines:")
+                parts += [f"  {line}" for line in shown]
+        return "\n".join(parts)
+
+    # inside
+
+    def _look(self) -> ClusterStatus:
+        return self._local.status(high_watermarks=False)
+
+    def _known(self, broker: int) -> int:
+        if broker not in self.brokers:
+            known = ", ".join(map(str, self.brokers))
+            raise LocalClusterError(f"there is no broker {broker}: this cluster has {known}")
+        return broker
+
+    def _state(self, broker: int) -> str:
+        process = self._local.process(self._known(broker))
+        return "stopped" if process is None else "paused" if process.is_paused else "running"
+
+
+def _running(status: ClusterStatus) -> int:
+    return sum(broker.state == "running" for broker in status.brokers)
+
+
+def _is_running(status: ClusterStatus, broker_id: int) -> bool:
+    return any(each.id == broker_id and each.state == "running" for each in status.brokers)
+
+
+def _has_controller(status: ClusterStatus) -> bool:
+    return _is_running(status, status.controller)
+
+
+def _leader(status: ClusterStatus, topic: str, partition: int) -> int:
+    """The running leader of a partition; NO_LEADER where there is none."""
+    for each in status.partitions:
+        if (each.topic, each.partition) == (topic, partition) and _is_running(status, each.leader):
+            return each.leader
+    return NO_LEADER

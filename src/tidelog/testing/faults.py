@@ -1,0 +1,209 @@
+"""Faults on requests: which ones, said step by step; the last step puts the fault in force.
+
+    cluster.on_request("Produce").where(topic="orders").nth(3).after().disconnect()
+
+The brokers do it (`broker.interception`), told through a directory (`runtime.interception`). What
+is counted is counted over all brokers. A fault is in force when the last step has returned, and for
+every request that a broker begins from then on; it ends with `remove`, as a context manager at the
+end of its block, in a shared cluster with its test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from tidelog.broker.interception import Action, Rule
+from tidelog.core.errors import ErrorCode
+from tidelog.runtime.interception import InterceptionControl
+from tidelog.testing.waiting import WaitTimeout
+from tidelog.wire.registry import API
+
+_POLL_S = 0.01
+
+
+class Fault:
+    """A fault in force; `count` tells how often it has struck."""
+
+    def __init__(self, control: InterceptionControl, rule: Rule, told: str) -> None:
+        self._control = control
+        self._number = rule.number
+        self._told = told
+        self._ended = False
+        control.add(rule)
+
+    def __repr__(self) -> str:
+        return f"<{self._told}: {self.count} of {self.matched} requests>"
+
+    def __enter__(self) -> Fault:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    @property
+    def count(self) -> int:
+        """Requests that it has struck."""
+        return len(self.requests)
+
+    @property
+    def matched(self) -> int:
+        """Requests that fitted, struck or not."""
+        return self._control.matched(self._number)
+
+    @property
+    def requests(self) -> list[str]:
+        """The requests that it has struck, a line for each: broker, API, client, address."""
+        return self._control.struck(self._number)
+
+    def wait(self, count: int = 1, timeout: float = 30.0) -> None:
+        """Return when it has struck `count` times; WaitTimeout after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while self.count < count:
+            if time.monotonic() > deadline:
+                raise WaitTimeout(f"after {timeout:g} s not struck {count} times: {self!r}")
+            time.sleep(_POLL_S)
+
+    def remove(self) -> None:
+        """Requests are left alone again; those that are held or lost stay so."""
+        if not self._ended:
+            self._ended = True
+            self._control.end(self._number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """Requests of one or several APIs, narrowed step by step; every step makes a new one.
+
+    Without `nth`, `once`, `times` or `every` all of them. Requests of clients only, unless
+    `from_brokers()` is said: then those of brokers only.
+    """
+
+    make: Callable[[Rule, str], Fault]
+    rule: Rule
+    told: str
+
+    @classmethod
+    def of(cls, make: Callable[[Rule, str], Fault], names: tuple[str, ...]) -> Requests:
+        """Those of the APIs named; ValueError for a name that is none."""
+        keys = tuple(_api_key(name) for name in names)
+        if not keys:
+            raise ValueError("no API is named: on_request('Produce')")
+        rule = Rule(number=0, api_keys=keys, action=Action.DROP)
+        return cls(make=make, rule=rule, told=f"on_request({', '.join(map(repr, names))})")
+
+    # which
+
+    def on(self, *brokers: int) -> Requests:
+        """At these brokers only."""
+        return self._with(f"on({', '.join(map(str, brokers))})", brokers=brokers)
+
+    def where(
+        self,
+        *,
+        topic: str | None = None,
+        client_id: str | None = None,
+        group_id: str | None = None,
+    ) -> Requests:
+        """About this topic, from this client, of this consumer group only."""
+        given = {"topic": topic, "client_id": client_id, "group_id": group_id}
+        given = {name: value for name, value in given.items() if value is not None}
+        words = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return self._with(f"where({words})", **given)
+
+    def from_brokers(self) -> Requests:
+        """What brokers ask each other: followers' fetches, the controller's commands."""
+        return self._with("from_brokers()", from_brokers=True)
+
+    def once(self) -> Requests:
+        """The first one only."""
+        return self._with("once()", first=1, step=1, times=1)
+
+    def nth(self, number: int) -> Requests:
+        """The `number`-th only, from 1 on."""
+        return self._with(f"nth({_positive(number)})", first=number, step=1, times=1)
+
+    def times(self, number: int) -> Requests:
+        """The first `number` of them."""
+        return self._with(f"times({_positive(number)})", first=1, step=1, times=number)
+
+    def every(self, number: int = 1) -> Requests:
+        """Each `number`-th of them."""
+        told = f"every({_positive(number)})"
+        return self._with(told, first=number, step=number, times=None)
+
+    def after(self) -> Requests:
+        """They take effect; what happens, happens to the answer: an acknowledgement is lost."""
+        return self._with("after()", after=True)
+
+    # what happens
+
+    def drop(self) -> Fault:
+        """Lost on the way, with all that follows on the connection, which stays open: the client
+        hears nothing until it gives up. After `after`, the answer is lost and all behind it."""
+        return self._put("drop()", action=Action.DROP)
+
+    def disconnect(self) -> Fault:
+        """The connection is closed instead of an answer."""
+        return self._put("disconnect()", action=Action.DISCONNECT)
+
+    def delay(self, seconds: float) -> Fault:
+        """Held, with all that follows on the connection; after `after`, the answer is held."""
+        if seconds <= 0:
+            raise ValueError(f"delay({seconds}): more than 0 seconds expected")
+        delay_ms = max(1, round(seconds * 1000))
+        return self._put(f"delay({seconds:g})", action=Action.DELAY, delay_ms=delay_ms)
+
+    def answer(self, error: ErrorCode | str | int) -> Fault:
+        """Answered with an error of Kafka's, by name or number; after `after`, although it took
+        effect. A Metadata request for all topics has no place for an error."""
+        code = _error_code(error)
+        return self._put(f"answer({code.name!r})", action=Action.ANSWER, error=code)
+
+    def watch(self) -> Fault:
+        """Nothing happens; `matched` counts."""
+        return self._put("watch()", times=0)
+
+    def _with(self, told: str, **changed: object) -> Requests:
+        rule = dataclasses.replace(self.rule, **changed)  # type: ignore[arg-type]
+        return dataclasses.replace(self, rule=rule, told=f"{self.told}.{told}")
+
+    def _put(self, told: str, **changed: object) -> Fault:
+        complete = self._with(told, **changed)
+        return self.make(complete.rule, complete.told)
+
+
+def _positive(number: int) -> int:
+    if type(number) is not int or number < 1:
+        raise ValueError(f"{number!r}: an integer of at least 1 expected")
+    return number
+
+
+def _api_key(name: str) -> int:
+    names = {api.name: key for key, api in API.items()}
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+        hint = f": {' or '.join(close)} perhaps" if close else ""
+        raise ValueError(f"there is no request {name!r}{hint}")
+    return names[name]
+
+
+def _error_code(error: ErrorCode | str | int) -> ErrorCode:
+    try:
+        code = ErrorCode[error] if isinstance(error, str) else ErrorCode(error)
+    except (KeyError, ValueError):
+        close = difflib.get_close_matches(str(error), ErrorCode.__members__, n=3, cutoff=0.5)
+        hint = f": {' or '.join(close)} perhaps" if close else ""
+        raise ValueError(f"{error!r} is no error of Kafka's{hint}") from None
+    if code is ErrorCode.NONE:
+        raise ValueError("NONE is no error; `drop`, `disconnect` and `delay` need none")
+    return code

@@ -1,0 +1,252 @@
+"""The pytest plugin: clusters as fixtures, and what they looked like when a test failed.
+
+    def test_it(tidelog_cluster): ...                      # a cluster of three brokers for this test
+    @pytest.mark.tidelog(brokers=1, config={"num.partitions": 6})
+    @pytest.mark.parametrize("tidelog_cluster", [1, 3], indirect=True)
+
+`tidelog_cluster` and `kafka_bootstrap` live as long as the ini option `tidelog_scope` says; the
+variants `_module` and `_session` as their names say. `tidelog_cluster_factory` makes further ones.
+Shared clusters are whole again when a test begins. Nothing but pytest is loaded before a cluster is
+asked for. Works in each process of pytest-xdist by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from tidelog.testing.cluster import Cluster
+    from tidelog.testing.spec import ClusterSpec
+
+Scope = Literal["function", "class", "module", "package", "session"]
+Factory = Callable[..., "Cluster"]
+
+_SCOPES: tuple[Scope, ...] = ("function", "class", "module", "package", "session")
+_MARKER = "tidelog"
+_MARKER_HELP = (
+    "tidelog(brokers=3, config={}, log_dirs=1, store='embedded'): the cluster that the fixture"
+    " tidelog_cluster makes"
+)
+
+
+class _Live:
+    """The clusters of this process that are up."""
+
+    def __init__(self) -> None:
+        self.clusters: list[Cluster] = []
+
+    def made(self, cluster: Cluster) -> None:
+        self.clusters.append(cluster)
+
+    def close(self, cluster: Cluster) -> None:
+        if cluster in self.clusters:
+            self.clusters.remove(cluster)
+            cluster.close()
+
+
+_LIVE = pytest.StashKey[_Live]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The ini options."""
+    parser.addini("tidelog_scope", "how long tidelog_cluster lives", default="function")
+    parser.addini("tidelog_brokers", "brokers of a cluster", default="")
+    parser.addini("tidelog_log_dirs", "log directories of a broker", default="")
+    parser.addini("tidelog_store", "metadata store: embedded, or metadata.store", default="")
+    parser.addini("tidelog_config", "key=value lines for every broker", type="linelist", default=[])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker, and the scope that is asked for."""
+    config.addinivalue_line("markers", _MARKER_HELP)
+    config.stash[_LIVE] = _Live()
+    scope = config.getini("tidelog_scope")
+    if scope not in _SCOPES:
+        raise pytest.UsageError(f"tidelog_scope = {scope}: one of {', '.join(_SCOPES)} expected")
+
+
+def _chosen_scope(fixture_name: str, config: pytest.Config) -> Scope:
+    scope: Scope = config.getini("tidelog_scope")
+    return scope
+
+
+# fixtures
+
+
+@pytest.fixture(scope="session")
+def tidelog_cluster_factory(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Factory]:
+    """Makes clusters: `tidelog_cluster_factory(brokers=1, config={...})`, ini options counting for
+    what is not said. They live until the session ends, or until their `close`."""
+    from tidelog.testing.cluster import Cluster
+
+    live = request.config.stash[_LIVE]
+    made = []
+
+    def make(**wanted: Any) -> Cluster:
+        spec = _checked(lambda: _ini_spec(request.config).with_("tidelog_cluster_factory", wanted))
+        directory = tmp_path_factory.mktemp("tidelog")
+        cluster = Cluster(
+            str(directory),
+            spec.brokers,
+            config=spec.config,
+            log_dirs=spec.log_dirs,
+            store=spec.store,
+        )
+        live.made(cluster)
+        made.append(cluster)
+        return cluster
+
+    yield make
+    for cluster in made:
+        live.close(cluster)
+
+
+def _serve(request: pytest.FixtureRequest, factory: Factory) -> Generator[Cluster, None, None]:
+    """A cluster as markers, parameter and ini options want it."""
+    spec = _wanted(request)
+    cluster = factory(
+        brokers=spec.brokers, config=spec.config, log_dirs=spec.log_dirs, store=spec.store
+    )
+    yield cluster
+    request.config.stash[_LIVE].close(cluster)
+
+
+@pytest.fixture(scope=_chosen_scope)
+def tidelog_cluster(
+    request: pytest.FixtureRequest, tidelog_cluster_factory: Factory
+) -> Generator[Cluster, None, None]:
+    """A cluster of real brokers (`tidelog.testing.Cluster`), for one test unless `tidelog_scope`
+    says otherwise."""
+    yield from _serve(request, tidelog_cluster_factory)
+
+
+@pytest.fixture(scope="module")
+def tidelog_cluster_module(
+    request: pytest.FixtureRequest, tidelog_cluster_factory: Factory
+) -> Generator[Cluster, None, None]:
+    """A cluster that the tests of a module share."""
+    yield from _serve(request, tidelog_cluster_factory)
+
+
+@pytest.fixture(scope="session")
+def tidelog_cluster_session(
+    request: pytest.FixtureRequest, tidelog_cluster_factory: Factory
+) -> Generator[Cluster, None, None]:
+    """A cluster that all tests share (with pytest-xdist: of one worker)."""
+    yield from _serve(request, tidelog_cluster_factory)
+
+
+@pytest.fixture(scope=_chosen_scope)
+def kafka_bootstrap(tidelog_cluster: Cluster) -> str:
+    """`host:port,...` of `tidelog_cluster`, for a client's `bootstrap.servers`."""
+    return tidelog_cluster.bootstrap
+
+
+# what is wanted
+
+
+def _checked(make: Callable[[], ClusterSpec]) -> ClusterSpec:
+    """A cluster asked for in words that mean nothing: one line, not a traceback of ours."""
+    from tidelog.testing.spec import SpecError
+
+    try:
+        return make()
+    except SpecError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def _ini_spec(config: pytest.Config) -> ClusterSpec:
+    from tidelog.testing.spec import ClusterSpec, SpecError, config_lines
+
+    wanted: dict[str, Any] = {"config": config_lines("tidelog_config", _ini(config, "config"))}
+    if store := _ini(config, "store"):
+        wanted["store"] = store
+    for name in ("brokers", "log_dirs"):
+        if number := _ini(config, name):
+            if not number.isdecimal():
+                raise SpecError(f"tidelog_{name} = {number}: an integer of at least 1 expected")
+            wanted[name] = int(number)
+    return ClusterSpec().with_("ini options", wanted)
+
+
+def _ini(config: pytest.Config, name: str) -> Any:
+    return config.getini(f"tidelog_{name}")
+
+
+def _marked(node: Any, spec: ClusterSpec) -> ClusterSpec:
+    """What markers add, from the module's to the function's."""
+    from tidelog.testing.spec import SpecError
+
+    for marker in reversed(list(node.iter_markers(_MARKER))):
+        if marker.args:
+            raise SpecError(f"pytest.mark.tidelog{marker.args}: keywords only, as in {_MARKER_HELP}")
+        spec = spec.with_("pytest.mark.tidelog", marker.kwargs)
+    return spec
+
+
+def _wanted(request: pytest.FixtureRequest) -> ClusterSpec:
+    def make() -> ClusterSpec:
+        spec = _marked(request.node, _ini_spec(request.config))
+        if hasattr(request, "param"):
+            spec = spec.with_parameter(f"a parameter of {request.fixturename}", request.param)
+        return spec
+
+    return _checked(make)
+
+
+# around every test
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Clusters that are up already are shared: they begin every test that may use them whole."""
+    live = item.config.stash[_LIVE]
+    if _uses_clusters(item):
+        for cluster in live.clusters:
+            cluster.reset()
+            cluster.mark_logs()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """A marker on a test whose cluster others made would say nothing: that is an error."""
+    cluster = getattr(item, "funcargs", {}).get("tidelog_cluster")
+    markers = [marker for marker in item.own_markers if marker.name == _MARKER]
+    scope = item.config.getini("tidelog_scope")
+    if cluster is not None and markers and scope != "function":
+        wanted = _checked(lambda: _marked(item, cluster.spec))
+        if wanted != cluster.spec:
+            pytest.fail(
+                f"pytest.mark.tidelog on {item.name} has no effect: its cluster is shared"
+                f" (tidelog_scope = {scope}); use tidelog_cluster_factory",
+                pytrace=False,
+            )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test's report gets a section for every cluster that it may have used."""
+    report = yield
+    if report.failed and call.when != "teardown" and _uses_clusters(item):
+        for cluster in item.config.stash[_LIVE].clusters:
+            report.sections.append((f"tidelog cluster {cluster.bootstrap}", _told(cluster)))
+    return report
+
+
+def _told(cluster: Cluster) -> str:
+    try:
+        return cluster.report()
+    except Exception as error:  # the test's own failure must not be hidden by ours
+        return f"the cluster cannot be described: {error!r}"
+
+
+def _uses_clusters(item: pytest.Item) -> bool:
+    names = getattr(item, "fixturenames", ())
+    return any(name.startswith(("tidelog_cluster", "kafka_bootstrap")) for name in names)

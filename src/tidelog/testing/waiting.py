@@ -1,0 +1,73 @@
+"""Waiting for a state of the cluster, and saying what was waited for and what was seen last.
+
+The state is what brokers answer when they are asked, over and over; a broker whose process does not
+run counts as out of sync before its cluster has noticed. Nothing here looks into a broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from tidelog.local import ClusterStatus, PartitionStatus
+
+_POLL_S = 0.02
+#: Partitions and lines that a description names one by one.
+_MOST_PARTITIONS = 12
+
+
+class WaitTimeout(AssertionError):
+    """What was waited for did not come about; the message tells what was seen last."""
+
+
+def wait_until(
+    look: Callable[[], ClusterStatus],
+    holds: Callable[[ClusterStatus], bool],
+    what: str,
+    timeout_s: float,
+) -> ClusterStatus:
+    """Look until `holds`; returns what was seen then, raises WaitTimeout after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        seen = look()
+        if seen.reached and holds(seen):
+            return seen
+        if time.monotonic() > deadline:
+            raise WaitTimeout(f"after {timeout_s:g} s not {what}; last seen:\n{told(seen)}")
+        time.sleep(_POLL_S)
+
+
+def lagging(status: ClusterStatus) -> Iterator[PartitionStatus]:
+    """Partitions with a replica that is not in sync, or whose broker does not run."""
+    running = [broker.id for broker in status.brokers if broker.alive]
+    for each in status.partitions:
+        if len(each.isr) < len(each.replicas) or not all(one in running for one in each.replicas):
+            yield each
+
+
+def told(status: ClusterStatus) -> str:
+    """A cluster in a few lines: brokers, controller, partitions, those in trouble first."""
+    lines = [
+        "brokers: "
+        + ", ".join(
+            f"{broker.id} {broker.state}" + (" (controller)" if broker.controller else "")
+            for broker in status.brokers
+        )
+    ]
+    if not status.reached:
+        return "\n".join([*lines, "no broker answers"])
+    behind = list(lagging(status))
+    rest = [each for each in status.partitions if each not in behind]
+    lines.append(
+        f"partitions: {len(status.partitions)}, {len(behind)} under-replicated,"
+        f" {status.leaderless} without leader"
+    )
+    shown = [*behind, *rest][:_MOST_PARTITIONS]
+    lines += [
+        f"  {each.topic}-{each.partition}: leader {each.leader} epoch {each.leader_epoch},"
+        f" in sync {list(each.isr)} of {list(each.replicas)}"
+        + ("" if each.high_watermark is None else f", high watermark {each.high_watermark}")
+        for each in shown
+    ]
+    left = len(status.partitions) - len(shown)
+    return "\n".join([*lines, f"  and {left} more"] if left else lines)
