@@ -1,14 +1,13 @@
 """A cluster of broker processes on one directory: start, stop, break, look.
 
 Brokers are background processes in sessions of their own: unless told otherwise, they outlive the
-program that started them, and a later one finds them by the directory. Each is `python -m tidelog.runtime.main`, known
-by process id and start time. Nothing here looks into a broker: readiness and status are asked for
-with the Kafka client.
+program that started them, and a later one finds them by the directory. Each is
+`python -m tidelog.runtime.main`, known by process id and start time. Nothing here looks into a
+broker: readiness and status are asked for with the Kafka client.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import subprocess
@@ -298,17 +297,19 @@ class LocalCluster:
         words = [sys.executable, "-m", "tidelog.runtime.main", "--config", place.properties_path]
         if self._end_with_program:
             words += ["--end-with-parent", str(os.getpid())]
-        with open(place.log_path, "ab") as log:
-            start = functools.partial(
-                subprocess.Popen[bytes],
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **(environment or {})},
-                start_new_session=True,
-            )
-            process = from_lasting_thread(start) if self._end_with_program else start()
+
+        def spawn() -> subprocess.Popen[bytes]:
+            with open(place.log_path, "ab") as log:
+                return subprocess.Popen(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, **(environment or {})},
+                    start_new_session=True,
+                )
+
+        process = from_lasting_thread(spawn) if self._end_with_program else spawn()
         self._children[broker_id] = process
         place.write_process(ProcessIdentity.of(process.pid))
 

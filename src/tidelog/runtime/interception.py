@@ -28,7 +28,8 @@ class InterceptionDirectory:
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self._directory = directory
-        self._file = os.open(f"{directory}/{_RULES}", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC
+        self._file = os.open(f"{directory}/{_RULES}", flags, 0o600)
         self._read_bytes = 0
         self._rules: dict[int, Rule] = {}
         self._in_force: tuple[Rule, ...] = ()

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.broker.broker import Broker
-from tidelog.broker.interception import Interceptor
 from tidelog.core.config import BrokerConfig, known_keys
 from tidelog.core.config_text import (
     from_environment,
@@ -29,7 +28,6 @@ from tidelog.core.config_text import (
 )
 from tidelog.core.errors import ConfigError, TidelogError
 from tidelog.core.ports import Lane, Ports
-from tidelog.runtime.interception import InterceptionDirectory
 from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.lanes import open_lane
 from tidelog.runtime.logging import LogTracer, start_logging
@@ -119,8 +117,7 @@ async def _serve(config: BrokerConfig) -> int:
     )
     broker = Broker(config, ports, store)
     if config.tidelog_test_interception_directory:
-        rules = InterceptionDirectory(config.tidelog_test_interception_directory)
-        broker.wrap_handlers(Interceptor(broker, rules).before)
+        intercept(broker, config.tidelog_test_interception_directory)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
@@ -137,6 +134,15 @@ async def _serve(config: BrokerConfig) -> int:
     await broker.stop()
     log.info("broker %d stopped", config.broker_id)
     return EXIT_OK
+
+
+def intercept(broker: Broker, directory: str) -> None:
+    """Let a test treat requests otherwise, by rules in a directory."""
+    # Loaded here alone: no other broker has any of it.
+    from tidelog.broker.interception import Interceptor
+    from tidelog.runtime.interception import InterceptionDirectory
+
+    broker.wrap_handlers(Interceptor(broker, InterceptionDirectory(directory)).before)
 
 
 def _raise_descriptor_limit() -> int:

@@ -250,7 +250,7 @@ class Cluster:
             wanted["controller"] = (controller, lambda now: now.controller)
         words = [f"{name}={number}" for name, (number, _) in wanted.items()]
         if condition is not None:
-            words.append(what or getattr(condition, "__name__", "the condition"))
+            words.append(what or str(getattr(condition, "__name__", "the condition")))
         if not words:
             raise ValueError("wait_for: say what for, as in wait_for(under_replicated=0)")
 

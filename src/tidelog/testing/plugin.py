@@ -1,6 +1,6 @@
 """The pytest plugin: clusters as fixtures, and what they looked like when a test failed.
 
-    def test_it(tidelog_cluster): ...                      # a cluster of three brokers for this test
+    def test_it(tidelog_cluster): ...  # three brokers for this test
     @pytest.mark.tidelog(brokers=1, config={"num.partitions": 6})
     @pytest.mark.parametrize("tidelog_cluster", [1, 3], indirect=True)
 
@@ -184,7 +184,7 @@ def _marked(node: Any, spec: ClusterSpec) -> ClusterSpec:
 
     for marker in reversed(list(node.iter_markers(_MARKER))):
         if marker.args:
-            raise SpecError(f"pytest.mark.tidelog{marker.args}: keywords only, as in {_MARKER_HELP}")
+            raise SpecError(f"pytest.mark.tidelog{marker.args}: keywords expected: {_MARKER_HELP}")
         spec = spec.with_("pytest.mark.tidelog", marker.kwargs)
     return spec
 
