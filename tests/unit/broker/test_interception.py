@@ -1,0 +1,312 @@
+"""Rules about requests: which ones they strike, and what a connection sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from tests.unit.broker.test_connections import FakeBroker, FakeTransport, answers, frame
+
+from tidelog.broker.apis import Served
+from tidelog.broker.connections import Connection
+from tidelog.broker.interception import KIT_CLIENT_ID, Action, Interceptor, Rule, topics_of
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.codec import RequestHeader, decode_response, encode_request
+from tidelog.wire.messages.delete_groups import DeleteGroupsRequest
+from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.registry import DELETE_GROUPS, DESCRIBE_CLUSTER, METADATA
+
+CARD = Card(DESCRIBE_CLUSTER, 0, 1)
+
+
+class Rules:
+    """Rules in memory, with what they met."""
+
+    def __init__(self, *rules: Rule) -> None:
+        self.all = rules
+        self.fitted: dict[int, int] = {}
+        self.told: list[str] = []
+
+    def rules(self) -> Sequence[Rule]:
+        return self.all
+
+    def matched(self, rule: Rule) -> int:
+        self.fitted[rule.number] = self.fitted.get(rule.number, 0) + 1
+        return self.fitted[rule.number]
+
+    def struck(self, rule: Rule, told: str) -> None:
+        self.told.append(told)
+
+
+class Timer:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.timers: list[tuple[float, Timer]] = []
+
+    def monotonic_ms(self) -> int:
+        return 7
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(callback)
+        self.timers.append((delay_ms, timer))
+        return timer
+
+    def fire(self) -> None:
+        """The oldest timer."""
+        _, timer = self.timers.pop(0)
+        if timer.callback is not None:
+            timer.callback()
+
+
+class World:
+    """A broker with rules, and one connection to it."""
+
+    def __init__(self, *rules: Rule, handle: Callable[[Any, Request], Any] | None = None) -> None:
+        self.handled: list[int] = []
+        self.answer: Callable[[], Any] = lambda: DescribeClusterResponse(cluster_id="c")
+        self.broker = FakeBroker(lambda broker, request: self.wrapped.handle(broker, request))
+        self.broker.broker_id = 1  # type: ignore[attr-defined]
+        self.clock = Clock()
+        self.broker.clock = self.clock  # type: ignore[assignment]
+        self.rules = Rules(*rules)
+        interceptor = Interceptor(self.broker, self.rules)  # type: ignore[arg-type]
+        self.wrapped = interceptor.before(Served(CARD, handle or self._handle))
+        self.interceptor = interceptor
+        self.transport = FakeTransport()
+        self.connection = Connection(self.broker, self.transport)  # type: ignore[arg-type]
+
+    def _handle(self, broker: Any, request: Request) -> Any:
+        self.handled.append(request.header.correlation_id)
+        return self.answer()
+
+    def send(self, *correlation_ids: int) -> None:
+        self.connection.frames_received([frame(number) for number in correlation_ids])
+
+    @property
+    def answered(self) -> list[int]:
+        return answers(self.transport)
+
+
+def rule(action: Action, number: int = 1, **more: Any) -> Rule:
+    return Rule(number=number, api_keys=(DESCRIBE_CLUSTER,), action=action, **more)
+
+
+def error_of(transport: FakeTransport, place: int) -> int:
+    data = transport.sent[place]
+    response: Any = decode_response(DESCRIBE_CLUSTER, 0, memoryview(data)[4:])[1]
+    return int(response.error_code)
+
+
+@pytest.mark.parametrize(
+    ("words", "struck"),
+    [
+        ({}, [1, 2, 3, 4, 5, 6]),
+        ({"times": 1}, [1]),
+        ({"times": 2}, [1, 2]),
+        ({"first": 3, "times": 1}, [3]),
+        ({"first": 2, "step": 2}, [2, 4, 6]),
+        ({"times": 0}, []),
+    ],
+)
+def test_a_rule_strikes_by_number(words: dict[str, int], struck: list[int]) -> None:
+    made = rule(Action.DROP, **words)
+    assert [number for number in range(1, 7) if made.strikes(number)] == struck
+
+
+def test_a_rule_survives_its_way_through_text() -> None:
+    made = rule(Action.ANSWER, brokers=(1, 2), topic="t", error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert Rule.from_json(made.to_json()) == made
+
+
+def test_without_a_rule_that_fits_requests_are_answered() -> None:
+    world = World(rule(Action.DROP, brokers=(2,)), rule(Action.DROP, 2, client_id="other"))
+    world.send(1, 2)
+    assert world.answered == [1, 2]
+    assert world.rules.told == []
+
+
+def test_a_lost_request_takes_what_follows_on_its_connection_with_it() -> None:
+    world = World(rule(Action.DROP, first=2, times=1))
+    world.send(1, 2, 3)
+    world.send(4)
+    assert world.answered == world.handled == [1]
+    assert world.transport.closed is None
+    world.connection.connection_lost("the client gave up")
+    other = Connection(world.broker, world.transport)  # type: ignore[arg-type]
+    other.frames_received([frame(5)])
+    assert world.answered == [1, 5]
+
+
+def test_a_disconnected_request_is_not_handled_nor_what_follows() -> None:
+    world = World(rule(Action.DISCONNECT, first=2, times=1))
+    world.send(1, 2, 3)
+    assert world.handled == [1]
+    assert world.transport.closed == "intercepted by rule 1"
+
+
+def test_an_answer_is_an_error_in_place_of_the_request() -> None:
+    world = World(rule(Action.ANSWER, times=1, error=ErrorCode.REQUEST_TIMED_OUT))
+    world.send(1, 2)
+    assert (world.answered, world.handled) == ([1, 2], [2])
+    assert error_of(world.transport, 0) == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_held_request_keeps_its_place_before_those_behind_it() -> None:
+    world = World(rule(Action.DELAY, times=1, delay_ms=500))
+    world.send(1, 2)
+    world.send(3)
+    assert (world.handled, world.answered) == ([], [])
+    assert world.transport.kept > 0
+    assert [delay_ms for delay_ms, _ in world.clock.timers] == [500]
+    submitted = world.broker.submitted
+    world.clock.fire()
+    assert world.handled == world.answered == [1, 2, 3]
+    assert world.broker.submitted == submitted + 3
+
+
+def test_behind_a_held_request_another_may_be_held() -> None:
+    world = World(rule(Action.DELAY, times=2, delay_ms=500))
+    world.send(1, 2, 3)
+    world.clock.fire()
+    assert world.handled == [1]
+    world.clock.fire()
+    assert world.handled == world.answered == [1, 2, 3]
+
+
+def test_a_loss_behind_a_held_request_loses_the_rest() -> None:
+    world = World(
+        rule(Action.DELAY, times=1, delay_ms=5), rule(Action.DROP, 2, first=2, times=1)
+    )
+    world.send(1, 2, 3)
+    world.clock.fire()
+    world.send(4)
+    assert world.handled == world.answered == [1]
+
+
+def test_a_held_request_whose_client_has_gone_is_not_handled() -> None:
+    world = World(rule(Action.DELAY, times=1, delay_ms=500))
+    world.send(1)
+    world.connection.connection_lost("gone")
+    world.clock.fire()
+    assert world.handled == []
+
+
+def test_a_held_request_that_fails_is_answered_so() -> None:
+    world = World(rule(Action.DELAY, times=1, delay_ms=5), handle=lambda *_: 1 // 0)
+    world.send(1)
+    world.clock.fire()
+    assert error_of(world.transport, 0) == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_after_it_took_effect_the_answer_is_lost_and_those_behind_it() -> None:
+    world = World(rule(Action.DROP, times=1, after=True))
+    world.send(1, 2)
+    assert (world.handled, world.answered) == ([1, 2], [])
+    assert world.rules.told == ["broker 1: DescribeCluster 1 of 'tester' at client:1"]
+
+
+def test_after_it_took_effect_the_connection_is_closed() -> None:
+    world = World(rule(Action.DISCONNECT, times=1, after=True))
+    pending = Pending()
+    world.answer = lambda: pending
+    world.send(1)
+    assert (world.handled, world.transport.closed, world.rules.told) == ([1], None, [])
+    pending.complete(DescribeClusterResponse())
+    assert world.transport.closed == "intercepted by rule 1"
+    assert (world.answered, len(world.rules.told)) == ([], 1)
+
+
+def test_after_it_took_effect_another_answer_is_told() -> None:
+    world = World(rule(Action.ANSWER, after=True, error=ErrorCode.REQUEST_TIMED_OUT))
+    world.send(1)
+    assert world.handled == [1]
+    assert error_of(world.transport, 0) == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_after_it_took_effect_the_answer_is_held() -> None:
+    world = World(rule(Action.DELAY, times=1, after=True, delay_ms=50))
+    world.send(1, 2)
+    assert (world.handled, world.answered) == ([1, 2], [])
+    world.clock.fire()
+    assert world.answered == [1, 2]
+
+
+def test_a_request_that_wants_no_answer_has_none_to_lose() -> None:
+    world = World(rule(Action.DROP, after=True))
+    world.answer = lambda: None
+    world.send(1)
+    world.answer = DescribeClusterResponse
+    assert (world.handled, world.rules.told) == ([1], [])
+
+
+def test_the_wait_of_a_request_ends_with_its_connection() -> None:
+    world = World(rule(Action.DROP, after=True))
+    pending = Pending()
+    world.answer = lambda: pending
+    world.send(1)
+    world.connection.connection_lost("gone")
+    assert pending.done
+
+
+def test_all_rules_that_fit_count_and_the_oldest_strikes() -> None:
+    world = World(
+        rule(Action.ANSWER, first=2, times=1, error=ErrorCode.NOT_CONTROLLER),
+        rule(Action.ANSWER, 2, error=ErrorCode.REQUEST_TIMED_OUT),
+    )
+    world.send(1, 2)
+    assert world.rules.fitted == {1: 2, 2: 2}
+    assert error_of(world.transport, 0) == ErrorCode.REQUEST_TIMED_OUT
+    assert error_of(world.transport, 1) == ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize(
+    ("client_id", "clients_rule", "brokers_rule"),
+    [
+        ("tester", True, False),
+        ("broker-2-fetcher-0", False, True),
+        ("broker-shop", True, False),
+        (KIT_CLIENT_ID, False, False),
+    ],
+)
+def test_brokers_are_left_alone_unless_asked_for_and_the_kit_always(
+    client_id: str, clients_rule: bool, brokers_rule: bool
+) -> None:
+    world = World(rule(Action.DROP, times=0), rule(Action.DROP, 2, times=0, from_brokers=True))
+    parts = encode_request(DESCRIBE_CLUSTER, 0, 1, client_id, DescribeClusterRequest())
+    world.connection.frames_received([memoryview(b"".join(map(bytes, parts)))[4:]])
+    assert (1 in world.rules.fitted, 2 in world.rules.fitted) == (clients_rule, brokers_rule)
+
+
+def request_of(api_key: int, message: Any) -> Request:
+    header = RequestHeader(api_key, 0, 1, "tester")
+    return Request(header, message, World().connection, 0)
+
+
+def test_topics_are_found_by_name_and_by_id() -> None:
+    ids = {b"i" * 16: "by-id"}
+
+    class Broker:
+        def topic_name(self, topic_id: bytes) -> str | None:
+            return ids.get(bytes(topic_id))
+
+    named = MetadataRequestTopic(name="by-name")
+    identified = MetadataRequestTopic(topic_id=b"i" * 16, name=None)
+    request = request_of(METADATA, MetadataRequest(topics=[named, identified]))
+    assert list(topics_of(Broker(), request)) == ["by-name", "by-id"]  # type: ignore[arg-type]
+
+
+def test_a_rule_about_a_group_fits_requests_that_name_it() -> None:
+    about = Rule(number=1, api_keys=(DELETE_GROUPS,), action=Action.DROP, group_id="g")
+    interceptor = World(about).interceptor
+    assert interceptor._fits(about, request_of(DELETE_GROUPS, DeleteGroupsRequest(["f", "g"])))
+    assert not interceptor._fits(about, request_of(DELETE_GROUPS, DeleteGroupsRequest(["f"])))

@@ -1,0 +1,130 @@
+"""The language of faults: each word narrows, the last one puts the fault in force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidelog.broker.interception import Action, Rule
+from tidelog.core.errors import ErrorCode
+from tidelog.runtime.interception import InterceptionControl, InterceptionDirectory
+from tidelog.testing import Fault, Requests, WaitTimeout
+from tidelog.wire.registry import FETCH, PRODUCE
+
+
+class Directory:
+    """Where faults go."""
+
+    def __init__(self, path: Path) -> None:
+        self.control = InterceptionControl(str(path))
+        self.broker = InterceptionDirectory(str(path))
+
+    def on_request(self, *names: str) -> Requests:
+        return Requests.of(lambda rule, told: Fault(self.control, rule, told), names)
+
+    @property
+    def rules(self) -> list[Rule]:
+        return list(self.broker.rules())
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Directory:
+    return Directory(tmp_path)
+
+
+def test_every_word_is_in_the_rule(directory: Directory) -> None:
+    requests = directory.on_request("Produce", "Fetch").on(1, 2).where(topic="t", client_id="c")
+    requests.where(group_id="g").from_brokers().nth(3).after().delay(0.25)
+    assert directory.rules == [
+        Rule(
+            number=0,
+            api_keys=(PRODUCE, FETCH),
+            action=Action.DELAY,
+            brokers=(1, 2),
+            topic="t",
+            client_id="c",
+            group_id="g",
+            from_brokers=True,
+            first=3,
+            times=1,
+            after=True,
+            delay_ms=250,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("narrow", "struck"),
+    [
+        (lambda all_: all_, [1, 2, 3, 4]),
+        (lambda all_: all_.once(), [1]),
+        (lambda all_: all_.nth(2), [2]),
+        (lambda all_: all_.times(3), [1, 2, 3]),
+        (lambda all_: all_.every(2), [2, 4]),
+        (lambda all_: all_.once().every(), [1, 2, 3, 4]),
+    ],
+)
+def test_words_for_which_of_them(
+    directory: Directory, narrow: Callable[[Requests], Requests], struck: list[int]
+) -> None:
+    narrow(directory.on_request("Produce")).drop()
+    (rule,) = directory.rules
+    assert [number for number in range(1, 5) if rule.strikes(number)] == struck
+
+
+def test_words_for_what_happens(directory: Directory) -> None:
+    produce = directory.on_request("Produce")
+    for put in (produce.drop, produce.disconnect, lambda: produce.answer("NOT_ENOUGH_REPLICAS")):
+        put().remove()
+    with produce.answer(19):
+        (rule,) = directory.rules
+        assert (rule.action, rule.error) == (Action.ANSWER, ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert directory.rules == []
+
+
+def test_a_watch_counts_and_strikes_nothing(directory: Directory) -> None:
+    fault = directory.on_request("Produce").watch()
+    (rule,) = directory.rules
+    directory.broker.matched(rule)
+    assert (fault.matched, fault.count, rule.strikes(1)) == (1, 0, False)
+
+
+def test_a_fault_that_is_removed_twice_ends_once(directory: Directory) -> None:
+    fault = directory.on_request("Produce").drop()
+    fault.remove()
+    directory.on_request("Fetch").drop()
+    fault.remove()
+    assert [rule.api_keys for rule in directory.rules] == [(FETCH,)]
+
+
+def test_waiting_for_a_fault_tells_what_it_has_seen(directory: Directory) -> None:
+    fault = directory.on_request("Produce").nth(2).drop()
+    (rule,) = directory.rules
+    directory.broker.matched(rule)
+    told = r"not struck 1 times: <on_request\('Produce'\).nth\(2\).drop\(\): 0 of 1 requests>"
+    with pytest.raises(WaitTimeout, match=told):
+        fault.wait(timeout=0.01)
+    directory.broker.struck(rule, "broker 1: Produce 7")
+    fault.wait()
+    assert fault.requests == ["broker 1: Produce 7"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda d: d.on_request("Produse"), "no request 'Produse': Produce"),
+        (lambda d: d.on_request(), "no API is named"),
+        (lambda d: d.on_request("Fetch").nth(0), "0: an integer of at least 1"),
+        (lambda d: d.on_request("Fetch").delay(0), "more than 0 seconds"),
+        (lambda d: d.on_request("Fetch").answer("NOT_LEADER"), "NOT_LEADER_OR_FOLLOWER"),
+        (lambda d: d.on_request("Fetch").answer("NONE"), "NONE is no error"),
+    ],
+)
+def test_nonsense_is_named_and_puts_nothing_in_force(
+    directory: Directory, wrong: Callable[[Directory], object], told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        wrong(directory)
+    assert directory.rules == []

@@ -1,0 +1,47 @@
+"""What a test says about its cluster: the nearest word counts, and nonsense is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidelog.testing.spec import ClusterSpec, SpecError, config_lines
+
+
+def test_what_is_said_later_counts_key_by_key() -> None:
+    outer = ClusterSpec().with_("module", {"brokers": 5, "config": {"a": 1, "b": True}})
+    inner = outer.with_("function", {"config": {"a": 2}, "log_dirs": 2})
+    assert inner == ClusterSpec(5, {"a": "2", "b": "true"}, 2)
+
+
+def test_a_parameter_is_a_number_of_brokers_or_a_dict() -> None:
+    assert ClusterSpec().with_parameter("p", 1).brokers == 1
+    assert ClusterSpec().with_parameter("p", {"log_dirs": 3}).log_dirs == 3
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"borkers": 3}, "'borkers' is none of brokers, config, log_dirs, store"),
+        ({"brokers": 0}, "brokers=0: an integer of at least 1 expected"),
+        ({"brokers": True}, "brokers=True: an integer"),
+        ({"config": ["a=b"]}, "a dict of keys and values expected"),
+        ({"store": None}, "store=None: 'embedded' or"),
+    ],
+)
+def test_nonsense_is_named(wanted: dict[str, Any], told: str) -> None:
+    with pytest.raises(SpecError, match="here: .*") as info:
+        ClusterSpec().with_("here", wanted)
+    assert told in str(info.value)
+
+
+def test_a_parameter_that_is_neither_is_refused() -> None:
+    with pytest.raises(SpecError, match="'three': a number of brokers or a dict expected"):
+        ClusterSpec().with_parameter("p", "three")
+
+
+def test_config_lines_are_keys_and_values() -> None:
+    assert config_lines("ini", ["a = b=c", "d="]) == {"a": "b=c", "d": ""}
+    with pytest.raises(SpecError, match="'a': key=value expected"):
+        config_lines("ini", ["a"])
