@@ -184,9 +184,7 @@ def test_behind_a_held_request_another_may_be_held() -> None:
 
 
 def test_a_loss_behind_a_held_request_loses_the_rest() -> None:
-    world = World(
-        rule(Action.DELAY, times=1, delay_ms=5), rule(Action.DROP, 2, first=2, times=1)
-    )
+    world = World(rule(Action.DELAY, times=1, delay_ms=5), rule(Action.DROP, 2, first=2, times=1))
     world.send(1, 2, 3)
     world.clock.fire()
     world.send(4)

@@ -60,10 +60,11 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
         max(min(message.max_bytes, limit), 0),
         all_partitions=message.session_epoch <= INITIAL_EPOCH,
     )
-    answer = fetch.start(message.max_wait_ms)
-    for item in listed:
-        item.checked = None  # what was not looked at for want of room is to be checked anew
-    return answer
+    try:
+        return fetch.start(message.max_wait_ms)
+    finally:
+        for item in listed:
+            item.checked = None  # what was not looked at for want of room is to be checked anew
 
 
 def _session(
