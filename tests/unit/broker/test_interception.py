@@ -74,7 +74,11 @@ class World:
     def __init__(self, *rules: Rule, handle: Callable[[Any, Request], Any] | None = None) -> None:
         self.handled: list[int] = []
         self.answer: Callable[[], Any] = lambda: DescribeClusterResponse(cluster_id="c")
-        self.broker = FakeBroker(lambda broker, request: self.wrapped.handle(broker, request))
+
+        def intercepted(broker: Any, request: Any) -> Any:
+            return self.wrapped.handle(broker, request)  # which is made below
+
+        self.broker = FakeBroker(intercepted)
         self.broker.broker_id = 1  # type: ignore[attr-defined]
         self.clock = Clock()
         self.broker.clock = self.clock  # type: ignore[assignment]
