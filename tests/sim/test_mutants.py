@@ -23,6 +23,9 @@ KILLING_SEEDS = {
     "clean_stop_unflushed": (8, 2, 4),
     "compaction_ignores_high_watermark": (6, 5, 2),
     "compaction_drops_last_value": (1, 2, 6),
+    "offsets_acked_before_replicated": (5, 1, 9),
+    "generation_unchecked": (9, 0, 7),
+    "loaded_to_hw_only": (8, 1, 3),
 }
 #: Seeds tried where none of them kills any more.
 OTHERS = range(16)
