@@ -1,0 +1,29 @@
+"""librdkafka as those use it who test with the kit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+
+PATIENCE_S = 30.0
+
+
+def produce(bootstrap: str, topic: str, values: Sequence[str], **config: Any) -> list[KafkaError]:
+    """Send values to partition 0 with acks=all; the errors of those that were not acknowledged."""
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    keys = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0}
+    keys |= {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
+    keys |= {key.replace("_", "."): value for key, value in config.items()}
+    producer = Producer(keys)
+    for value in values:
+        producer.produce(topic, value, partition=0, on_delivery=delivered)
+        producer.poll(0)
+    assert producer.flush(PATIENCE_S) == 0
+    return failures

@@ -1,0 +1,153 @@
+"""The kit's cluster against real brokers: break them, wait for them, describe them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from tests.cluster.records import read_values, write_values
+
+from tidelog.core.types import TopicPartition
+from tidelog.local import ClusterStatus, LocalClusterError
+from tidelog.testing import Cluster, WaitTimeout
+
+
+def test_a_leader_that_is_killed_is_followed_by_another(tidelog_cluster_module: Cluster) -> None:
+    cluster = tidelog_cluster_module
+    topic = cluster.create_topic("killed", config={"min.insync.replicas": 2})
+    first = cluster.leader(topic)
+    cluster.kill(first)
+    second = cluster.leader(topic)
+    assert second != first
+    cluster.wait_for(running=2, under_replicated=1, leaderless=0)
+    assert f"{first} stopped" in cluster.describe()
+    cluster.start(first)
+    cluster.wait_for(running=3, under_replicated=0)
+
+
+def test_a_killed_broker_counts_at_once(tidelog_cluster_module: Cluster) -> None:
+    cluster = tidelog_cluster_module
+    cluster.create_topic("counts-at-once")
+    cluster.kill(2)
+    with pytest.raises(WaitTimeout, match="not under_replicated=0; last seen:\n.*2 stopped"):
+        cluster.wait_for(under_replicated=0, timeout=0.0)
+
+
+def test_a_shared_cluster_begins_every_test_whole(tidelog_cluster_module: Cluster) -> None:
+    """The test before left a broker dead."""
+    cluster = tidelog_cluster_module
+    assert cluster.wait_for(under_replicated=0, timeout=0.0).reached
+    cluster.pause(1)
+    cluster.on_request("Produce").drop()
+    cluster.reset()
+    states = [broker.state for broker in cluster.status().brokers]
+    assert (states, cluster.faults) == (["running"] * 3, ())
+
+
+def test_a_stopped_broker_comes_back_with_its_records(tidelog_cluster_module: Cluster) -> None:
+    cluster = tidelog_cluster_module
+    topic = cluster.create_topic("stopped", replicas={0: [3]})
+    tp = TopicPartition(topic, 0)
+    write_values(cluster.bootstrap, tp, [b"kept"])
+    cluster.stop(3)
+    cluster.wait_for(leaderless=1)
+    cluster.restart(3)
+    assert cluster.leader(topic) == 3
+    assert read_values(cluster.bootstrap, tp) == [b"kept"]
+
+
+def test_a_paused_broker_is_restarted_too(tidelog_cluster_module: Cluster) -> None:
+    cluster = tidelog_cluster_module
+    cluster.pause(2)
+    cluster.restart(2)
+    assert [broker.state for broker in cluster.status().brokers] == ["running"] * 3
+
+
+def test_a_controller_that_is_killed_is_followed_by_another(
+    tidelog_cluster_module: Cluster,
+) -> None:
+    first = tidelog_cluster_module.controller()
+    tidelog_cluster_module.kill(first)
+    second = tidelog_cluster_module.controller()
+    assert second != first
+    assert tidelog_cluster_module.wait_for(controller=second).controller == second
+
+
+def test_any_condition_may_be_waited_for(tidelog_cluster_module: Cluster) -> None:
+    cluster = tidelog_cluster_module
+
+    def three_partitions(status: ClusterStatus) -> bool:
+        return sum(each.topic == "any" for each in status.partitions) == 3
+
+    with pytest.raises(WaitTimeout, match="after 0 s not three_partitions; last seen"):
+        cluster.wait_for(three_partitions, timeout=0)
+    cluster.create_topic("any", partitions=3)
+    assert cluster.wait_for(three_partitions).leaderless == 0
+    cluster.delete_topic("any")
+    cluster.wait_for(lambda now: not three_partitions(now), what="no topic 'any'")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda cluster: cluster.kill(4), "no broker 4: this cluster has 1, 2, 3"),
+        (lambda cluster: cluster.on_request("Fetch").on(0).drop(), "no broker 0"),
+        (lambda cluster: cluster.start(9), "no broker 9"),
+    ],
+)
+def test_a_broker_that_there_is_not_is_named(
+    tidelog_cluster_module: Cluster, wrong: Callable[[Cluster], None], told: str
+) -> None:
+    with pytest.raises(LocalClusterError, match=told):
+        wrong(tidelog_cluster_module)
+
+
+def test_waiting_for_nothing_is_refused(tidelog_cluster_module: Cluster) -> None:
+    with pytest.raises(ValueError, match="say what for"):
+        tidelog_cluster_module.wait_for()
+
+
+def test_a_report_is_small_and_tells_what_happened(tidelog_cluster_module: Cluster) -> None:
+    cluster = tidelog_cluster_module
+    cluster.create_topic("many", partitions=40)
+    cluster.on_request("Produce").nth(3).drop()
+    cluster.kill(1)
+    report = cluster.report()
+    assert "1 stopped" in report
+    assert "and " in report
+    assert "fault: <on_request('Produce').nth(3).drop(): 0 of 0 requests>" in report
+    assert "many-0: leader" in report
+    assert len(report) < 14_000
+
+
+@pytest.mark.tidelog(brokers=1, log_dirs=2, config={"num.partitions": 4})
+def test_markers_say_what_cluster_it_is(tidelog_cluster: Cluster, kafka_bootstrap: str) -> None:
+    cluster = tidelog_cluster
+    assert (cluster.brokers, cluster.bootstrap) == ((1,), kafka_bootstrap)
+    assert cluster.address(1) == kafka_bootstrap
+    broker = f"{cluster.directory}/broker-1"
+    assert sorted(name for name in os.listdir(broker) if name.startswith("data")) == [
+        "data-0",
+        "data-1",
+    ]
+    properties = open(f"{broker}/server.properties").read()
+    assert "num.partitions=4" in properties
+    assert "tidelog.test.interception.directory is set" in cluster.log(1)
+
+
+@pytest.mark.parametrize("tidelog_cluster", [1, {"brokers": 2}], indirect=True)
+def test_parameters_say_what_cluster_it_is(
+    tidelog_cluster: Cluster, request: pytest.FixtureRequest
+) -> None:
+    asked = request.node.callspec.params["tidelog_cluster"]
+    assert len(tidelog_cluster.brokers) == (asked if isinstance(asked, int) else asked["brokers"])
+
+
+def test_a_cluster_that_cannot_be_says_why(
+    tidelog_cluster_factory: Callable[..., Cluster],
+) -> None:
+    with pytest.raises(LocalClusterError, match="num.partitions='none' is not valid"):
+        tidelog_cluster_factory(brokers=1, config={"num.partitions": "none"})
+    with pytest.raises(LocalClusterError, match="ZooKeeper is not supported yet"):
+        tidelog_cluster_factory(brokers=1, store="zookeeper:127.0.0.1:2181")
