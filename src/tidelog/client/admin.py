@@ -1,8 +1,9 @@
-"""Admin calls: create and delete topics, at the controller; waiting until a topic has leaders.
+"""Admin calls: topics and their partitions, at the controller; waiting until a topic has leaders.
 
 A try whose outcome is unknown (the connection broke, the broker timed out) is repeated; then
 "exists already" and "no such topic" may be our own doing, and are taken as success only after such
-a try, and for creation only when the topic has the number of partitions that was asked for.
+a try, and for creation only when the topic has the number of partitions that was asked for. So is
+"has that many partitions already".
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidelog.client.cluster import TopicMetadata
-from tidelog.client.retries import Patience
+from tidelog.client.retries import UNKNOWN_TOPIC, Patience
 from tidelog.client.routing import ClusterRouter, expect
 from tidelog.client.steps import Answer, Call, NotSent, Operation, always
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout
 from tidelog.core.types import NO_LEADER, TopicId
+from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from tidelog.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -29,7 +36,7 @@ from tidelog.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from tidelog.wire.registry import CREATE_TOPICS, DELETE_TOPICS
+from tidelog.wire.registry import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 
 #: From this version on DeleteTopics names topics in `topics`.
 _DELETE_BY_STATE_VERSION = 6
@@ -97,6 +104,47 @@ class TopicAdmin:
                 raise KafkaError(code, result.error_message or f"topic {name!r}")
 
         return self._router.repeat(f"deleting topic {name!r}", attempt)
+
+    def add_partitions(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+    ) -> Operation[None]:
+        """Give a topic more partitions: `count` in all, with the replicas of each new one, or as
+        the controller chooses. Raises KafkaError."""
+        uncertain = _Uncertain()
+        request = CreatePartitionsTopic(name=name, count=count)
+        if assignments is not None:
+            request.assignments = [CreatePartitionsAssignment(list(each)) for each in assignments]
+
+        def attempt(patience: Patience) -> Operation[None]:
+            timeout_ms = patience.remaining_ms
+            build = always(CreatePartitionsRequest(topics=[request], timeout_ms=timeout_ms))
+            answer = yield from self._ask(CREATE_PARTITIONS, build, timeout_ms, uncertain, patience)
+            result = _only(expect(answer, CreatePartitionsResponse).results, name)
+            code = error_code(result.error_code)
+            if code is ErrorCode.INVALID_PARTITIONS and uncertain.tried:
+                self._router.forget()
+                topic = yield from self._router.topic(name, patience)
+                if len(topic.partitions) == count:
+                    return
+            uncertain.note(code)
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code, result.error_message or f"topic {name!r}")
+
+        return self._router.repeat(f"adding partitions to topic {name!r}", attempt)
+
+    def live_on(self, name: str) -> Operation[list[int]]:
+        """The live brokers that know a topic: none when its deletion has come to all of them."""
+
+        def attempt(patience: Patience) -> Operation[list[int]]:
+            found = []
+            for node in (yield from self._router.all_brokers(patience)):
+                metadata = yield from self._router.metadata_at(node, [name], patience)
+                topic = metadata.topics.get(name)
+                if topic is not None and topic.error not in UNKNOWN_TOPIC:
+                    found.append(node.broker_id)
+            return found
+
+        return self._router.repeat(f"looking for topic {name!r}", attempt)
 
     def await_leaders(self, name: str, min_isr: int) -> Operation[TopicMetadata]:
         """Wait until every partition of a topic has a live leader and `min_isr` members in sync."""

@@ -112,6 +112,16 @@ class LogReader:
 
         return self._router.repeat("listing offsets", attempt)
 
+    def positions(
+        self, starts: Mapping[TopicPartition, int], isolation_level: int
+    ) -> Operation[dict[TopicPartition, int]]:
+        """Where to begin to read: as `list_offsets`, but the end where no record is that new."""
+        listed = yield from self.list_offsets(starts, isolation_level)
+        too_new = {tp: LATEST for tp, each in listed.items() if each.offset < 0}
+        if too_new:
+            listed |= yield from self.list_offsets(too_new, isolation_level)
+        return {tp: each.offset for tp, each in listed.items()}
+
     def _offsets_request(
         self,
         partitions: Iterable[TopicPartition],

@@ -21,7 +21,11 @@ from tidelog.core.errors import (
     TidelogError,
 )
 from tidelog.core.types import NO_LEADER, TopicPartition
-from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from tidelog.wire.registry import METADATA
 
 #: Metadata is asked from several brokers in turn: none may eat the whole time.
@@ -111,6 +115,18 @@ class ClusterRouter:
             raise ProtocolError(reasons)  # that will not pass by waiting
         raise NotSent(f"no broker answers: {reasons}")
 
+    def metadata_at(
+        self, node: BrokerNode, topics: Sequence[str], patience: Patience
+    ) -> Operation[ClusterMetadata]:
+        """What one broker in particular knows of some topics; not kept."""
+        answer = yield Call(
+            node.address,
+            METADATA,
+            lambda version: _metadata_request(topics, version),
+            timeout_ms=max(1, min(METADATA_CALL_MS, patience.remaining_ms)),
+        )
+        return ClusterMetadata.from_response(expect(answer, MetadataResponse))
+
     def _addresses(self) -> list[Address]:
         """Whom to ask: the one that answered last, then brokers of the last answer, bootstrap."""
         candidates = [] if self._last_asked is None else [self._last_asked]
@@ -195,6 +211,23 @@ class ClusterRouter:
         for node in self._brokers.values():
             return node
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the cluster has no live broker")
+
+    def broker(self, broker_id: int, patience: Patience) -> Operation[BrokerNode]:
+        """A live broker by its id; KafkaError BROKER_NOT_AVAILABLE for any other."""
+        if broker_id not in self._brokers:
+            yield from self._ask([], patience)
+        node = self._brokers.get(broker_id)
+        if node is None:
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"there is no live broker {broker_id}; live brokers are {list(self._brokers)}",
+            )
+        return node
+
+    def all_brokers(self, patience: Patience) -> Operation[list[BrokerNode]]:
+        """All live brokers, as of now."""
+        metadata = yield from self._ask([], patience)
+        return list(metadata.brokers.values())
 
     def topic_id(self, name: str) -> bytes:
         """The id of a topic whose metadata is kept."""

@@ -7,7 +7,7 @@ one request at a time. Not for several threads at once; give each its own.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -15,16 +15,23 @@ import tidelog
 from tidelog.client.admin import TopicAdmin
 from tidelog.client.bootstrap import parse_bootstrap
 from tidelog.client.cluster import ClusterMetadata, TopicMetadata
+from tidelog.client.configs import ConfigAdmin, ConfigChange, ConfigResource, ConfigValue
+from tidelog.client.consuming import GroupConsumer, PartitionConsumer
+from tidelog.client.coordinators import Coordinators
 from tidelog.client.fetching import (
+    EARLIEST,
     READ_UNCOMMITTED,
     FetchedPartition,
     FetchOptions,
     ListedOffset,
     LogReader,
 )
+from tidelog.client.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
+from tidelog.client.membership import GroupMember, MemberOptions
 from tidelog.client.producing import LogWriter
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, NotSent, Operation, Pause, T
+from tidelog.client.upkeep import Election, ElectionType, LogDirectory, PartitionAdmin
 from tidelog.client.versions import (
     ASKED_VERSIONS,
     ServedVersions,
@@ -42,6 +49,7 @@ from tidelog.core.errors import (
 from tidelog.core.limits import MIB
 from tidelog.core.ports import Buffer
 from tidelog.core.types import TopicId, TopicPartition
+from tidelog.runtime.blocking_consumer import BlockingConsumer, BlockingGroupConsumer
 from tidelog.runtime.sockets import FrameSocket
 from tidelog.wire.codec import decode_response, encode_request
 from tidelog.wire.messages.api_versions import ApiVersionsResponse
@@ -129,6 +137,10 @@ class BlockingClient:
         self._admin = TopicAdmin(self._router)
         self._reader = LogReader(self._router)
         self._writer = LogWriter(self._router)
+        self._configs = ConfigAdmin(self._router)
+        self._upkeep = PartitionAdmin(self._router)
+        self._coordinators = Coordinators(self._router)
+        self._groups = GroupAdmin(self._router, self._coordinators)
 
     def __enter__(self) -> BlockingClient:
         return self
@@ -154,7 +166,7 @@ class BlockingClient:
 
         Errors of single topics and partitions are in the result.
         """
-        return self._run(self._router.metadata(topics))
+        return self.run(self._router.metadata(topics))
 
     def create_topic(
         self,
@@ -169,17 +181,91 @@ class BlockingClient:
         `assignment`: partition number to replicas, the preferred leader first.
         """
         configs = {} if configs is None else configs
-        return self._run(
+        return self.run(
             self._admin.create(name, partitions, replication_factor, configs, assignment)
         )
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic at the controller."""
-        self._run(self._admin.delete(name))
+        self.run(self._admin.delete(name))
+
+    def add_partitions(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Give a topic more partitions, `count` in all; `assignments`: replicas of each new one."""
+        self.run(self._admin.add_partitions(name, count, assignments))
+
+    def brokers_knowing(self, name: str) -> list[int]:
+        """The live brokers that know a topic; none once its deletion has come to all of them."""
+        return self.run(self._admin.live_on(name))
 
     def await_topic(self, name: str, min_isr: int = 1) -> TopicMetadata:
         """Wait until every partition has a leader and at least `min_isr` in-sync replicas."""
-        return self._run(self._admin.await_leaders(name, min_isr))
+        return self.run(self._admin.await_leaders(name, min_isr))
+
+    # -- configuration and upkeep ---------------------------------------------------------------
+
+    def describe_configs(
+        self,
+        resource: ConfigResource,
+        keys: Sequence[str] | None = None,
+        *,
+        with_synonyms: bool = False,
+    ) -> list[ConfigValue]:
+        """The configuration of a topic, a broker or all brokers; some keys of it, or all."""
+        return self.run(self._configs.describe(resource, keys, with_synonyms))
+
+    def alter_configs(
+        self,
+        resource: ConfigResource,
+        changes: Sequence[ConfigChange],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change some keys of a resource, or only check whether they could be changed."""
+        self.run(self._configs.alter(resource, changes, validate_only))
+
+    def elect_leaders(
+        self, election: ElectionType, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, Election]:
+        """Elect the leaders of some partitions, or of all; errors of each are in the result."""
+        return self.run(self._upkeep.elect_leaders(election, partitions))
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete what lies below each offset (HIGH_WATERMARK: all); the new low watermarks."""
+        return self.run(self._upkeep.delete_records(before))
+
+    def describe_log_dirs(self, broker_id: int) -> list[LogDirectory]:
+        """The log directories of a broker."""
+        return self.run(self._upkeep.describe_log_dirs(broker_id))
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def list_groups(self) -> list[GroupListing]:
+        """All groups by name."""
+        return self.run(self._groups.list_groups())
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """State and members of a group; the state of one that is not there is Dead."""
+        return self.run(self._groups.describe(group))
+
+    def delete_group(self, group: str) -> None:
+        """Delete an empty group with its offsets."""
+        self.run(self._groups.delete(group))
+
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group has committed of some partitions, or of all."""
+        return self.run(self._groups.committed(group, partitions))
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Set offsets of a group that has no members."""
+        self.run(self._groups.commit(group, offsets))
+
+    def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group has committed of these partitions."""
+        self.run(self._groups.delete_offsets(group, partitions))
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -189,7 +275,7 @@ class BlockingClient:
         isolation_level: int = READ_UNCOMMITTED,
     ) -> dict[TopicPartition, ListedOffset]:
         """The first offset not older than each timestamp; -1 latest, -2 earliest."""
-        return self._run(self._reader.list_offsets(timestamps, isolation_level))
+        return self.run(self._reader.list_offsets(timestamps, isolation_level))
 
     def fetch(
         self,
@@ -207,7 +293,7 @@ class BlockingClient:
         OFFSET_OUT_OF_RANGE when the log begins later or ends earlier.
         """
         options = FetchOptions(max_bytes, max_bytes, min_bytes, max_wait_ms, isolation_level)
-        fetched = self._run(self._reader.fetch({tp: offset}, options))[tp]
+        fetched = self.run(self._reader.fetch({tp: offset}, options))[tp]
         if fetched.error is not ErrorCode.NONE:
             raise KafkaError(fetched.error, f"fetching {tp} from offset {offset}")
         return fetched
@@ -226,7 +312,31 @@ class BlockingClient:
         options = FetchOptions(
             max_bytes, partition_max_bytes, min_bytes, max_wait_ms, isolation_level
         )
-        return self._run(self._reader.fetch(offsets, options))
+        return self.run(self._reader.fetch(offsets, options))
+
+    def consumer(self, isolation_level: int = READ_UNCOMMITTED) -> BlockingConsumer:
+        """Reads partitions record by record, from where `seek` says."""
+        return BlockingConsumer(self, PartitionConsumer(self._reader, isolation_level))
+
+    def group_consumer(
+        self,
+        options: MemberOptions,
+        start: int = EARLIEST,
+        isolation_level: int = READ_UNCOMMITTED,
+    ) -> BlockingGroupConsumer:
+        """Reads as a member of a group, from what the group committed on, else from `start`
+        (EARLIEST, LATEST, or the first record not older than a timestamp in milliseconds)."""
+        partitions = PartitionConsumer(self._reader, isolation_level)
+        member = GroupMember(self._router, self._coordinators, self._groups, options)
+
+        def starts(
+            wanted: Iterable[TopicPartition],
+        ) -> Operation[dict[TopicPartition, int]]:
+            return self._reader.positions(dict.fromkeys(wanted, start), isolation_level)
+
+        return BlockingGroupConsumer(
+            self, GroupConsumer(member, self._groups, partitions, starts, _monotonic_ms)
+        )
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -237,15 +347,15 @@ class BlockingClient:
 
         Raises OutcomeUnknownError where a batch without producer id may be stored or not.
         """
-        return self._run(self._writer.produce(tp, batch, acks, timeout_ms))
+        return self.run(self._writer.produce(tp, batch, acks, timeout_ms))
 
     def init_producer_id(self) -> tuple[int, int]:
         """A new producer id and epoch for idempotent batches."""
-        return self._run(self._writer.init_producer_id())
+        return self.run(self._writer.init_producer_id())
 
     # -- driving --------------------------------------------------------------------------------
 
-    def _run(self, operation: Operation[T]) -> T:
+    def run(self, operation: Operation[T]) -> T:
         """Make the calls that an operation asks for until it returns."""
         try:
             step = next(operation)

@@ -1,0 +1,151 @@
+"""How a group's leader shares partitions out: range and cooperative-sticky, as Kafka's consumers.
+
+An assignor sees what each member subscribed to and what it owned, and the number of partitions of
+each topic. Equal input gives equal output. Kafka's names: members of other clients may be led.
+Sources: RangeAssignor, CooperativeStickyAssignor, KIP-429.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidelog.core.types import TopicPartition
+
+Shares = dict[str, list[TopicPartition]]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSubscription:
+    """What one member told when it joined; `generation` is the one in which it owned `owned`."""
+
+    topics: tuple[str, ...]
+    instance_id: str | None = None
+    owned: frozenset[TopicPartition] = field(default_factory=frozenset)
+    generation: int = -1
+
+
+class Assignor(Protocol):
+    """Shares partitions out among the members of a group."""
+
+    #: The protocol name that members agree on.
+    name: str
+    #: Members keep what they own while they join; what changes hands is given up first (KIP-429).
+    is_cooperative: bool
+
+    def assign(
+        self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
+    ) -> Shares:
+        """Each member's partitions. Topics that are not in `partition_counts` do not exist."""
+        ...
+
+
+class RangeAssignor:
+    """Of each topic every member gets a run of neighbours; the first members one more each."""
+
+    name = "range"
+    is_cooperative = False
+
+    def assign(
+        self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
+    ) -> Shares:
+        """Topic by topic, so that equal numbers of topics with equal counts go together."""
+        shares: Shares = {member: [] for member in members}
+        ordered = sorted(members, key=lambda member: members[member].instance_id or member)
+        for topic in sorted(partition_counts):
+            subscribed = [member for member in ordered if topic in members[member].topics]
+            if not subscribed:
+                continue
+            each, more = divmod(partition_counts[topic], len(subscribed))
+            first = 0
+            for index, member in enumerate(subscribed):
+                end = first + each + (index < more)
+                shares[member] += [TopicPartition(topic, number) for number in range(first, end)]
+                first = end
+        return shares
+
+
+class CooperativeStickyAssignor:
+    """Members keep what they own as far as that is fair; moves take two rounds.
+
+    What a member gives up is nobody's in the round in which it learns so: it joins again without
+    it, and only then the partition goes to another one.
+    """
+
+    name = "cooperative-sticky"
+    is_cooperative = True
+
+    def assign(
+        self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
+    ) -> Shares:
+        """Fair to within one partition where all members subscribe to the same topics."""
+        owners = _owners(partition_counts, members)
+        wanted = _sticky(partition_counts, members, owners)
+        return {
+            member: [tp for tp in share if owners.get(tp, member) == member]
+            for member, share in wanted.items()
+        }
+
+
+ASSIGNORS: Mapping[str, Assignor] = {
+    each.name: each for each in (RangeAssignor(), CooperativeStickyAssignor())
+}
+
+
+def _owners(
+    partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
+) -> dict[TopicPartition, str]:
+    """Who owns what: of two that claim a partition, the one of the later generation."""
+    owners: dict[TopicPartition, str] = {}
+    for member in sorted(members):
+        subscription = members[member]
+        for tp in subscription.owned:
+            if tp.topic not in subscription.topics:
+                continue
+            if not tp.partition < partition_counts.get(tp.topic, 0):
+                continue
+            rival = owners.get(tp)
+            if rival is None or members[rival].generation < subscription.generation:
+                owners[tp] = member
+    return owners
+
+
+def _sticky(
+    partition_counts: Mapping[str, int],
+    members: Mapping[str, MemberSubscription],
+    owners: Mapping[TopicPartition, str],
+) -> Shares:
+    """What each member is to have in the end: what it owns, evened out by moving one at a time."""
+    shares: Shares = {member: [] for member in sorted(members)}
+    for tp in sorted(owners):
+        shares[owners[tp]].append(tp)
+    for topic in sorted(partition_counts):
+        candidates = _subscribed(topic, members)
+        for number in range(partition_counts[topic] if candidates else 0):
+            tp = TopicPartition(topic, number)
+            if tp not in owners:
+                shares[_least(shares, candidates)].append(tp)
+    while _move_one(shares, members):
+        pass
+    return {member: sorted(share) for member, share in shares.items()}
+
+
+def _move_one(shares: Shares, members: Mapping[str, MemberSubscription]) -> bool:
+    """Move one partition to a member that has at least two fewer; whether there was one."""
+    for giver in sorted(shares, key=lambda member: (-len(shares[member]), member)):
+        for tp in reversed(shares[giver]):
+            taker = _least(shares, _subscribed(tp.topic, members))
+            if len(shares[giver]) - len(shares[taker]) > 1:
+                shares[giver].remove(tp)
+                shares[taker].append(tp)
+                return True
+    return False
+
+
+def _subscribed(topic: str, members: Mapping[str, MemberSubscription]) -> Sequence[str]:
+    return [member for member in sorted(members) if topic in members[member].topics]
+
+
+def _least(shares: Shares, candidates: Sequence[str]) -> str:
+    return min(candidates, key=lambda member: (len(shares[member]), member))

@@ -1,0 +1,193 @@
+"""Reads and changes the configuration of topics, of one broker, and of all brokers (KIP-226, 339).
+
+A broker's own settings are asked of, and changed by, that broker alone; everything else by
+whichever broker is live. A change names single keys: those not named stay as they are. It may be
+repeated, but for appending to and subtracting from a list, which are as good as repeatable: brokers
+neither append what is there nor miss what is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from tidelog.client.cluster import BrokerNode
+from tidelog.client.retries import Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Call, Operation, always
+from tidelog.client.versions import error_code
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from tidelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tidelog.wire.registry import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+
+#: Types of resources (ConfigResource.Type).
+TOPIC: Final = 2
+BROKER: Final = 4
+
+#: Where a value comes from (DescribeConfigsResponse.ConfigSource).
+SOURCES: Final = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+}
+
+
+class ConfigResource(NamedTuple):
+    """Whose configuration. A broker without a name: what holds for all brokers."""
+
+    type: int
+    name: str
+
+    def __str__(self) -> str:
+        if self.type == TOPIC:
+            return f"topic {self.name!r}"
+        return f"broker {self.name}" if self.name else "all brokers"
+
+    @property
+    def owner(self) -> int | None:
+        """The broker that alone may be asked; None where any may."""
+        return int(self.name) if self.type == BROKER and self.name else None
+
+
+class ConfigOperation(IntEnum):
+    """What is done to a key (AlterConfigOp.OpType)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One key's change; `value` None where the operation is DELETE."""
+
+    operation: ConfigOperation
+    name: str
+    value: str | None
+
+
+class ConfigSynonym(NamedTuple):
+    """A value that holds, or would if those before it were not set."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One key. A sensitive one has no value; `source` is one of SOURCES."""
+
+    name: str
+    value: str | None
+    source: str
+    is_read_only: bool
+    is_sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...] = ()
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody has set it anywhere."""
+        return self.source == "DEFAULT_CONFIG"
+
+    @classmethod
+    def from_response(cls, answer: DescribeConfigsResourceResult) -> ConfigValue:
+        """Reads one key of the answer."""
+        return cls(
+            name=answer.name,
+            value=answer.value,
+            source=_source(answer.config_source),
+            is_read_only=answer.read_only,
+            is_sensitive=answer.is_sensitive,
+            synonyms=tuple(
+                ConfigSynonym(each.name, each.value, _source(each.source))
+                for each in answer.synonyms
+            ),
+        )
+
+
+class ConfigAdmin:
+    """Operations on configurations."""
+
+    def __init__(self, router: ClusterRouter) -> None:
+        self._router = router
+
+    def describe(
+        self, resource: ConfigResource, keys: Sequence[str] | None, with_synonyms: bool
+    ) -> Operation[list[ConfigValue]]:
+        """The configuration of a resource by key, or some keys of it. Raises KafkaError."""
+        message = DescribeConfigsRequest(
+            resources=[DescribeConfigsResource(resource.type, resource.name, keys)],
+            include_synonyms=with_synonyms,
+        )
+
+        def attempt(patience: Patience) -> Operation[list[ConfigValue]]:
+            node = yield from self._whom(resource, patience)
+            timeout_ms = max(1, patience.remaining_ms)
+            answer = yield Call(node.address, DESCRIBE_CONFIGS, always(message), timeout_ms)
+            for result in expect(answer, DescribeConfigsResponse).results:
+                _check(resource, result.error_code, result.error_message)
+                values = [ConfigValue.from_response(each) for each in result.configs]
+                return sorted(values, key=lambda value: value.name)
+            raise _silent(node, resource)
+
+        return self._router.repeat(f"reading the configuration of {resource}", attempt)
+
+    def alter(
+        self, resource: ConfigResource, changes: Sequence[ConfigChange], validate_only: bool
+    ) -> Operation[None]:
+        """Change some keys of a resource; `validate_only` checks alone. Raises KafkaError."""
+        configs = [AlterableConfig(each.name, each.operation, each.value) for each in changes]
+        message = IncrementalAlterConfigsRequest(
+            resources=[AlterConfigsResource(resource.type, resource.name, configs)],
+            validate_only=validate_only,
+        )
+
+        def attempt(patience: Patience) -> Operation[None]:
+            node = yield from self._whom(resource, patience)
+            timeout_ms = max(1, patience.remaining_ms)
+            call = Call(node.address, INCREMENTAL_ALTER_CONFIGS, always(message), timeout_ms)
+            answer = yield call
+            for result in expect(answer, IncrementalAlterConfigsResponse).responses:
+                _check(resource, result.error_code, result.error_message)
+                return
+            raise _silent(node, resource)
+
+        return self._router.repeat(f"changing the configuration of {resource}", attempt)
+
+    def _whom(self, resource: ConfigResource, patience: Patience) -> Operation[BrokerNode]:
+        if resource.owner is None:
+            return (yield from self._router.any_broker(patience))
+        return (yield from self._router.broker(resource.owner, patience))
+
+
+def _source(number: int) -> str:
+    return SOURCES.get(number, f"UNKNOWN_{number}")
+
+
+def _check(resource: ConfigResource, number: int, message: str | None) -> None:
+    code = error_code(number)
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code, f"{resource}: {message}" if message else str(resource))
+
+
+def _silent(node: BrokerNode, resource: ConfigResource) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNKNOWN_SERVER_ERROR, f"{node.address} did not answer for {resource}"
+    )

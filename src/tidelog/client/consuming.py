@@ -1,0 +1,295 @@
+"""Reads records from partitions, on and on: positions, what was fetched ahead, and groups.
+
+`PartitionConsumer` reads what it is told to. `GroupConsumer` lets a group tell it: it joins, reads
+on from what the group committed, gives partitions up when others come. Records that `poll` has
+returned count as processed at the next call of `poll`, `commit` or `close`: none is lost, and those
+since the last commit may come twice.
+Aborted transactions are left out for read_committed (KIP-98), control records always.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tidelog.client.fetching import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    AbortedRange,
+    FetchedPartition,
+    FetchOptions,
+    LogReader,
+)
+from tidelog.client.groups import CommittedOffset, GroupAdmin
+from tidelog.client.membership import GroupMember
+from tidelog.client.steps import Operation
+from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
+from tidelog.core.limits import MIB
+from tidelog.core.types import TopicPartition
+from tidelog.records.batch import BatchView, check, iter_batches
+from tidelog.records.control import ABORT, read_marker
+from tidelog.records.reader import Record, iter_records
+
+FETCH_BYTES: Final = 8 * MIB
+PARTITION_FETCH_BYTES: Final = MIB
+#: Leaders are asked one after the other: an idle one must not keep the others waiting for long.
+_LEAST_WAIT_MS: Final = 10
+_MOST_SHARES: Final = 5
+_COMMIT_INTERVAL_MS: Final = 5_000
+#: How often a group's leader looks for new partitions.
+_METADATA_INTERVAL_MS: Final = 30_000
+
+
+class ConsumedRecord(NamedTuple):
+    """A record and where it lies."""
+
+    tp: TopicPartition
+    record: Record
+
+
+class Skip(NamedTuple):
+    """Offsets `start` to `end` - 1 were gone when they were to be read (retention, DeleteRecords);
+    `end` < `start`: the log ends before the offset that was wanted."""
+
+    tp: TopicPartition
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far one partition is read."""
+
+    #: The next offset to hand out.
+    position: int
+    #: The next offset to fetch.
+    fetch_from: int
+    #: Records fetched ahead, and the offset behind them and whatever was left out at their end.
+    ahead: deque[Record] = field(default_factory=deque)
+    ahead_end: int = 0
+    #: The end of what can be read, as of the last answer; -1 before the first.
+    end: int = -1
+
+
+class PartitionConsumer:
+    """Reads partitions from given offsets on."""
+
+    def __init__(self, reader: LogReader, isolation_level: int = READ_UNCOMMITTED) -> None:
+        self._reader = reader
+        self._isolation_level = isolation_level
+        self._progress: dict[TopicPartition, _Progress] = {}
+        self._is_idle = False
+        #: What could not be read, since the start; the caller may clear it.
+        self.skips: list[Skip] = []
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset of each partition to be handed out."""
+        return {tp: each.position for tp, each in self._progress.items()}
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything that could be read at the last look was handed out."""
+        return all(0 <= each.end <= each.position for each in self._progress.values())
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Read this partition from here on."""
+        self._progress[tp] = _Progress(offset, offset)
+
+    def drop(self, tp: TopicPartition) -> None:
+        """Read this partition no more."""
+        self._progress.pop(tp, None)
+
+    def poll(self, max_records: int, max_wait_ms: int) -> Operation[list[ConsumedRecord]]:
+        """The next records, at most `max_records`; none where none came in `max_wait_ms`.
+
+        Records of a partition are in order. Raises KafkaError, ProtocolError (a batch that is
+        damaged), ConnectionLost, RequestTimeout.
+        """
+        handed = self._hand_out(max_records)
+        if not handed and self._progress:
+            yield from self._fetch(max_wait_ms)
+            handed = self._hand_out(max_records)
+            self._is_idle = not handed
+        return handed
+
+    def _hand_out(self, max_records: int) -> list[ConsumedRecord]:
+        handed: list[ConsumedRecord] = []
+        for tp, progress in self._progress.items():
+            ahead = progress.ahead
+            while ahead and len(handed) < max_records:
+                record = ahead.popleft()
+                progress.position = record.offset + 1
+                handed.append(ConsumedRecord(tp, record))
+            if not ahead and progress.ahead_end > progress.position:
+                progress.position = progress.ahead_end
+        return handed
+
+    def _fetch(self, max_wait_ms: int) -> Operation[None]:
+        wait_ms = 0
+        if self._is_idle:
+            shares = min(len(self._progress), _MOST_SHARES)
+            wait_ms = max(min(_LEAST_WAIT_MS, max_wait_ms), max_wait_ms // shares)
+        options = FetchOptions(
+            FETCH_BYTES,
+            PARTITION_FETCH_BYTES,
+            max_wait_ms=wait_ms,
+            isolation_level=self._isolation_level,
+        )
+        offsets = {tp: each.fetch_from for tp, each in self._progress.items()}
+        for tp, fetched in (yield from self._reader.fetch(offsets, options)).items():
+            if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                yield from self._skip(tp)
+            elif fetched.error is not ErrorCode.NONE:
+                raise KafkaError(fetched.error, f"fetching {tp} from offset {offsets[tp]}")
+            else:
+                self._take(tp, self._progress[tp], fetched)
+
+    def _take(self, tp: TopicPartition, progress: _Progress, fetched: FetchedPartition) -> None:
+        committed_only = self._isolation_level == READ_COMMITTED
+        progress.end = fetched.last_stable_offset if committed_only else fetched.high_watermark
+        aborted = fetched.aborted if committed_only else ()
+        try:
+            records, end = read_records(fetched.records, progress.fetch_from, aborted)
+        except ProtocolError as error:
+            raise ProtocolError(
+                f"{tp}, at or after offset {progress.fetch_from}: {error}"
+            ) from error
+        progress.ahead.extend(records)
+        progress.fetch_from = progress.ahead_end = end
+
+    def _skip(self, tp: TopicPartition) -> Operation[None]:
+        """Go on where the log begins, or ends, when the position is not in it."""
+        wanted = self._progress[tp].fetch_from
+        listed = yield from self._reader.list_offsets({tp: EARLIEST}, self._isolation_level)
+        target = listed[tp].offset
+        if target <= wanted:
+            listed = yield from self._reader.list_offsets({tp: LATEST}, self._isolation_level)
+            target = listed[tp].offset
+        if target == wanted:
+            return  # it is there now
+        self.skips.append(Skip(tp, wanted, target))
+        self.seek(tp, target)
+
+
+def read_records(
+    data: memoryview, position: int, aborted: Iterable[AbortedRange] = ()
+) -> tuple[list[Record], int]:
+    """The records of fetched batches from `position` on, and the offset to go on at.
+
+    Records of control batches and of the transactions in `aborted` are left out. Raises
+    CorruptBatch, whose position counts from the start of `data`.
+    """
+    records: list[Record] = []
+    waiting = deque(sorted(aborted, key=lambda each: each.first_offset))
+    aborting: set[int] = set()
+    for batch in iter_batches(data):
+        check(batch)
+        while waiting and waiting[0].first_offset <= batch.last_offset:
+            aborting.add(waiting.popleft().producer_id)
+        if batch.is_control:
+            _end_transaction(batch, aborting)
+        elif not (batch.is_transactional and batch.producer_id in aborting):
+            records += [each for each in iter_records(batch) if each.offset >= position]
+        position = max(position, batch.last_offset + 1)
+    return records, position
+
+
+def _end_transaction(batch: BatchView, aborting: set[int]) -> None:
+    marker = read_marker(batch) if aborting else None
+    if marker is not None and marker.control_type == ABORT:
+        aborting.discard(batch.producer_id)
+
+
+class GroupConsumer:
+    """Reads what its group assigns to it, and commits how far it got.
+
+    `start` chooses where partitions begin of which the group has committed nothing: it is asked
+    with them and answers an offset for each.
+    """
+
+    def __init__(
+        self,
+        member: GroupMember,
+        groups: GroupAdmin,
+        partitions: PartitionConsumer,
+        start: Callable[[Iterable[TopicPartition]], Operation[Mapping[TopicPartition, int]]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.member = member
+        self.partitions = partitions
+        self._groups = groups
+        self._start = start
+        self._now_ms = now_ms
+        self._heartbeat_due_ms = 0
+        self._commit_due_ms = 0
+        self._metadata_due_ms = now_ms() + _METADATA_INTERVAL_MS
+        self._committed: dict[TopicPartition, int] = {}
+
+    def poll(self, max_records: int, max_wait_ms: int) -> Operation[list[ConsumedRecord]]:
+        """Take part in the group as far as that is due, then read as PartitionConsumer does."""
+        while self.member.must_join:
+            yield from self._rebalance()
+        now_ms = self._now_ms()
+        if now_ms >= self._commit_due_ms:
+            yield from self.commit()
+        if now_ms >= self._heartbeat_due_ms:
+            yield from self.member.heartbeat()
+            self._heartbeat_due_ms = now_ms + self.member.options.heartbeat_interval_ms
+        if now_ms >= self._metadata_due_ms:
+            yield from self.member.look_for_partitions()
+            self._metadata_due_ms = now_ms + _METADATA_INTERVAL_MS
+        if self.member.must_join:
+            return []
+        return (yield from self.partitions.poll(max_records, max_wait_ms))
+
+    def commit(self) -> Operation[bool]:
+        """Commit how far every partition was handed out; False where the membership was lost."""
+        self._commit_due_ms = self._now_ms() + _COMMIT_INTERVAL_MS
+        positions = {
+            tp: offset
+            for tp, offset in self.partitions.positions.items()
+            if tp in self.member.assignment and self._committed.get(tp) != offset
+        }
+        offsets = {tp: CommittedOffset(offset) for tp, offset in positions.items()}
+        is_member = yield from self.member.commit(offsets)
+        if is_member:
+            self._committed.update(positions)
+        return is_member
+
+    def close(self) -> Operation[None]:
+        """Commit and leave."""
+        yield from self.commit()
+        yield from self.member.leave()
+
+    def _rebalance(self) -> Operation[None]:
+        """Join again. An eager member has committed before; a cooperative one keeps reading what
+        it still has, and commits what it lost in the new generation, before others get it."""
+        yield from self.commit()
+        assignment = yield from self.member.join()
+        now_ms = self._now_ms()
+        self._heartbeat_due_ms = now_ms + self.member.options.heartbeat_interval_ms
+        is_cooperative = self.member.options.assignor.is_cooperative
+        known = self.partitions.positions
+        for tp in known:
+            if tp not in assignment or not is_cooperative:
+                self.partitions.drop(tp)
+                self._committed.pop(tp, None)
+        gained = [tp for tp in sorted(assignment) if tp not in self.partitions.positions]
+        yield from self._begin(gained)
+
+    def _begin(self, gained: list[TopicPartition]) -> Operation[None]:
+        if not gained:
+            return
+        committed = yield from self._groups.committed(self.member.options.group, gained)
+        without = [tp for tp in gained if tp not in committed]
+        starts = (yield from self._start(without)) if without else {}
+        for tp in gained:
+            offset = committed[tp].offset if tp in committed else starts[tp]
+            self.partitions.seek(tp, offset)
+            if tp in committed:
+                self._committed[tp] = offset

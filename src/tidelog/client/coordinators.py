@@ -1,0 +1,90 @@
+"""The way to the coordinators of groups: found through any broker, kept until one refuses.
+
+A request that a coordinator refuses because it is none any more, or one that breaks its connection,
+makes the next try look for it again (KIP-699 for the form of the question from version 4 on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tidelog.client.cluster import BrokerNode
+from tidelog.client.retries import Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Answer, Call, Operation
+from tidelog.client.versions import error_code
+from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.registry import FIND_COORDINATOR
+
+#: From this version on one request asks for many keys.
+_KEYS_VERSION: Final = 4
+#: The broker that was asked coordinates the group no longer, or not yet.
+_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_FIND_MS: Final = 5_000
+
+
+class Coordinators:
+    """Which broker coordinates each group that was asked for."""
+
+    def __init__(self, router: ClusterRouter) -> None:
+        self._router = router
+        self._nodes: dict[str, BrokerNode] = {}
+
+    def find(self, group: str, patience: Patience) -> Operation[BrokerNode]:
+        """The coordinator of a group. Raises KafkaError, COORDINATOR_NOT_AVAILABLE above all."""
+        node = self._nodes.get(group)
+        if node is None:
+            node = self._nodes[group] = yield from self._look_up(group, patience)
+        return node
+
+    def ask(
+        self,
+        group: str,
+        api_key: int,
+        build: Callable[[int], Any],
+        patience: Patience,
+        timeout_ms: int | None = None,
+    ) -> Operation[Answer]:
+        """One request to the coordinator of a group; `timeout_ms` where it may wait on purpose."""
+        node = yield from self.find(group, patience)
+        wait_ms = max(1, patience.remaining_ms if timeout_ms is None else timeout_ms)
+        try:
+            return (yield Call(node.address, api_key, build, wait_ms))
+        except (ConnectionLost, RequestTimeout):
+            self._nodes.pop(group, None)
+            raise
+
+    def check(self, group: str, number: int, what: str = "") -> None:
+        """Raise KafkaError for an error in a coordinator's answer, and forget one that moved."""
+        code = error_code(number)
+        if code is ErrorCode.NONE:
+            return
+        node = self._nodes.get(group)
+        if code in _MOVED:
+            self._nodes.pop(group, None)
+        where = f" at its coordinator {node.address}" if node is not None else ""
+        raise KafkaError(code, what or f"group {group!r}{where}")
+
+    def _look_up(self, group: str, patience: Patience) -> Operation[BrokerNode]:
+        def build(version: int) -> FindCoordinatorRequest:
+            if version >= _KEYS_VERSION:
+                return FindCoordinatorRequest(coordinator_keys=[group])
+            return FindCoordinatorRequest(key=group)
+
+        node = yield from self._router.any_broker(patience)
+        timeout_ms = max(1, min(_FIND_MS, patience.remaining_ms))
+        answer = yield Call(node.address, FIND_COORDINATOR, build, timeout_ms)
+        response = expect(answer, FindCoordinatorResponse)
+        found: Any = response
+        if answer.version >= _KEYS_VERSION:
+            found = next((each for each in response.coordinators if each.key == group), None)
+            if found is None:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, f"{node.address} did not answer for {group!r}"
+                )
+        if found.error_code:
+            message = found.error_message or f"no coordinator of group {group!r} at {node.address}"
+            raise KafkaError(error_code(found.error_code), message)
+        return BrokerNode(found.node_id, found.host, found.port)

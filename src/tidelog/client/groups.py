@@ -1,0 +1,335 @@
+"""Groups from outside: list, describe, delete them; read, set and delete what they committed.
+
+Listing asks every broker, each knows those it coordinates; all else is asked of the coordinator.
+Offsets are set as by a consumer that is no member (generation -1), which a coordinator allows only
+while the group has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from tidelog.client.cluster import BrokerNode
+from tidelog.client.coordinators import Coordinators
+from tidelog.client.retries import Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Call, Operation, always
+from tidelog.client.upkeep import by_topic
+from tidelog.client.versions import error_code
+from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
+from tidelog.core.types import TopicPartition
+from tidelog.wire.data.consumer_protocol import ASSIGNMENT, CONSUMER_PROTOCOL_TYPE
+from tidelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from tidelog.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from tidelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from tidelog.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from tidelog.wire.registry import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+)
+
+#: The state of a group that does not exist.
+DEAD: Final = "Dead"
+#: The state of a group that has no members.
+EMPTY: Final = "Empty"
+#: From this version on OffsetFetch asks for many groups.
+_GROUPS_VERSION: Final = 8
+#: All offsets of a group can be asked for from this version on.
+_ALL_OFFSETS_VERSION: Final = 2
+
+
+class GroupListing(NamedTuple):
+    """A group as its coordinator lists it; `state` is empty from a broker that tells none."""
+
+    name: str
+    protocol_type: str
+    state: str
+    coordinator_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member; `assignment` is None where it is not that of a consumer, or cannot be read."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group: `assignor` is the protocol its members agreed on, empty without members."""
+
+    name: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: BrokerNode
+    members: tuple[MemberDescription, ...]
+
+
+class CommittedOffset(NamedTuple):
+    """`offset` is the next to be read; `leader_epoch` -1 where it was not told."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class GroupAdmin:
+    """Operations on groups, for those who are no members."""
+
+    def __init__(self, router: ClusterRouter, coordinators: Coordinators) -> None:
+        self._router = router
+        self._coordinators = coordinators
+
+    def list_groups(self) -> Operation[list[GroupListing]]:
+        """All groups by name. Raises KafkaError."""
+
+        def attempt(patience: Patience) -> Operation[list[GroupListing]]:
+            found: dict[str, GroupListing] = {}
+            for node in (yield from self._router.all_brokers(patience)):
+                timeout_ms = max(1, patience.remaining_ms)
+                call = Call(node.address, LIST_GROUPS, always(ListGroupsRequest()), timeout_ms)
+                response = expect((yield call), ListGroupsResponse)
+                if response.error_code:
+                    raise KafkaError(error_code(response.error_code), f"at {node.address}")
+                for each in response.groups:
+                    found[each.group_id] = GroupListing(
+                        each.group_id, each.protocol_type, each.group_state, node.broker_id
+                    )
+            return [found[name] for name in sorted(found)]
+
+        return self._router.repeat("listing groups", attempt)
+
+    def describe(self, group: str) -> Operation[GroupDescription]:
+        """State and members of a group; the state of one that is not there is Dead."""
+        message = DescribeGroupsRequest(groups=[group])
+
+        def attempt(patience: Patience) -> Operation[GroupDescription]:
+            answer = yield from self._coordinators.ask(
+                group, DESCRIBE_GROUPS, always(message), patience
+            )
+            for each in expect(answer, DescribeGroupsResponse).groups:
+                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # so Kafka 4 says it
+                    each.error_code, each.group_state = 0, DEAD
+                self._coordinators.check(group, each.error_code)
+                node = yield from self._coordinators.find(group, patience)
+                return _description(each, node)
+            raise _unanswered(group)
+
+        return self._router.repeat(f"describing group {group!r}", attempt)
+
+    def delete(self, group: str) -> Operation[None]:
+        """Delete an empty group with its offsets. Raises KafkaError."""
+        message = DeleteGroupsRequest(groups_names=[group])
+
+        def attempt(patience: Patience) -> Operation[None]:
+            answer = yield from self._coordinators.ask(
+                group, DELETE_GROUPS, always(message), patience
+            )
+            for each in expect(answer, DeleteGroupsResponse).results:
+                self._coordinators.check(group, each.error_code)
+                return
+            raise _unanswered(group)
+
+        return self._router.repeat(f"deleting group {group!r}", attempt)
+
+    # -- offsets --------------------------------------------------------------------------------
+
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None
+    ) -> Operation[dict[TopicPartition, CommittedOffset]]:
+        """What a group has committed of these partitions, or of all; without those it has not."""
+        numbers = None if partitions is None else by_topic(partitions)
+
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, CommittedOffset]]:
+            answer = yield from self._coordinators.ask(
+                group,
+                OFFSET_FETCH,
+                lambda version: _offset_fetch(group, numbers, version),
+                patience,
+            )
+            response = expect(answer, OffsetFetchResponse)
+            found: Any = response
+            if answer.version >= _GROUPS_VERSION:
+                found = response.groups[0] if response.groups else None
+                if found is None:
+                    raise _unanswered(group)
+            self._coordinators.check(group, found.error_code)
+            offsets: dict[TopicPartition, CommittedOffset] = {}
+            for topic in found.topics:
+                for each in topic.partitions:
+                    tp = TopicPartition(topic.name, each.partition_index)
+                    self._coordinators.check(group, each.error_code, f"group {group!r}, {tp}")
+                    if each.committed_offset >= 0:
+                        offsets[tp] = CommittedOffset(
+                            each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+                        )
+            return dict(sorted(offsets.items()))
+
+        return self._router.repeat(f"reading the offsets of group {group!r}", attempt)
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        generation: int = -1,
+        member_id: str = "",
+        instance_id: str | None = None,
+    ) -> Operation[None]:
+        """Commit offsets, as a member or, without one's id, for a group without members.
+
+        Raises KafkaError naming the partition: UNKNOWN_MEMBER_ID where the group has members.
+        """
+        message = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            topics=_commits(offsets),
+        )
+
+        def attempt(patience: Patience) -> Operation[None]:
+            answer = yield from self._coordinators.ask(
+                group, OFFSET_COMMIT, always(message), patience
+            )
+            for topic in expect(answer, OffsetCommitResponse).topics:
+                for each in topic.partitions:
+                    tp = TopicPartition(topic.name, each.partition_index)
+                    self._coordinators.check(group, each.error_code, f"group {group!r}, {tp}")
+
+        return self._router.repeat(f"committing offsets of group {group!r}", attempt)
+
+    def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Operation[None]:
+        """Forget what a group has committed of these partitions. Raises KafkaError."""
+        message = OffsetDeleteRequest(
+            group,
+            [
+                OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(it) for it in numbers])
+                for name, numbers in by_topic(partitions).items()
+            ],
+        )
+
+        def attempt(patience: Patience) -> Operation[None]:
+            answer = yield from self._coordinators.ask(
+                group, OFFSET_DELETE, always(message), patience
+            )
+            response = expect(answer, OffsetDeleteResponse)
+            self._coordinators.check(group, response.error_code)
+            for topic in response.topics:
+                for each in topic.partitions:
+                    tp = TopicPartition(topic.name, each.partition_index)
+                    self._coordinators.check(group, each.error_code, f"group {group!r}, {tp}")
+
+        return self._router.repeat(f"deleting offsets of group {group!r}", attempt)
+
+
+def _offset_fetch(
+    group: str, numbers: Mapping[str, list[int]] | None, version: int
+) -> OffsetFetchRequest:
+    if numbers is None and version < _ALL_OFFSETS_VERSION:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"OffsetFetch {version} cannot ask for all offsets of a group; version"
+            f" {_ALL_OFFSETS_VERSION} or later is needed",
+        )
+    if version >= _GROUPS_VERSION:
+        topics = None
+        if numbers is not None:
+            topics = [OffsetFetchRequestTopics(name, each) for name, each in numbers.items()]
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)])
+    old = None
+    if numbers is not None:
+        old = [OffsetFetchRequestTopic(name, each) for name, each in numbers.items()]
+    return OffsetFetchRequest(group_id=group, topics=old)
+
+
+def _commits(
+    offsets: Mapping[TopicPartition, CommittedOffset],
+) -> list[OffsetCommitRequestTopic]:
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for tp, committed in offsets.items():
+        topic = topics.setdefault(tp.topic, OffsetCommitRequestTopic(name=tp.topic))
+        topic.partitions.append(
+            OffsetCommitRequestPartition(
+                tp.partition, committed.offset, committed.leader_epoch, committed.metadata
+            )
+        )
+    return list(topics.values())
+
+
+def _description(answer: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+    is_consumer = answer.protocol_type == CONSUMER_PROTOCOL_TYPE
+    members = [_member(each, is_consumer) for each in answer.members]
+    return GroupDescription(
+        name=answer.group_id,
+        state=answer.group_state,
+        protocol_type=answer.protocol_type,
+        assignor=answer.protocol_data,
+        coordinator=coordinator,
+        members=tuple(sorted(members, key=lambda each: each.member_id)),
+    )
+
+
+def _member(answer: DescribedGroupMember, is_consumer: bool) -> MemberDescription:
+    assignment: tuple[TopicPartition, ...] | None = None
+    if is_consumer:
+        try:
+            assignment = read_assignment(answer.member_assignment)
+        except ProtocolError:
+            assignment = None  # another client's own: it is shown as not known
+    return MemberDescription(
+        answer.member_id, answer.group_instance_id, answer.client_id, answer.client_host, assignment
+    )
+
+
+def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions in a consumer's assignment; none in an empty one. Raises ProtocolError."""
+    if not data:
+        return ()
+    assignment = ASSIGNMENT.decode(data)
+    return tuple(
+        sorted(
+            TopicPartition(each.topic, number)
+            for each in assignment.assigned_partitions
+            for number in each.partitions
+        )
+    )
+
+
+def _unanswered(group: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNKNOWN_SERVER_ERROR, f"the coordinator did not answer for group {group!r}"
+    )

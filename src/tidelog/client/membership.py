@@ -1,0 +1,332 @@
+"""A member of a group: joins, assigns where it leads, shows that it lives, commits, leaves.
+
+One state machine without a clock of its own: whoever drives it calls `heartbeat` in time and `join`
+while `must_join` holds. Members meet Kafka's consumers as equals: the protocol type is "consumer",
+assignors have Kafka's names, subscriptions and assignments Kafka's form. With a cooperative
+assignor a member keeps what it owns while it joins, and joins again after it had to give something
+up (KIP-429). A newcomer is given its id first and joins with it (KIP-394); a member with an
+instance id is static (KIP-345).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.client.assignors import ASSIGNORS, Assignor, MemberSubscription, RangeAssignor
+from tidelog.client.cluster import TopicMetadata
+from tidelog.client.coordinators import Coordinators
+from tidelog.client.groups import CommittedOffset, GroupAdmin, read_assignment
+from tidelog.client.retries import UNKNOWN_TOPIC, Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Operation, always
+from tidelog.client.upkeep import by_topic
+from tidelog.client.versions import error_code
+from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
+from tidelog.core.types import TopicPartition
+from tidelog.wire.data import consumer_protocol as protocol
+from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from tidelog.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from tidelog.wire.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from tidelog.wire.registry import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
+
+#: From this version on members leave by a list.
+_LEAVING_MEMBERS_VERSION: Final = 3
+#: Subscriptions and assignments are written so: the first version with owned partitions and their
+#: generation, and the one that all consumers read.
+_SUBSCRIPTION_VERSION: Final = 2
+_ASSIGNMENT_VERSION: Final = 0
+_ANSWER_MARGIN_MS: Final = 5_000
+#: The member is none any more: what it owned belongs to others.
+_LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOptions:
+    """How to be a member. A coordinator gives up one that is silent for the session timeout, and
+    waits for those that have not joined again for the rebalance timeout."""
+
+    group: str
+    topics: tuple[str, ...]
+    assignor: Assignor = ASSIGNORS[RangeAssignor.name]
+    instance_id: str | None = None
+    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = 60_000
+    heartbeat_interval_ms: int = 3_000
+
+
+class GroupMember:
+    """One member. `assignment` is what it may read and commit; it changes in `join` alone, and is
+    empty once the membership is lost."""
+
+    def __init__(
+        self,
+        router: ClusterRouter,
+        coordinators: Coordinators,
+        groups: GroupAdmin,
+        options: MemberOptions,
+    ) -> None:
+        self.options = options
+        self.member_id = ""
+        self.generation = -1
+        self.assignment: frozenset[TopicPartition] = frozenset()
+        #: `join` is due: at the start, when the group rebalances, when the membership is lost.
+        self.must_join = True
+        self.is_leader = False
+        self._router = router
+        self._coordinators = coordinators
+        self._groups = groups
+        #: Of which numbers of partitions the last assignment was made; empty but at the leader.
+        self._counts: dict[str, int] = {}
+
+    # -- joining --------------------------------------------------------------------------------
+
+    def join(self) -> Operation[frozenset[TopicPartition]]:
+        """Join, or join again, until the group agrees; returns the new assignment.
+
+        Before it, an eager member (`options.assignor`) commits what it has read: others may read
+        on from there. A cooperative one commits what it lost, then joins again where `must_join`
+        still holds. Raises KafkaError, also for topics that do not exist.
+        """
+        what = f"joining group {self.options.group!r}"
+        timeout_ms = self.options.rebalance_timeout_ms + self._router.timeout_ms
+        while True:
+            try:
+                yield from self._router.repeat(what, self._attempt, timeout_ms)
+            except KafkaError as error:
+                if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
+                    continue
+                if error.code not in _LOST:
+                    raise
+                self._lose()
+                continue
+            return self.assignment
+
+    def _attempt(self, patience: Patience) -> Operation[None]:
+        topics = yield from self._known_topics(patience)
+        joined = yield from self._join_once(patience)
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = joined.member_id
+            joined = yield from self._join_once(patience)
+        self._coordinators.check(self.options.group, joined.error_code)
+        self.member_id = joined.member_id
+        self.generation = joined.generation_id
+        self.is_leader = joined.leader == joined.member_id
+        self._counts = {}
+        shares: list[SyncGroupRequestAssignment] = []
+        if self.is_leader and not joined.skip_assignment:
+            shares = yield from self._shares(joined, topics, patience)
+        assigned = yield from self._sync(joined, shares, patience)
+        given_up = self.assignment - assigned
+        self.assignment = assigned
+        self.must_join = bool(given_up) and self.options.assignor.is_cooperative
+
+    def _known_topics(self, patience: Patience) -> Operation[dict[str, TopicMetadata]]:
+        """The topics subscribed to, as of now. One that does not exist is refused: a member would
+        wait for it without a word."""
+        self._router.forget()
+        found = {}
+        for name in self.options.topics:
+            try:
+                found[name] = yield from self._router.topic(name, patience)
+            except KafkaError as error:
+                if error.code in UNKNOWN_TOPIC and self.generation < 0:
+                    raise
+        return found
+
+    def _join_once(self, patience: Patience) -> Operation[JoinGroupResponse]:
+        options = self.options
+        owned = self.assignment if options.assignor.is_cooperative else frozenset()
+        subscription = protocol.ConsumerProtocolSubscription(
+            topics=list(options.topics),
+            owned_partitions=[
+                protocol.TopicPartition(name, numbers)
+                for name, numbers in by_topic(sorted(owned)).items()
+            ],
+            generation_id=self.generation,
+        )
+        metadata = protocol.SUBSCRIPTION.encode(subscription, _SUBSCRIPTION_VERSION)
+        message = JoinGroupRequest(
+            group_id=options.group,
+            session_timeout_ms=options.session_timeout_ms,
+            rebalance_timeout_ms=options.rebalance_timeout_ms,
+            member_id=self.member_id,
+            group_instance_id=options.instance_id,
+            protocol_type=protocol.CONSUMER_PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(options.assignor.name, metadata)],
+        )
+        return expect((yield from self._wait(JOIN_GROUP, message, patience)), JoinGroupResponse)
+
+    def _shares(
+        self, joined: JoinGroupResponse, known: Mapping[str, TopicMetadata], patience: Patience
+    ) -> Operation[list[SyncGroupRequestAssignment]]:
+        """What every member is to read, as the leader decides."""
+        members = {}
+        for each in joined.members:
+            told = protocol.SUBSCRIPTION.decode(each.metadata)
+            owned = frozenset(
+                TopicPartition(topic.topic, number)
+                for topic in told.owned_partitions
+                for number in topic.partitions
+            )
+            members[each.member_id] = MemberSubscription(
+                tuple(told.topics), each.group_instance_id, owned, told.generation_id
+            )
+        counts = {name: len(topic.partitions) for name, topic in known.items()}
+        for name in sorted({name for each in members.values() for name in each.topics}):
+            if name not in counts:  # another member's: it may not exist yet
+                found = (yield from self._router.metadata([name])).topics.get(name)
+                if found is not None and found.error is ErrorCode.NONE:
+                    counts[name] = len(found.partitions)
+        shares = self.options.assignor.assign(counts, members)
+        self._counts = counts
+        return [
+            SyncGroupRequestAssignment(member, _assignment(share))
+            for member, share in shares.items()
+        ]
+
+    def _sync(
+        self,
+        joined: JoinGroupResponse,
+        shares: list[SyncGroupRequestAssignment],
+        patience: Patience,
+    ) -> Operation[frozenset[TopicPartition]]:
+        message = SyncGroupRequest(
+            group_id=self.options.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.options.instance_id,
+            protocol_type=protocol.CONSUMER_PROTOCOL_TYPE,
+            protocol_name=joined.protocol_name,
+            assignments=shares,
+        )
+        answer = yield from self._wait(SYNC_GROUP, message, patience)
+        response = expect(answer, SyncGroupResponse)
+        self._coordinators.check(self.options.group, response.error_code)
+        try:
+            return frozenset(read_assignment(response.assignment))
+        except ProtocolError as error:
+            raise ProtocolError(
+                f"the leader of group {self.options.group!r} assigned what no consumer reads:"
+                f" {error}"
+            ) from error
+
+    def _wait(self, api_key: int, message: Any, patience: Patience) -> Operation[Any]:
+        """Ask what is answered only when the other members have joined as well."""
+        timeout_ms = self.options.rebalance_timeout_ms + _ANSWER_MARGIN_MS
+        return (
+            yield from self._coordinators.ask(
+                self.options.group, api_key, always(message), patience, timeout_ms
+            )
+        )
+
+    # -- being a member -------------------------------------------------------------------------
+
+    def heartbeat(self) -> Operation[None]:
+        """Tell the coordinator that this member lives. Sets `must_join` where it says so.
+
+        Raises KafkaError FENCED_INSTANCE_ID where another member took this one's instance id.
+        """
+        message = HeartbeatRequest(
+            self.options.group, self.generation, self.member_id, self.options.instance_id
+        )
+
+        def attempt(patience: Patience) -> Operation[None]:
+            answer = yield from self._coordinators.ask(
+                self.options.group, HEARTBEAT, always(message), patience
+            )
+            response = expect(answer, HeartbeatResponse)
+            self._coordinators.check(self.options.group, response.error_code)
+
+        yield from self._judged(
+            self._router.repeat(f"a heartbeat to group {self.options.group!r}", attempt)
+        )
+
+    def look_for_partitions(self) -> Operation[None]:
+        """Where this member leads: join again when its topics were given partitions."""
+        if not self._counts:
+            return
+        metadata = yield from self._router.metadata(sorted(self._counts))
+        for name, count in self._counts.items():
+            topic = metadata.topics.get(name)
+            if topic is not None and topic.error is ErrorCode.NONE:
+                self.must_join = self.must_join or len(topic.partitions) != count
+
+    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Operation[bool]:
+        """Commit offsets of partitions of the assignment; False where the membership was lost, so
+        that they are not this member's any more. Raises KafkaError."""
+        if not offsets:
+            return True
+        committing = self._groups.commit(
+            self.options.group,
+            offsets,
+            self.generation,
+            self.member_id,
+            self.options.instance_id,
+        )
+        return (yield from self._judged(committing))
+
+    def leave(self) -> Operation[None]:
+        """Leave, so that the others need not wait for the session timeout. A static member stays:
+        it is expected back (KIP-345)."""
+        if self.member_id and self.options.instance_id is None:
+            yield from self._router.repeat(f"leaving group {self.options.group!r}", self._go)
+        self._lose()
+
+    def _go(self, patience: Patience) -> Operation[None]:
+        group = self.options.group
+
+        def build(version: int) -> LeaveGroupRequest:
+            if version < _LEAVING_MEMBERS_VERSION:
+                return LeaveGroupRequest(group, member_id=self.member_id)
+            return LeaveGroupRequest(group, members=[MemberIdentity(self.member_id)])
+
+        answer = yield from self._coordinators.ask(group, LEAVE_GROUP, build, patience)
+        response = expect(answer, LeaveGroupResponse)
+        for number in [response.error_code, *(each.error_code for each in response.members)]:
+            if error_code(number) is not ErrorCode.UNKNOWN_MEMBER_ID:  # gone already
+                self._coordinators.check(group, number)
+
+    def _judged(self, operation: Operation[None]) -> Operation[bool]:
+        """Go through an operation; whether the membership stood it."""
+        try:
+            yield from operation
+        except KafkaError as error:
+            if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
+                self.must_join = True
+                return False
+            if error.code not in _LOST:
+                raise
+            self._lose()
+            return False
+        return True
+
+    def _lose(self) -> None:
+        self.member_id = ""
+        self.generation = -1
+        self.assignment = frozenset()
+        self.is_leader = False
+        self._counts = {}
+        self.must_join = True
+
+
+def _assignment(share: list[TopicPartition]) -> bytes:
+    partitions = [
+        protocol.TopicPartition(name, numbers) for name, numbers in by_topic(share).items()
+    ]
+    assignment = protocol.ConsumerProtocolAssignment(partitions)
+    return protocol.ASSIGNMENT.encode(assignment, _ASSIGNMENT_VERSION)

@@ -1,0 +1,246 @@
+"""Upkeep of partitions: elect their leaders, delete their oldest records, look at their bytes.
+
+Elections are the controller's (KIP-183, KIP-460), deletions the leaders' (KIP-107), sizes each
+broker's own (KIP-113, KIP-827). All of them may be repeated: an election that has happened is not
+needed any more, and a log never begins earlier than it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from tidelog.client.cluster import BrokerNode
+from tidelog.client.retries import RETRIABLE, Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Call, Operation, always
+from tidelog.client.versions import error_code
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from tidelog.wire.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from tidelog.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from tidelog.wire.registry import DELETE_RECORDS, DESCRIBE_LOG_DIRS, ELECT_LEADERS
+
+#: For `delete_records`: everything below the high watermark.
+HIGH_WATERMARK: Final = -1
+_ANSWER_MARGIN_MS: Final = 2_000
+
+
+class ElectionType(IntEnum):
+    """Which replica is to lead: the first one, or any live one though it may lack records."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Outcome of one partition; ELECTION_NOT_NEEDED where the right leader leads already."""
+
+    error: ErrorCode
+    message: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the wanted leader leads now."""
+        return self.error in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """A replica in a log directory; `offset_lag` is how far it is behind the high watermark."""
+
+    tp: TopicPartition
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """One log directory of a broker; bytes of its volume are -1 where the broker tells none."""
+
+    broker_id: int
+    path: str
+    error: ErrorCode
+    replicas: tuple[ReplicaSize, ...]
+    usable_bytes: int
+    total_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all its replicas."""
+        return sum(each.size_bytes for each in self.replicas)
+
+    @classmethod
+    def from_response(cls, broker_id: int, answer: DescribeLogDirsResult) -> LogDirectory:
+        """Reads one directory of the answer; its replicas in order."""
+        replicas = [
+            ReplicaSize(
+                TopicPartition(topic.name, each.partition_index),
+                each.partition_size,
+                each.offset_lag,
+                each.is_future_key,
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        ]
+        return cls(
+            broker_id,
+            answer.log_dir,
+            error_code(answer.error_code),
+            tuple(sorted(replicas, key=lambda each: each.tp)),
+            answer.usable_bytes,
+            answer.total_bytes,
+        )
+
+
+class PartitionAdmin:
+    """Operations on partitions that are there."""
+
+    def __init__(self, router: ClusterRouter) -> None:
+        self._router = router
+
+    def elect_leaders(
+        self, election: ElectionType, partitions: Iterable[TopicPartition] | None
+    ) -> Operation[dict[TopicPartition, Election]]:
+        """Elect leaders of these partitions, or of all (those that need none are left out then).
+
+        Errors of single partitions are in the result. Raises KafkaError where nothing was
+        considered.
+        """
+        wanted = None if partitions is None else list(partitions)
+        topics = None
+        if wanted is not None:
+            numbers = by_topic(wanted)
+            topics = [TopicPartitions(name, numbers[name]) for name in numbers]
+
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, Election]]:
+            controller = yield from self._router.controller(patience)
+            timeout_ms = max(1, patience.remaining_ms)
+            message = ElectLeadersRequest(election, topics, timeout_ms)
+            answer = yield Call(
+                controller.address, ELECT_LEADERS, always(message), timeout_ms + _ANSWER_MARGIN_MS
+            )
+            response = expect(answer, ElectLeadersResponse)
+            if response.error_code:
+                raise KafkaError(error_code(response.error_code), f"at {controller.address}")
+            results = _elections(response)
+            if any(each.error is ErrorCode.NOT_CONTROLLER for each in results.values()):
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, f"at {controller.address}")
+            return results
+
+        return self._router.repeat("electing leaders", attempt)
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> Operation[dict[TopicPartition, int]]:
+        """Delete what lies below each offset; returns the new low watermark of each partition.
+
+        Raises KafkaError naming the partition, OFFSET_OUT_OF_RANGE above its high watermark.
+        """
+        done: dict[TopicPartition, int] = {}
+
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, int]]:
+            missing = [tp for tp in before if tp not in done]
+            by_leader = yield from self._router.leaders(missing, patience)
+            failures: list[KafkaError] = []
+            for leader, partitions in by_leader.items():
+                timeout_ms = max(1, patience.remaining_ms)
+                message = DeleteRecordsRequest(_deletions(partitions, before), timeout_ms)
+                answer = yield Call(
+                    leader.address, DELETE_RECORDS, always(message), timeout_ms + _ANSWER_MARGIN_MS
+                )
+                response = expect(answer, DeleteRecordsResponse)
+                failures += _collect_deletions(response, leader, before, done)
+            # What will not pass first: it is what the caller must know.
+            failures.sort(key=lambda failure: failure.code in RETRIABLE)
+            if failures:
+                raise failures[0]
+            for tp in before:
+                if tp not in done:
+                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {tp}")
+            return {tp: done[tp] for tp in before}
+
+        return self._router.repeat("deleting records", attempt)
+
+    def describe_log_dirs(self, broker_id: int) -> Operation[list[LogDirectory]]:
+        """The log directories of a broker with all of their replicas. Raises KafkaError."""
+        message = DescribeLogDirsRequest(topics=None)
+
+        def attempt(patience: Patience) -> Operation[list[LogDirectory]]:
+            node = yield from self._router.broker(broker_id, patience)
+            timeout_ms = max(1, patience.remaining_ms)
+            answer = yield Call(node.address, DESCRIBE_LOG_DIRS, always(message), timeout_ms)
+            response = expect(answer, DescribeLogDirsResponse)
+            if response.error_code:
+                raise KafkaError(error_code(response.error_code), f"at {node.address}")
+            return [LogDirectory.from_response(broker_id, each) for each in response.results]
+
+        return self._router.repeat(f"reading the log directories of broker {broker_id}", attempt)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of the partitions by topic, in the order given."""
+    numbers: dict[str, list[int]] = {}
+    for tp in partitions:
+        numbers.setdefault(tp.topic, []).append(tp.partition)
+    return numbers
+
+
+def _elections(response: ElectLeadersResponse) -> dict[TopicPartition, Election]:
+    return {
+        TopicPartition(topic.topic, each.partition_id): Election(
+            error_code(each.error_code), each.error_message or ""
+        )
+        for topic in response.replica_election_results
+        for each in topic.partition_result
+    }
+
+
+def _deletions(
+    partitions: Iterable[TopicPartition], before: Mapping[TopicPartition, int]
+) -> list[DeleteRecordsTopic]:
+    topics: dict[str, DeleteRecordsTopic] = {}
+    for tp in partitions:
+        topic = topics.setdefault(tp.topic, DeleteRecordsTopic(name=tp.topic))
+        topic.partitions.append(DeleteRecordsPartition(tp.partition, before[tp]))
+    return list(topics.values())
+
+
+def _collect_deletions(
+    response: DeleteRecordsResponse,
+    leader: BrokerNode,
+    before: Mapping[TopicPartition, int],
+    done: dict[TopicPartition, int],
+) -> list[KafkaError]:
+    failures = []
+    for topic in response.topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.name, each.partition_index)
+            code = error_code(each.error_code)
+            if code is ErrorCode.NONE:
+                done[tp] = each.low_watermark
+            elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                failures.append(
+                    KafkaError(code, f"{tp}: offset {before[tp]} is above the high watermark")
+                )
+            else:
+                failures.append(KafkaError(code, f"{tp} at {leader.address}"))
+    return failures

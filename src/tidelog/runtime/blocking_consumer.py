@@ -1,0 +1,109 @@
+"""Consumers of `tidelog.client.consuming` for one thread that may wait: poll, commit, close.
+
+They make their calls through a BlockingClient, which the caller closes after them. Heartbeats go
+out in `poll` alone: whoever takes longer than the session timeout between two polls loses its
+membership, and with it what it had not committed.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Protocol
+
+from tidelog.client.consuming import ConsumedRecord, GroupConsumer, PartitionConsumer, Skip
+from tidelog.client.steps import Operation, T
+from tidelog.core.types import TopicPartition
+
+_NO_LIMIT = sys.maxsize
+
+
+class _Driver(Protocol):
+    """What runs operations: BlockingClient."""
+
+    def run(self, operation: Operation[T]) -> T:
+        """Make the calls of an operation until it returns."""
+        ...
+
+
+class BlockingConsumer:
+    """Reads partitions from the offsets that `seek` was given."""
+
+    def __init__(self, client: _Driver, partitions: PartitionConsumer) -> None:
+        self._client = client
+        self._partitions = partitions
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset of each partition to be handed out."""
+        return self._partitions.positions
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything that could be read at the last look was handed out."""
+        return self._partitions.is_at_end
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Read this partition from here on."""
+        self._partitions.seek(tp, offset)
+
+    def poll(self, max_records: int = _NO_LIMIT, max_wait_ms: int = 500) -> list[ConsumedRecord]:
+        """The next records; none where none came in time. Raises what BlockingClient raises."""
+        return self._client.run(self._partitions.poll(max_records, max_wait_ms))
+
+    def take_skips(self) -> list[Skip]:
+        """What could not be read since the last call."""
+        skips = list(self._partitions.skips)
+        self._partitions.skips.clear()
+        return skips
+
+
+class BlockingGroupConsumer(BlockingConsumer):
+    """Reads what its group assigns to it. As a context manager it commits and leaves in the end,
+    and leaves without a commit where the block raised."""
+
+    def __init__(self, client: _Driver, consumer: GroupConsumer) -> None:
+        super().__init__(client, consumer.partitions)
+        self._consumer = consumer
+
+    def __enter__(self) -> BlockingGroupConsumer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._client.run(self._consumer.member.leave())
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """What the group has assigned to this member."""
+        return self._consumer.member.assignment
+
+    @property
+    def generation(self) -> int:
+        """The generation of the group that this member is in; -1 for none."""
+        return self._consumer.member.generation
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Read a partition of the assignment from here on; ValueError for any other."""
+        if tp not in self.assignment:
+            raise ValueError(f"{tp} is not assigned to this member of the group")
+        super().seek(tp, offset)
+
+    def poll(self, max_records: int = _NO_LIMIT, max_wait_ms: int = 500) -> list[ConsumedRecord]:
+        """Join where that is due, show to be alive, and read."""
+        return self._client.run(self._consumer.poll(max_records, max_wait_ms))
+
+    def commit(self) -> bool:
+        """Commit what polls have returned; False where the membership was lost meanwhile."""
+        return self._client.run(self._consumer.commit())
+
+    def close(self) -> None:
+        """Commit and leave the group."""
+        self._client.run(self._consumer.close())
