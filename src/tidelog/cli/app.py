@@ -2,6 +2,8 @@
 
 0 done, 1 failed, 2 wrong usage, 3 the cluster could not be reached. Errors are one message on
 standard error, without a traceback: what failed, where, and where possible what would be right.
+Ctrl-C is 130, as shells have it. When the reader of our output goes away (`| head`), so do we,
+without a word and with 1.
 """
 
 from __future__ import annotations
@@ -13,7 +15,17 @@ import sys
 import typer
 
 import tidelog
-from tidelog.cli import clusters, configs, dumps, faults, pipeline, simulation, topics
+from tidelog.cli import (
+    brokers,
+    clusters,
+    configs,
+    dumps,
+    faults,
+    partitions,
+    pipeline,
+    simulation,
+    topics,
+)
 from tidelog.cli.output import print_line, say
 from tidelog.core.errors import ConnectionLost, RequestTimeout, TidelogError
 
@@ -30,6 +42,10 @@ app = typer.Typer(
 clusters.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
+app.add_typer(brokers.app, name="brokers")
+app.add_typer(partitions.leaders_app, name="leaders")
+app.add_typer(brokers.log_dirs_app, name="log-dirs")
+app.add_typer(partitions.records_app, name="records")
 app.add_typer(faults.app, name="break")
 app.add_typer(simulation.app, name="sim")
 app.add_typer(pipeline.app, name="pipeline")
@@ -55,13 +71,17 @@ def run() -> None:
     """Run the command line of this process and exit with its code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        app(prog_name="tidelog")
+        try:
+            app(prog_name="tidelog")
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Nobody reads: what is still held back must not be written at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)
     except (ConnectionLost, RequestTimeout) as error:
         say(f"tidelog: the cluster could not be reached: {error}")
         sys.exit(EXIT_NOT_REACHED)
     except (TidelogError, OSError) as error:
-        if isinstance(error, BrokenPipeError):  # the reader of our output went away
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        else:
-            say(f"tidelog: {error}")
+        say(f"tidelog: {error}")
         sys.exit(EXIT_FAILED)

@@ -1,25 +1,253 @@
-"""`tidelog configs`: what can be configured.
+"""`tidelog configs`: what is configured where, and changing it while the brokers run.
 
-Settings of a running cluster are changed by any Kafka client (AlterConfigs); this prints the
-reference that docs/configuration.md holds.
+For topics, single brokers, and the defaults of all brokers. Every value is shown with its source:
+the first that is set of the topic's own, the broker's own, the default of all brokers, what the
+broker was started with, Kafka's default.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from tidelog.cli.output import print_line
+from tidelog.cli.completion import broker_ids, topic_names
+from tidelog.cli.documents import (
+    ConfigChanged,
+    ConfigEntry,
+    ConfigsChanged,
+    ConfigsDescription,
+    ConfigSource,
+    prints,
+)
+from tidelog.cli.names import NotFoundError, broker_named, nearest, topics_named
+from tidelog.cli.output import (
+    OutputFormat,
+    OutputOption,
+    print_document,
+    print_line,
+    print_table,
+    say,
+)
+from tidelog.cli.target import (
+    BootstrapOption,
+    DryRunOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+    key_values,
+)
+from tidelog.client.configs import (
+    BROKER,
+    TOPIC,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigValue,
+)
 from tidelog.core.config_reference import reference
+from tidelog.runtime.blocking import BlockingClient
 
-app = typer.Typer(help="What can be configured.", no_args_is_help=True)
+app = typer.Typer(help="Show and change configurations.", no_args_is_help=True)
+
+ConfigOption = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", help="key=value, for example retention.ms=3600000."),
+]
+DeleteConfigOption = Annotated[
+    list[str] | None,
+    typer.Option("--delete-config", help="A key that is to be as if it had not been set."),
+]
+_AppendOption = Annotated[
+    list[str] | None,
+    typer.Option("--append-config", help="key=value: add to a list."),
+]
+_SubtractOption = Annotated[
+    list[str] | None,
+    typer.Option("--subtract-config", help="key=value: take from a list."),
+]
+_TopicOption = Annotated[
+    str | None, typer.Option("--topic", help="Of this topic.", autocompletion=topic_names)
+]
+_BrokerOption = Annotated[
+    int | None,
+    typer.Option("--broker", help="Of this broker, by its id.", autocompletion=broker_ids),
+]
+_BrokersOption = Annotated[
+    bool, typer.Option("--brokers", help="Of all brokers: what holds where a broker has no own.")
+]
 
 
-@app.callback()
-def _root() -> None:
-    """What can be configured."""
+@app.command(epilog="Example: tidelog configs describe --topic flights --key retention.ms")
+@prints(ConfigsDescription)
+def describe(
+    topic: _TopicOption = None,
+    broker: _BrokerOption = None,
+    brokers: _BrokersOption = False,
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="This key only.")] = None,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only what somebody has set, not Kafka's defaults.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Show a configuration, each value with its source."""
+    resource = _resource(topic, broker, brokers)
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        _check_there(client, resource)
+        values = client.describe_configs(resource, with_synonyms=True)
+    if key is not None:
+        values = _chosen(values, key, resource)
+    if changed:
+        values = [value for value in values if not value.is_default]
+    if output is OutputFormat.JSON:
+        kind, name = _kind_and_name(resource)
+        print_document(ConfigsDescription(kind, name, [_entry(value) for value in values]))
+        return
+    if not values:
+        say(f"nothing is set for {resource}")
+        return
+    print_table(
+        ("key", "value", "source", "read-only"),
+        (
+            (
+                each.name,
+                "(hidden)" if each.is_sensitive else each.value,
+                each.source,
+                each.is_read_only,
+            )
+            for each in values
+        ),
+    )
 
 
-@app.command("reference")
+@app.command(
+    epilog="Example: tidelog configs alter --brokers --config log.retention.ms=86400000"
+    " --delete-config message.max.bytes"
+)
+@prints(ConfigsChanged)
+def alter(
+    topic: _TopicOption = None,
+    broker: _BrokerOption = None,
+    brokers: _BrokersOption = False,
+    config: ConfigOption = None,
+    delete_config: DeleteConfigOption = None,
+    append_config: _AppendOption = None,
+    subtract_config: _SubtractOption = None,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Change a configuration; keys that are not named stay as they are."""
+    resource = _resource(topic, broker, brokers)
+    changes = changes_of(config, delete_config, append_config, subtract_config)
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        _check_there(client, resource)
+        change_configs(client, resource, changes, dry_run, output)
+
+
+def changes_of(
+    config: list[str] | None,
+    delete: list[str] | None,
+    append: list[str] | None = None,
+    subtract: list[str] | None = None,
+) -> list[ConfigChange]:
+    """What options ask for; usage errors for nothing at all, and for a key named twice."""
+    changes: list[ConfigChange] = []
+    for operation, words in (
+        (ConfigOperation.SET, config),
+        (ConfigOperation.APPEND, append),
+        (ConfigOperation.SUBTRACT, subtract),
+    ):
+        changes += [ConfigChange(operation, *pair) for pair in key_values(words).items()]
+    changes += [ConfigChange(ConfigOperation.DELETE, key, None) for key in delete or []]
+    if not changes:
+        raise typer.BadParameter("nothing to change: give --config key=value, --delete-config key")
+    names = [change.name for change in changes]
+    for name in names:
+        if not name or "=" in name:
+            raise typer.BadParameter(f"{name!r} is no key: --delete-config takes a key alone")
+        if names.count(name) > 1:
+            raise typer.BadParameter(f"{name} is named twice")
+    return changes
+
+
+def change_configs(
+    client: BlockingClient,
+    resource: ConfigResource,
+    changes: list[ConfigChange],
+    dry_run: bool,
+    output: OutputFormat,
+) -> None:
+    """Change, and tell what was changed."""
+    client.alter_configs(resource, changes, validate_only=dry_run)
+    if output is OutputFormat.JSON:
+        kind, name = _kind_and_name(resource)
+        told = [ConfigChanged(it.operation.name.lower(), it.name, it.value) for it in changes]
+        print_document(ConfigsChanged(kind, name, not dry_run, told))
+        return
+    for change in changes:
+        say(f"{'would be done' if dry_run else 'done'}: {_sentence(change)} for {resource}")
+
+
+def _sentence(change: ConfigChange) -> str:
+    if change.operation is ConfigOperation.SET:
+        return f"{change.name} set to {change.value}"
+    if change.operation is ConfigOperation.DELETE:
+        return f"{change.name} unset"
+    if change.operation is ConfigOperation.APPEND:
+        return f"{change.value} added to {change.name}"
+    return f"{change.value} taken from {change.name}"
+
+
+def _resource(topic: str | None, broker: int | None, brokers: bool) -> ConfigResource:
+    if (topic is not None) + (broker is not None) + brokers != 1:
+        raise typer.BadParameter("give one of --topic NAME, --broker ID, --brokers")
+    if topic is not None:
+        return ConfigResource(TOPIC, topic)
+    return ConfigResource(BROKER, "" if broker is None else str(broker))
+
+
+def _check_there(client: BlockingClient, resource: ConfigResource) -> None:
+    if resource.type == TOPIC:
+        topics_named(client, [resource.name])
+    elif resource.owner is not None:
+        broker_named(client, resource.owner)
+
+
+def _kind_and_name(resource: ConfigResource) -> tuple[str, str | None]:
+    if resource.type == TOPIC:
+        return "topic", resource.name
+    return ("broker", resource.name) if resource.name else ("brokers", None)
+
+
+def _chosen(
+    values: list[ConfigValue], keys: list[str], resource: ConfigResource
+) -> list[ConfigValue]:
+    known = [value.name for value in values]
+    for key in keys:
+        # What holds for all brokers lists only what was set.
+        if key not in known and _kind_and_name(resource)[0] != "brokers":
+            raise NotFoundError(f"there is no key {key!r} of {resource}{nearest(key, known)}")
+    return [value for value in values if value.name in keys]
+
+
+def _entry(value: ConfigValue) -> ConfigEntry:
+    return ConfigEntry(
+        value.name,
+        value.value,
+        value.source,
+        value.is_read_only,
+        value.is_sensitive,
+        [ConfigSource(each.name, each.value, each.source) for each in value.synonyms],
+    )
+
+
+@app.command("reference", epilog="Example: tidelog configs reference > configuration.md")
 def print_reference() -> None:
     """Print every configuration key: honoured, without effect, or refused, and why."""
     print_line(reference().rstrip("\n"))

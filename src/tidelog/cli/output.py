@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 #: Wide enough for any row: a table in a file or a pipe is never folded.
 _PIPE_WIDTH = 10_000
@@ -38,13 +40,29 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, indent=2) + "\n")
 
 
+def print_document(document: Any) -> None:
+    """A document of `cli/documents.py`, or a list of them, as JSON."""
+    if isinstance(document, list):
+        print_json([asdict(each) for each in document])
+    else:
+        print_json(asdict(document))
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """A table on standard output."""
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_justify="left",
+        pad_edge=False,
+        show_edge=False,
+    )
+    cells = [tuple(row) for row in rows]
+    for index, column in enumerate(columns):
+        numeric = all(_is_number(row[index]) for row in cells) and bool(cells)
+        table.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(_cell(value)) for value in row))
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PIPE_WIDTH)
@@ -60,6 +78,11 @@ def say(text: str) -> None:
     """A message for people, on standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def _is_number(value: object) -> bool:
+    """Right-aligned, like what is not known among numbers."""
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def _cell(value: object) -> str:

@@ -52,6 +52,11 @@ def choose_target(bootstrap: str | None, directory: str | None) -> Target:
     return Target(cluster.bootstrap, cluster)
 
 
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Check and show what would be done; change nothing.")
+]
+
+
 def key_values(words: list[str] | None) -> dict[str, str]:
     """`--config key=value` words; a word without `=` is a usage error."""
     found: dict[str, str] = {}

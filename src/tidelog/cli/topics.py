@@ -1,4 +1,4 @@
-"""`tidelog topics`: create, list, describe and delete.
+"""`tidelog topics`: create, list, describe, alter, add-partitions and delete.
 
 All through the Kafka client, so that they work against any cluster that can be reached. Errors are
 the brokers' own, with their reasons.
@@ -11,34 +11,69 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
+from tidelog.cli.completion import topic_names
+from tidelog.cli.configs import (
+    ConfigOption,
+    DeleteConfigOption,
+    change_configs,
+    changes_of,
+)
+from tidelog.cli.documents import (
+    ConfigsChanged,
+    PartitionDescription,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+    TopicDescription,
+    prints,
+)
+from tidelog.cli.names import topics_named
+from tidelog.cli.output import (
+    OutputFormat,
+    OutputOption,
+    print_document,
+    print_json,
+    print_line,
+    print_table,
+    say,
+)
 from tidelog.cli.target import (
     BootstrapOption,
+    DryRunOption,
     OptionalDirectoryOption,
     TimeoutOption,
     choose_target,
     key_values,
 )
-from tidelog.client.cluster import ClusterMetadata, TopicMetadata
-from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import topic_id_to_text
+from tidelog.cli.waiting import WaitOption, wait_for
+from tidelog.client.cluster import TopicMetadata
+from tidelog.client.configs import TOPIC, ConfigResource
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import NO_LEADER, topic_id_to_text
 from tidelog.local.status import PartitionStatus, describe_partitions
+from tidelog.runtime.blocking import BlockingClient
 
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, show, change and delete topics.", no_args_is_help=True)
 
-_NameArgument = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
+_NewNameArgument = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
+_NameArgument = Annotated[
+    str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
+]
 
 
-@app.command()
+@app.command(
+    epilog="Example: tidelog topics create flights --partitions 6 --replication-factor 3"
+    " --config min.insync.replicas=2"
+)
+@prints(TopicCreated)
 def create(
-    name: _NameArgument,
+    name: _NewNameArgument,
     partitions: Annotated[int, typer.Option(help="Partitions; the broker's default.")] = -1,
     replication_factor: Annotated[
         int, typer.Option(help="Replicas of each partition; the broker's default.")
     ] = -1,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="key=value, for example retention.ms")
-    ] = None,
+    config: ConfigOption = None,
+    wait: WaitOption = True,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -48,20 +83,17 @@ def create(
     configs = key_values(config)
     with choose_target(bootstrap, directory).client(timeout) as client:
         topic_id = client.create_topic(name, partitions, replication_factor, configs)
-        topic = client.await_topic(name)
+        if wait:
+            _await_leaders(client, name, max(partitions, 1), timeout)
+        count = len(client.await_topic(name).partitions) if partitions < 0 else partitions
     if output is OutputFormat.JSON:
-        print_json(
-            {
-                "topic": name,
-                "topic_id": topic_id_to_text(topic_id),
-                "partitions": len(topic.partitions),
-            }
-        )
+        print_document(TopicCreated(name, topic_id_to_text(topic_id), count))
     else:
-        say(f"topic {name} created with {len(topic.partitions)} partitions")
+        say(f"topic {name} created with {_counted(count)}")
 
 
-@app.command("list")
+@app.command("list", epilog="Example: tidelog topics list --bootstrap-server 127.0.0.1:9092")
+@prints(list[str])
 def list_topics(
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
@@ -78,9 +110,12 @@ def list_topics(
         print_line(name)
 
 
-@app.command()
+@app.command(epilog="Example: tidelog topics describe flights -o json")
+@prints(list[TopicDescription])
 def describe(
-    name: Annotated[str | None, typer.Argument(help="The topic; all without.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The topic; all without.", autocompletion=topic_names)
+    ] = None,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -88,11 +123,13 @@ def describe(
 ) -> None:
     """Show the partitions of a topic: leader, epoch, replicas, ISR, high watermark."""
     with choose_target(bootstrap, directory).client(timeout) as client:
+        if name is not None:
+            topics_named(client, [name])
         metadata = client.metadata(None if name is None else [name])
-        topics = _existing(metadata, name)
+        topics = [each for each in metadata.topics.values() if each.error is ErrorCode.NONE]
         partitions = describe_partitions(client, metadata, [topic.name for topic in topics])
     if output is OutputFormat.JSON:
-        print_json([_document(topic, partitions) for topic in topics])
+        print_document([_document(topic, partitions) for topic in topics])
         return
     for topic in topics:
         print_table(
@@ -114,33 +151,108 @@ def describe(
         )
 
 
-@app.command()
-def delete(
+@app.command(
+    epilog="Example: tidelog topics alter flights --config retention.ms=3600000"
+    " --delete-config segment.bytes"
+)
+@prints(ConfigsChanged)
+def alter(
     name: _NameArgument,
+    config: ConfigOption = None,
+    delete_config: DeleteConfigOption = None,
+    dry_run: DryRunOption = False,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Delete a topic and its records."""
+    """Set and unset configurations of a topic; those not named stay as they are."""
+    changes = changes_of(config, delete_config)
     with choose_target(bootstrap, directory).client(timeout) as client:
+        topics_named(client, [name])
+        change_configs(client, ConfigResource(TOPIC, name), changes, dry_run, output)
+
+
+@app.command("add-partitions", epilog="Example: tidelog topics add-partitions flights --to 12")
+@prints(PartitionsAdded)
+def add_partitions(
+    name: _NameArgument,
+    to: Annotated[
+        int, typer.Option(min=1, help="Partitions in all, afterwards.", show_default=False)
+    ],
+    wait: WaitOption = True,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Give a topic more partitions; they cannot be taken away again.
+
+    Records that are there stay where they are: a key may go to another partition than before.
+    """
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        before = len(topics_named(client, [name])[name].partitions)
+        if to <= before:
+            raise typer.BadParameter(
+                f"topic {name!r} has {_counted(before)}: more than that are needed, not {to}",
+                param_hint="--to",
+            )
+        client.add_partitions(name, to)
+        if wait:
+            _await_leaders(client, name, to, timeout)
+    if output is OutputFormat.JSON:
+        print_document(PartitionsAdded(name, before, to))
+    else:
+        say(f"topic {name} has {_counted(to)} now, {to - before} of them new")
+
+
+@app.command(epilog="Example: tidelog topics delete flights")
+@prints(TopicDeleted)
+def delete(
+    name: _NameArgument,
+    wait: WaitOption = True,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Delete a topic and its records; returns when no broker knows it any more."""
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        topics_named(client, [name])
         client.delete_topic(name)
-    say(f"topic {name} deleted")
+        if wait:
+            brokers = len(client.metadata([]).brokers)
+            wait_for(
+                f"brokers that forgot {name}",
+                brokers,
+                lambda: brokers - len(client.brokers_knowing(name)),
+                timeout,
+            )
+    if output is OutputFormat.JSON:
+        print_document(TopicDeleted(name))
+    else:
+        say(f"topic {name} deleted")
 
 
-def _existing(metadata: ClusterMetadata, name: str | None) -> list[TopicMetadata]:
-    """The topics of an answer; raises KafkaError for one that was asked for and is not there."""
-    topics = list(metadata.topics.values())
-    if name is not None:
-        error = topics[0].error if topics else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if error is not ErrorCode.NONE:
-            raise KafkaError(error, f"topic {name!r}")
-    return [topic for topic in topics if topic.error is ErrorCode.NONE]
+def _await_leaders(client: BlockingClient, name: str, partitions: int, timeout_s: float) -> None:
+    """Wait until each of so many partitions, and all that there are, has a leader."""
+
+    def led() -> int:
+        topic = client.metadata([name]).topics[name]
+        leaders = sum(each.leader != NO_LEADER for each in topic.partitions.values())
+        return min(leaders, partitions) if leaders == len(topic.partitions) else leaders - 1
+
+    wait_for(f"leaders of {name}", partitions, led, timeout_s)
 
 
-def _document(topic: TopicMetadata, partitions: tuple[PartitionStatus, ...]) -> dict[str, object]:
-    return {
-        "topic": topic.name,
-        "topic_id": topic_id_to_text(topic.topic_id),
-        "internal": topic.is_internal,
-        "partitions": [asdict(each) for each in partitions if each.topic == topic.name],
-    }
+def _counted(partitions: int) -> str:
+    return "1 partition" if partitions == 1 else f"{partitions} partitions"
+
+
+def _document(topic: TopicMetadata, partitions: tuple[PartitionStatus, ...]) -> TopicDescription:
+    return TopicDescription(
+        topic.name,
+        topic_id_to_text(topic.topic_id),
+        topic.is_internal,
+        [PartitionDescription(**asdict(each)) for each in partitions if each.topic == topic.name],
+    )

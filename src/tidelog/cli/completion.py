@@ -1,0 +1,50 @@
+"""Shell completion of names that the cluster knows: topics, groups, brokers.
+
+The cluster is the one that the command line names so far (`--bootstrap-server`, `--dir`), or that
+of the default directory. A cluster that does not answer within a second completes nothing: a shell
+must not hang, and has no place for messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import typer
+
+from tidelog.cli.target import choose_target
+from tidelog.core.errors import TidelogError
+from tidelog.runtime.blocking import BlockingClient
+
+_PATIENCE_S = 1.0
+
+
+def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Topics; internal ones where their name was begun."""
+    hides = not incomplete.startswith("_")
+    return _complete(
+        ctx,
+        incomplete,
+        lambda client: [n for n in client.metadata().topics if not (hides and n.startswith("__"))],
+    )
+
+
+def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Groups."""
+    return _complete(ctx, incomplete, lambda client: [each.name for each in client.list_groups()])
+
+
+def broker_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Ids of live brokers."""
+    return _complete(ctx, incomplete, lambda client: map(str, client.metadata([]).brokers))
+
+
+def _complete(
+    ctx: typer.Context, incomplete: str, ask: Callable[[BlockingClient], Iterable[str]]
+) -> list[str]:
+    given = ctx.params
+    try:
+        target = choose_target(given.get("bootstrap"), given.get("directory"))
+        with target.client(_PATIENCE_S) as client:
+            return [name for name in ask(client) if name.startswith(incomplete)]
+    except (TidelogError, OSError, typer.BadParameter):
+        return []

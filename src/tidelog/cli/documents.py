@@ -1,0 +1,323 @@
+"""The JSON documents that commands print with `-o json`: a contract for programs.
+
+Keys are never renamed or taken away, new ones may come. `docs/reference/cli.md` lists them from
+here. Times are milliseconds since 1970, sizes are bytes, null is what is not known or not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def prints(document: Any) -> Callable[[F], F]:
+    """Marks a command with the document that it prints: a class of this module, or a list of it."""
+
+    def mark(command: F) -> F:
+        command.__prints__ = document  # type: ignore[attr-defined]
+        return command
+
+    return mark
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """A topic that was created; `topic_id` in Kafka's text form."""
+
+    topic: str
+    topic_id: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic that was deleted."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """A topic that was given partitions: how many it had and has."""
+
+    topic: str
+    partitions_before: int
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition; leader -1: none, high watermark null: no leader answers."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    high_watermark: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic with its partitions."""
+
+    topic: str
+    topic_id: str
+    internal: bool
+    partitions: list[PartitionDescription]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """One key; `operation` is set, delete, append or subtract, `value` null with delete."""
+
+    operation: str
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsChanged:
+    """A changed configuration; `name` null with resource `brokers`: the defaults of all brokers.
+
+    `executed` is false with --dry-run.
+    """
+
+    resource: str
+    name: str | None
+    executed: bool
+    changes: list[ConfigChanged]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSource:
+    """A value, and where it was set (Kafka's ConfigSource)."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key with the value in force; sensitive values are null.
+
+    `synonyms`: all values that were set, the one in force first.
+    """
+
+    name: str
+    value: str | None
+    source: str
+    read_only: bool
+    sensitive: bool
+    synonyms: list[ConfigSource]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsDescription:
+    """The configuration of a resource: `topic`, `broker` or `brokers` (name null)."""
+
+    resource: str
+    name: str | None
+    configs: list[ConfigEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedPartition:
+    """What went to one partition; offsets null where the broker told none (--acks 0)."""
+
+    partition: int
+    records: int
+    first_offset: int | None
+    last_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What was produced to a topic."""
+
+    topic: str
+    records: int
+    partitions: list[ProducedPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A record's header; `value` as in ConsumedRecord."""
+
+    key: str
+    value: str | dict[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedRecord:
+    """A record, one JSON document a line.
+
+    Key and values are text where they are UTF-8, else {"base64": "..."}, null where there is none.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: str | dict[str, str] | None
+    value: str | dict[str, str] | None
+    headers: list[Header]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListed:
+    """A group; `coordinator` is a broker's id."""
+
+    group: str
+    state: str
+    protocol_type: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A partition."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a group; `partitions` null where its assignment is not a consumer's."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[Assigned] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """How far a group is on a partition that it committed or reads.
+
+    `lag` is null without a committed offset or a leader that answers, `member_id` null where no
+    member reads it.
+    """
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    high_watermark: int | None
+    lag: int | None
+    member_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescribed:
+    """A group with members, assignments and lag; `coordinator` is a broker's id."""
+
+    group: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: int
+    members: list[Member]
+    offsets: list[GroupOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """One partition's committed offset; `before` null where there was none."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReset:
+    """New offsets of a group; `executed` is false without --execute."""
+
+    group: str
+    executed: bool
+    offsets: list[OffsetReset]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsDeleted:
+    """Groups that were deleted."""
+
+    groups: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerListed:
+    """A live broker, and how many partitions it leads and holds a replica of."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    controller: bool
+    leaders: int
+    replicas: int
+    out_of_sync: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderElected:
+    """One partition's election. `result` is elected, not_needed, or Kafka's error name.
+
+    `message` is the broker's reason, empty where it gave none.
+    """
+
+    topic: str
+    partition: int
+    result: str
+    leader_before: int
+    leader: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A replica in a log directory; `future`: it is being moved there."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescribed:
+    """A log directory; `error` is Kafka's error name, null where it is well.
+
+    Bytes of the volume are null where the broker does not tell them.
+    """
+
+    broker: int
+    log_dir: str
+    error: str | None
+    size_bytes: int
+    usable_bytes: int | None
+    total_bytes: int | None
+    replicas: list[Replica]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsDeleted:
+    """A partition whose oldest records were deleted; `low_watermark` is where it begins now.
+
+    With --dry-run it is where it would begin.
+    """
+
+    topic: str
+    partition: int
+    low_watermark: int
+    executed: bool

@@ -1,0 +1,117 @@
+"""What people call things: topics with their partitions, and what they may have meant instead.
+
+A name that the cluster does not know is answered with the names that are near it. `t:0,2-4` names
+partitions of a topic.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import typer
+
+from tidelog.client.cluster import ClusterMetadata, TopicMetadata
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+_MOST_SUGGESTIONS = 3
+
+
+class NotFoundError(TidelogError):
+    """There is no such topic, partition, group or broker; says what there is."""
+
+
+class PartitionWord(NamedTuple):
+    """A topic, and some of its partitions; None: all of them."""
+
+    topic: str
+    partitions: tuple[int, ...] | None
+
+
+def partition_word(word: str) -> PartitionWord:
+    """Reads `topic` or `topic:0,2-4`; a usage error for anything else."""
+    topic, colon, numbers = word.partition(":")
+    if not topic:
+        raise typer.BadParameter(f"{word!r} names no topic: t or t:0,2-4 expected")
+    return PartitionWord(topic, partition_numbers(numbers) if colon else None)
+
+
+def partition_numbers(text: str) -> tuple[int, ...]:
+    """Reads `0,2-4`; a usage error for anything else."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not (first.isdecimal() and (last.isdecimal() if dash else True)):
+            raise typer.BadParameter(f"{text!r} are no partitions: 0 or 0,2-4 expected")
+        numbers += range(int(first), int(last or first) + 1)
+    return tuple(dict.fromkeys(numbers))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message: what is near `name` among those that are there."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, _MOST_SUGGESTIONS, cutoff=0.6)
+    close += [each for each in names if each not in close and _folded(name) in _folded(each)]
+    if close:
+        return f"; did you mean {' or '.join(close[:_MOST_SUGGESTIONS])}?"
+    if len(names) <= _MOST_SUGGESTIONS:
+        return f"; there is {', '.join(names)}" if names else "; there are none"
+    return ""
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("_", "-").replace(".", "-")
+
+
+def topics_named(client: BlockingClient, names: Sequence[str]) -> dict[str, TopicMetadata]:
+    """These topics; NotFoundError naming the first that is not there, and those near it."""
+    metadata = client.metadata(list(dict.fromkeys(names)))
+    return {name: _existing(client, metadata, name) for name in names}
+
+
+def _existing(client: BlockingClient, metadata: ClusterMetadata, name: str) -> TopicMetadata:
+    topic = metadata.topics.get(name)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+    if topic is not None and code is ErrorCode.NONE:
+        return topic
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        known = [each for each in client.metadata().topics if not each.startswith("__")]
+        raise NotFoundError(f"there is no topic {name!r}{nearest(name, known)}")
+    if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+        raise NotFoundError(
+            f"{name!r} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ - are, but not . and .."
+        )
+    raise KafkaError(code, f"topic {name!r}")
+
+
+def partitions_named(
+    client: BlockingClient, words: Sequence[PartitionWord]
+) -> list[TopicPartition]:
+    """The partitions that are meant, in order; NotFoundError for one that is not there."""
+    topics = topics_named(client, [word.topic for word in words])
+    found: dict[TopicPartition, None] = {}
+    for word in words:
+        known = topics[word.topic].partitions
+        for number in known if word.partitions is None else word.partitions:
+            check_partition(topics[word.topic], number)
+            found[TopicPartition(word.topic, number)] = None
+    return list(found)
+
+
+def check_partition(topic: TopicMetadata, number: int) -> None:
+    """NotFoundError where a topic has no such partition."""
+    if number not in topic.partitions:
+        last = len(topic.partitions) - 1
+        has = "partition 0 only" if last == 0 else f"partitions 0 to {last}"
+        raise NotFoundError(f"topic {topic.name!r} has {has}, not {number}")
+
+
+def broker_named(client: BlockingClient, broker_id: int) -> None:
+    """NotFoundError where no such broker is live."""
+    live = client.metadata([]).brokers
+    if broker_id not in live:
+        ids = ", ".join(str(each) for each in live)
+        raise NotFoundError(f"there is no live broker {broker_id}; live are {ids}")

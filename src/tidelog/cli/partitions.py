@@ -1,0 +1,199 @@
+"""`tidelog leaders elect` and `tidelog records delete`: what is done to single partitions.
+
+An unclean election may lose records that were acknowledged, deleted records do not come back:
+neither happens without the partitions being named, or --all.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.completion import topic_names
+from tidelog.cli.documents import LeaderElected, RecordsDeleted, prints
+from tidelog.cli.names import (
+    NotFoundError,
+    PartitionWord,
+    partition_numbers,
+    partition_word,
+    partitions_named,
+)
+from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
+from tidelog.cli.target import (
+    BootstrapOption,
+    DryRunOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.cli.waiting import WaitOption, wait_for
+from tidelog.client.cluster import ClusterMetadata
+from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.client.upkeep import HIGH_WATERMARK, Election, ElectionType
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+leaders_app = typer.Typer(help="Elect leaders.", no_args_is_help=True)
+records_app = typer.Typer(help="Delete records.", no_args_is_help=True)
+
+
+@leaders_app.command(epilog="Example: tidelog leaders elect --topic flights --partition 0,2-4")
+@prints(list[LeaderElected])
+def elect(
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Of this topic.", autocompletion=topic_names)
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", help="Its partitions, as 0,2-4; all without.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Of every partition that needs an election.")
+    ] = False,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean/--preferred",
+            help="Any live replica where none in sync is left, or the first replica.",
+        ),
+    ] = False,
+    wait: WaitOption = True,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Elect leaders: the preferred replica, or with --unclean one that may lack records.
+
+    Exit code 1 when a partition did not get the leader that was asked for.
+    """
+    if (topic is not None) == every or (partition is not None and topic is None):
+        raise typer.BadParameter("give --topic NAME, perhaps with --partition, or --all")
+    numbers = None if partition is None else partition_numbers(partition)
+    election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        wanted = None
+        if topic is not None:
+            wanted = partitions_named(client, [PartitionWord(topic, numbers)])
+        before = client.metadata()
+        results = client.elect_leaders(election, wanted)
+        if wait:
+            _await_leaders(client, [tp for tp in results if results[tp].holds], election, timeout)
+        after = client.metadata()
+    rows = [_elected(tp, results[tp], before, after) for tp in sorted(results)]
+    if output is OutputFormat.JSON:
+        print_document(rows)
+    elif rows:
+        columns = ("topic", "partition", "result", "leader before", "leader", "reason")
+        print_table(
+            columns,
+            (
+                (it.topic, it.partition, it.result, it.leader_before, it.leader, it.message or None)
+                for it in rows
+            ),
+        )
+    else:
+        say("no partition needs an election")
+    failed = sum(not each.holds for each in results.values())
+    if failed:
+        say(f"tidelog: {failed} of {len(rows)} partitions have not the leader that was asked for")
+        raise typer.Exit(1)
+
+
+@records_app.command(epilog="Example: tidelog records delete flights:0 --before-offset 1000")
+@prints(list[RecordsDeleted])
+def delete(
+    partitions: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC[:PARTITIONS]...",
+            help="Partitions, as t or t:0,2-4.",
+            show_default=False,
+            autocompletion=topic_names,
+        ),
+    ],
+    before_offset: Annotated[
+        int | None, typer.Option("--before-offset", min=0, help="The first offset that stays.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Everything below the high watermark.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Delete the oldest records of partitions: their logs begin later. Nothing brings them back."""
+    if (before_offset is not None) == every:
+        raise typer.BadParameter("give --before-offset N or --all")
+    words = [partition_word(each) for each in partitions]
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        chosen = partitions_named(client, words)
+        target = HIGH_WATERMARK if before_offset is None else before_offset
+        starts = _new_starts(client, chosen, target)
+        if not dry_run:
+            starts = client.delete_records(dict.fromkeys(chosen, target))
+    rows = [RecordsDeleted(tp.topic, tp.partition, starts[tp], not dry_run) for tp in chosen]
+    if output is OutputFormat.JSON:
+        print_document(rows)
+        return
+    print_table(
+        ("topic", "partition", "first offset" if not dry_run else "first offset would be"),
+        ((each.topic, each.partition, each.low_watermark) for each in rows),
+    )
+
+
+def _await_leaders(
+    client: BlockingClient, chosen: list[TopicPartition], election: ElectionType, timeout_s: float
+) -> None:
+    """Wait until the broker that is asked has heard of the leaders."""
+
+    def settled() -> int:
+        metadata = client.metadata(sorted({tp.topic for tp in chosen}))
+        found = (metadata.partition(tp) for tp in chosen)
+        return sum(
+            each is not None
+            and each.leader != NO_LEADER
+            and (election is ElectionType.UNCLEAN or each.leader == each.replicas[0])
+            for each in found
+        )
+
+    if chosen:
+        wait_for("leaders", len(chosen), settled, timeout_s)
+
+
+def _elected(
+    tp: TopicPartition, result: Election, before: ClusterMetadata, after: ClusterMetadata
+) -> LeaderElected:
+    if result.error is ErrorCode.NONE:
+        word = "elected"
+    elif result.error is ErrorCode.ELECTION_NOT_NEEDED:
+        word = "not_needed"
+    else:
+        word = result.error.name
+    was, now = before.partition(tp), after.partition(tp)
+    return LeaderElected(
+        tp.topic,
+        tp.partition,
+        word,
+        NO_LEADER if was is None else was.leader,
+        NO_LEADER if now is None else now.leader,
+        result.message,
+    )
+
+
+def _new_starts(
+    client: BlockingClient, chosen: list[TopicPartition], target: int
+) -> dict[TopicPartition, int]:
+    """Where each partition will begin; NotFoundError for an offset that it does not have yet."""
+    ends = client.list_offsets(dict.fromkeys(chosen, LATEST))
+    starts = client.list_offsets(dict.fromkeys(chosen, EARLIEST))
+    found = {}
+    for tp in chosen:
+        end = ends[tp].offset
+        if target > end:
+            raise NotFoundError(f"{tp} ends at offset {end}: {target} is above its high watermark")
+        found[tp] = end if target == HIGH_WATERMARK else max(target, starts[tp].offset)
+    return found

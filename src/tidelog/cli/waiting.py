@@ -1,0 +1,54 @@
+"""`--wait`: look at the cluster until something holds, with a bar on standard error meanwhile.
+
+The bar is drawn on terminals only. What does not come in time is RequestTimeout's business, with
+how far it got in its message; the change itself stays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tidelog.core.errors import TidelogError
+
+_POLL_S = 0.05
+
+WaitOption = Annotated[
+    bool,
+    typer.Option("--wait/--no-wait", help="Wait until the change is in force everywhere."),
+]
+
+
+class NotYetError(TidelogError):
+    """What was waited for has not come in time."""
+
+
+def wait_for(what: str, total: int, count: Callable[[], int], timeout_s: float) -> None:
+    """Return when `count` says `total`. Raises NotYetError after `timeout_s`, naming `what`."""
+    deadline = time.monotonic() + timeout_s
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    quiet = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+        task = bar.add_task(what, total=total)
+        while True:
+            done = count()
+            bar.update(task, completed=done)
+            if done >= total:
+                return
+            if time.monotonic() > deadline:
+                raise NotYetError(
+                    f"{what}: {done} of {total} after {timeout_s:g} s; the change was accepted,"
+                    " and goes on without being waited for"
+                )
+            time.sleep(_POLL_S)
