@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.cluster.records import read_values, write_values
@@ -131,7 +132,7 @@ def test_markers_say_what_cluster_it_is(tidelog_cluster: Cluster, kafka_bootstra
         "data-0",
         "data-1",
     ]
-    properties = open(f"{broker}/server.properties").read()
+    properties = Path(f"{broker}/server.properties").read_text()
     assert "num.partitions=4" in properties
     assert "tidelog.test.interception.directory is set" in cluster.log(1)
 

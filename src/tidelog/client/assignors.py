@@ -100,7 +100,7 @@ def _owners(
     owners: dict[TopicPartition, str] = {}
     for member in sorted(members):
         subscription = members[member]
-        for tp in subscription.owned:
+        for tp in sorted(subscription.owned):
             if tp.topic not in subscription.topics:
                 continue
             if not tp.partition < partition_counts.get(tp.topic, 0):
