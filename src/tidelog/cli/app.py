@@ -8,7 +8,6 @@ without a word and with 1.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 
@@ -19,14 +18,17 @@ from tidelog.cli import (
     brokers,
     clusters,
     configs,
+    consume,
     dumps,
     faults,
+    groups,
     partitions,
     pipeline,
+    produce,
     simulation,
     topics,
 )
-from tidelog.cli.output import print_line, say
+from tidelog.cli.output import abandon_output, print_line, say
 from tidelog.core.errors import ConnectionLost, RequestTimeout, TidelogError
 
 EXIT_FAILED = 1
@@ -40,8 +42,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 clusters.register(app)
+produce.register(app)
+consume.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
+app.add_typer(groups.app, name="groups")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(partitions.leaders_app, name="leaders")
 app.add_typer(brokers.log_dirs_app, name="log-dirs")
@@ -76,8 +81,7 @@ def run() -> None:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Nobody reads: what is still held back must not be written at the end of the process.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon_output()
         sys.exit(EXIT_FAILED)
     except (ConnectionLost, RequestTimeout) as error:
         say(f"tidelog: the cluster could not be reached: {error}")

@@ -51,6 +51,8 @@ _LEAVING_MEMBERS_VERSION: Final = 3
 _SUBSCRIPTION_VERSION: Final = 2
 _ASSIGNMENT_VERSION: Final = 0
 _ANSWER_MARGIN_MS: Final = 5_000
+#: To leave is a courtesy: without it the session times out.
+_LEAVE_MS: Final = 5_000
 #: The member is none any more: what it owned belongs to others.
 _LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
@@ -284,7 +286,9 @@ class GroupMember:
         """Leave, so that the others need not wait for the session timeout. A static member stays:
         it is expected back (KIP-345)."""
         if self.member_id and self.options.instance_id is None:
-            yield from self._router.repeat(f"leaving group {self.options.group!r}", self._go)
+            what = f"leaving group {self.options.group!r}"
+            timeout_ms = min(self._router.timeout_ms, _LEAVE_MS)
+            yield from self._router.repeat(what, self._go, timeout_ms)
         self._lose()
 
     def _go(self, patience: Patience) -> Operation[None]:

@@ -30,6 +30,7 @@ from tidelog.client.groups import CommittedOffset, GroupAdmin, GroupDescription,
 from tidelog.client.membership import GroupMember, MemberOptions
 from tidelog.client.producing import LogWriter
 from tidelog.client.routing import ClusterRouter
+from tidelog.client.sending import RecordSender, SendOptions
 from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, NotSent, Operation, Pause, T
 from tidelog.client.upkeep import Election, ElectionType, LogDirectory, PartitionAdmin
 from tidelog.client.versions import (
@@ -348,6 +349,16 @@ class BlockingClient:
         Raises OutcomeUnknownError where a batch without producer id may be stored or not.
         """
         return self.run(self._writer.produce(tp, batch, acks, timeout_ms))
+
+    def sender(
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        options: SendOptions,
+        first_partition: int = 0,
+    ) -> RecordSender:
+        """Collects records into batches; `run` its operations. `partitions`: those of the topic."""
+        return RecordSender(self._writer, topic, partitions, options, first_partition)
 
     def init_producer_id(self) -> tuple[int, int]:
         """A new producer id and epoch for idempotent batches."""

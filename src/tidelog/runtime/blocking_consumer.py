@@ -7,12 +7,14 @@ membership, and with it what it had not committed.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from types import TracebackType
 from typing import Protocol
 
 from tidelog.client.consuming import ConsumedRecord, GroupConsumer, PartitionConsumer, Skip
 from tidelog.client.steps import Operation, T
+from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 
 _NO_LIMIT = sys.maxsize
@@ -78,7 +80,8 @@ class BlockingGroupConsumer(BlockingConsumer):
         if kind is None:
             self.close()
         else:
-            self._client.run(self._consumer.member.leave())
+            with contextlib.suppress(TidelogError):  # the first error is the one to be told
+                self._client.run(self._consumer.member.leave())
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

@@ -1,0 +1,308 @@
+"""`tidelog groups`: list, describe, reset and delete groups.
+
+A reset shows what it would do and does it only with --execute, and only where the group has no
+members: theirs would be overwritten by what they commit next.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.completion import group_names
+from tidelog.cli.documents import (
+    Assigned,
+    GroupDescribed,
+    GroupListed,
+    GroupOffset,
+    GroupReset,
+    GroupsDeleted,
+    Member,
+    OffsetReset,
+    prints,
+)
+from tidelog.cli.names import NotFoundError, nearest, partition_word
+from tidelog.cli.output import (
+    OutputFormat,
+    OutputOption,
+    print_document,
+    print_line,
+    print_table,
+    say,
+)
+from tidelog.cli.resetting import plan_of, targets
+from tidelog.cli.target import (
+    BootstrapOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.client.groups import DEAD, EMPTY, CommittedOffset, GroupDescription
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition
+from tidelog.local.status import describe_partitions
+from tidelog.runtime.blocking import BlockingClient
+
+app = typer.Typer(help="Show, reset and delete consumer groups.", no_args_is_help=True)
+
+_GroupArgument = Annotated[
+    str, typer.Argument(help="The group.", show_default=False, autocompletion=group_names)
+]
+_ResetTopicOption = Annotated[
+    list[str] | None, typer.Option("--topic", help="Of this topic, or of t:0,2-4.")
+]
+
+
+@app.command("list", epilog="Example: tidelog groups list -o json")
+@prints(list[GroupListed])
+def list_groups(
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """List the groups with their state and coordinator."""
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        found = client.list_groups()
+    rows = [GroupListed(it.name, it.state, it.protocol_type, it.coordinator_id) for it in found]
+    if output is OutputFormat.JSON:
+        print_document(rows)
+    elif rows:
+        print_table(
+            ("group", "state", "protocol type", "coordinator"),
+            ((it.group, it.state, it.protocol_type or None, it.coordinator) for it in rows),
+        )
+    else:
+        say("there are no groups")
+
+
+@app.command(epilog="Example: tidelog groups describe billing")
+@prints(GroupDescribed)
+def describe(
+    name: _GroupArgument,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Show a group: its members, what each reads, and how far it lags behind."""
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        found = _described(client, name)
+    if output is OutputFormat.JSON:
+        print_document(found)
+        return
+    print_line(
+        f"group {found.group}  {found.state}  assignor {found.assignor or '-'}"
+        f"  coordinator {found.coordinator}"
+    )
+    if found.members:
+        print_line("")
+        print_table(
+            ("member", "instance", "client", "host", "partitions"),
+            (
+                (it.member_id, it.instance_id, it.client_id, it.host, _short(it.partitions))
+                for it in found.members
+            ),
+        )
+    if found.offsets:
+        print_line("")
+        columns = ("topic", "partition", "committed", "high watermark", "lag", "member")
+        print_table(
+            columns,
+            (
+                (
+                    each.topic,
+                    each.partition,
+                    each.committed_offset,
+                    each.high_watermark,
+                    each.lag,
+                    each.member_id or "-",
+                )
+                for each in found.offsets
+            ),
+        )
+        lags = [each.lag for each in found.offsets if each.lag is not None]
+        print_line(f"lag in all: {sum(lags)}")
+
+
+@app.command(
+    epilog="Example: tidelog groups reset billing --topic flights:0 --to-datetime"
+    " 2026-01-31T12:00 --execute"
+)
+@prints(GroupReset)
+def reset(
+    name: _GroupArgument,
+    topic: _ResetTopicOption = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Of all that the group has committed.")
+    ] = False,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="To the first record.")
+    ] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="To what is committed, within the log.")
+    ] = False,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option(help="To the first record not older, as 2026-01-31T12:00 (UTC).")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option(help="To the first record not older than so long, as PT1H30M.")
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option(help="So many records on, or back as -10.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it, not only show it.")] = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Set what a group has committed. Shows the new offsets; --execute sets them.
+
+    Offsets stay within the log. The group must have no members.
+    """
+    plan = plan_of(
+        {"--to-earliest": to_earliest, "--to-latest": to_latest, "--to-current": to_current},
+        to_offset=to_offset,
+        to_datetime=to_datetime,
+        by_duration=by_duration,
+        shift_by=shift_by,
+    )
+    if bool(topic) == all_topics:
+        raise typer.BadParameter("give --topic NAME, once or more, or --all-topics")
+    words = None if all_topics else [partition_word(each) for each in topic or []]
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        _check_unused(client, name, execute)
+        before, after = targets(client, name, words, plan)
+        if execute and after:
+            client.commit(name, {tp: CommittedOffset(offset) for tp, offset in after.items()})
+    _tell_reset(name, before, after, execute, output)
+
+
+@app.command(epilog="Example: tidelog groups delete billing")
+@prints(GroupsDeleted)
+def delete(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME...", help="Groups.", show_default=False, autocompletion=group_names
+        ),
+    ],
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Delete groups that have no members, with the offsets that they committed."""
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        for name in names:
+            _delete(client, name)
+            if output is not OutputFormat.JSON:
+                say(f"group {name} deleted")
+    if output is OutputFormat.JSON:
+        print_document(GroupsDeleted(names))
+
+
+def _delete(client: BlockingClient, name: str) -> None:
+    try:
+        client.delete_group(name)
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            raise _unknown(client, name) from None
+        if error.code is ErrorCode.NON_EMPTY_GROUP:
+            _check_unused(client, name, execute=True)
+        raise
+
+
+def _unknown(client: BlockingClient, name: str) -> NotFoundError:
+    known = [each.name for each in client.list_groups()]
+    return NotFoundError(f"there is no group {name!r}{nearest(name, known)}")
+
+
+def _check_unused(client: BlockingClient, name: str, execute: bool) -> None:
+    """NotFoundError for a group with members; only a word where nothing is to be changed."""
+    found = client.describe_group(name)
+    if found.state in (EMPTY, DEAD):
+        return
+    clients = ", ".join(sorted({f"{it.client_id} at {it.host}" for it in found.members}))
+    text = f"group {name!r} is {found.state} with {len(found.members)} members ({clients})"
+    if execute:
+        raise NotFoundError(f"{text}; stop them first")
+    say(f"tidelog: {text}: it cannot be changed before they are stopped")
+
+
+def _described(client: BlockingClient, name: str) -> GroupDescribed:
+    group = client.describe_group(name)
+    committed = client.committed(name)
+    if group.state == DEAD and not committed:
+        raise _unknown(client, name)
+    readers = {tp: member.member_id for member in group.members for tp in member.assignment or ()}
+    wanted = sorted({*committed, *readers})
+    topics = sorted({tp.topic for tp in wanted})
+    marks = {}
+    if topics:
+        for each in describe_partitions(client, client.metadata(topics)):
+            marks[TopicPartition(each.topic, each.partition)] = each.high_watermark
+    return GroupDescribed(
+        group=group.name,
+        state=group.state,
+        protocol_type=group.protocol_type,
+        assignor=group.assignor,
+        coordinator=group.coordinator.broker_id,
+        members=_members(group),
+        offsets=[_offset(tp, committed.get(tp), marks.get(tp), readers.get(tp)) for tp in wanted],
+    )
+
+
+def _members(group: GroupDescription) -> list[Member]:
+    return [
+        Member(
+            it.member_id,
+            it.instance_id,
+            it.client_id,
+            it.host,
+            None if it.assignment is None else [Assigned(*tp) for tp in it.assignment],
+        )
+        for it in group.members
+    ]
+
+
+def _offset(
+    tp: TopicPartition, committed: CommittedOffset | None, mark: int | None, reader: str | None
+) -> GroupOffset:
+    offset = None if committed is None else committed.offset
+    lag = None if offset is None or mark is None else max(0, mark - offset)
+    return GroupOffset(tp.topic, tp.partition, offset, mark, lag, reader)
+
+
+def _short(partitions: list[Assigned] | None) -> str:
+    """As `flights:0,1 trains:4`."""
+    if partitions is None:
+        return "(not a consumer's)"
+    numbers: dict[str, list[str]] = {}
+    for each in partitions:
+        numbers.setdefault(each.topic, []).append(str(each.partition))
+    return " ".join(f"{topic}:{','.join(each)}" for topic, each in numbers.items()) or "-"
+
+
+def _tell_reset(
+    name: str,
+    before: dict[TopicPartition, int],
+    after: dict[TopicPartition, int],
+    execute: bool,
+    output: OutputFormat,
+) -> None:
+    if output is OutputFormat.JSON:
+        resets = [OffsetReset(*tp, before.get(tp), offset) for tp, offset in after.items()]
+        print_document(GroupReset(name, execute, resets))
+        return
+    if after:
+        print_table(
+            ("topic", "partition", "before", "after"),
+            ((tp.topic, tp.partition, before.get(tp), offset) for tp, offset in after.items()),
+        )
+    if not execute:
+        say("nothing was changed: --execute does it")

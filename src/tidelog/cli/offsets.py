@@ -1,0 +1,129 @@
+"""Where to read: `beginning`, `end`, `stored`, an offset, the last few, a time.
+
+Words of kcat's `-o`, and times as people write them. Usage errors say what is understood.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import typer
+
+from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+_DURATION = re.compile(
+    r"P?(?:(?P<days>\d+)D)?T?(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?",
+    re.IGNORECASE,
+)
+_WORDS = {
+    "beginning": EARLIEST,
+    "earliest": EARLIEST,
+    "start": EARLIEST,
+    "end": LATEST,
+    "latest": LATEST,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """One of: a timestamp of ListOffsets, an offset, a number before the end, what is stored."""
+
+    timestamp: int | None = None
+    offset: int | None = None
+    tail: int | None = None
+    is_stored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where to begin, and a time at which to end."""
+
+    start: Where
+    end_timestamp: int | None = None
+
+
+def parse_span(words: list[str], default: Where) -> Span:
+    """Reads `-o`, given once, or twice with an end time; a usage error for anything else."""
+    start: Where | None = None
+    end: int | None = None
+    for word in words:
+        if word.startswith("e@") and end is None:
+            end = timestamp_ms(word[2:])
+        elif start is None and not word.startswith("e@"):
+            start = _where(word)
+        else:
+            raise typer.BadParameter(f"{word!r}: one start and one e@ end expected")
+    return Span(start or default, end)
+
+
+def _where(word: str) -> Where:
+    if word == "stored":
+        return Where(is_stored=True)
+    if word in _WORDS:
+        return Where(timestamp=_WORDS[word])
+    if word.startswith("s@"):
+        return Where(timestamp=timestamp_ms(word[2:]))
+    if re.fullmatch(r"\d+", word):
+        return Where(offset=int(word))
+    if re.fullmatch(r"-\d+", word):
+        return Where(tail=int(word[1:]))
+    raise typer.BadParameter(
+        f"{word!r} is no place to begin: beginning, end, stored, an offset as 42, the last ones as"
+        " -10, a time as s@2026-01-31T12:00 or s@1700000000000"
+    )
+
+
+def timestamp_ms(text: str) -> int:
+    """Milliseconds since 1970: as a number, or an ISO 8601 time, in UTC where it names no zone."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no time: 2026-01-31T12:00, or milliseconds since 1970 expected"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def duration_ms(text: str) -> int:
+    """Reads PT1H30M as ISO 8601 has it, and 1h30m."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise typer.BadParameter(f"{text!r} is no duration: PT1H30M, P2D, or 1h30m expected")
+    parts = {name: int(value or 0) for name, value in match.groupdict().items()}
+    minutes = (parts["days"] * 24 + parts["hours"]) * 60 + parts["minutes"]
+    return (minutes * 60 + parts["seconds"]) * 1000
+
+
+def resolve(
+    client: BlockingClient, where: Where, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The offset that is meant in each partition, within its log. Not for what is stored."""
+    chosen = list(partitions)
+    if where.timestamp is not None:
+        return positions(client, dict.fromkeys(chosen, where.timestamp))
+    starts = positions(client, dict.fromkeys(chosen, EARLIEST))
+    ends = positions(client, dict.fromkeys(chosen, LATEST))
+    if where.tail is not None:
+        return {tp: max(starts[tp], ends[tp] - where.tail) for tp in chosen}
+    wanted = where.offset or 0
+    return {tp: min(max(starts[tp], wanted), ends[tp]) for tp in chosen}
+
+
+def positions(
+    client: BlockingClient, timestamps: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The first offset not older than each timestamp; the end where there is none."""
+    listed = client.list_offsets(timestamps)
+    newer = {tp: LATEST for tp, each in listed.items() if each.offset < 0}
+    if newer:
+        listed |= client.list_offsets(newer)
+    return {tp: each.offset for tp, each in listed.items()}

@@ -1,0 +1,210 @@
+"""The loop of `tidelog consume`: poll, write, look whether to end, commit what was written.
+
+Positions are committed only after the records below them were written and flushed. A signal never
+interrupts between the two: the first one is noted and looked at after the write.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+
+from tidelog.cli.names import PartitionWord, partitions_named
+from tidelog.cli.offsets import Span, Where, positions, resolve
+from tidelog.cli.output import say
+from tidelog.client.consuming import ConsumedRecord
+from tidelog.client.fetching import EARLIEST
+from tidelog.client.groups import CommittedOffset
+from tidelog.client.membership import MemberOptions
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.runtime.blocking_consumer import BlockingConsumer
+
+Write = Callable[[ConsumedRecord], bytes]
+
+_POLL_MS = 250
+#: Records of one poll: bounds what a write holds, and how late Ctrl-C comes.
+_POLL_RECORDS = 10_000
+_COMMIT_INTERVAL_S = 5.0
+_NEVER = 1 << 63
+
+
+class Interrupts:
+    """SIGINT and SIGTERM while the block runs: the first is noted, the next interrupts."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._before: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> Interrupts:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if self.signal is not None:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number)
+
+
+@dataclass(slots=True)
+class Ending:
+    """When enough was written."""
+
+    count: int | None
+    at_end: bool
+    #: Per partition the offset to end before.
+    stops: dict[TopicPartition, int] = field(default_factory=dict)
+    written: int = 0
+    asked: Interrupts = field(default_factory=Interrupts)
+
+    @property
+    def room(self) -> int:
+        """How many records may still be written, within one poll."""
+        if self.count is None:
+            return _POLL_RECORDS
+        return min(_POLL_RECORDS, self.count - self.written)
+
+    def takes(self, each: ConsumedRecord) -> bool:
+        """Whether a record lies before the end of its partition."""
+        return each.record.offset < self.stops.get(each.tp, _NEVER)
+
+    def has_come(self, consumer: BlockingConsumer) -> bool:
+        """Whether to end now, after a poll."""
+        if self.asked.signal is not None:
+            return True
+        if self.count is not None and self.written >= self.count:
+            return True
+        if self.stops:
+            places = consumer.positions
+            return all(places[tp] >= stop for tp, stop in self.stops.items())
+        return self.at_end and consumer.is_at_end
+
+
+def read_as_member(
+    client: BlockingClient,
+    options: MemberOptions,
+    start: Where,
+    isolation_level: int,
+    write: Write,
+    ending: Ending,
+) -> None:
+    """What the group assigns, from what it has stored on; `start` is for the rest."""
+    begin = EARLIEST if start.timestamp is None else start.timestamp
+    with client.group_consumer(options, begin, isolation_level) as consumer:
+        _read(consumer, write, ending, lambda: None)
+
+
+def read_alone(
+    client: BlockingClient,
+    words: list[PartitionWord],
+    span: Span,
+    isolation_level: int,
+    group: str | None,
+    write: Write,
+    ending: Ending,
+) -> None:
+    """Partitions of one's own; with a group, which has no members then, offsets are stored."""
+    chosen = partitions_named(client, words)
+    stored: dict[TopicPartition, CommittedOffset] = {}
+    if group is not None:
+        stored = client.committed(group, chosen)
+    starts: dict[TopicPartition, int] = {}
+    begin = span.start
+    if begin.is_stored:
+        starts = {tp: each.offset for tp, each in stored.items()}
+        begin = Where(timestamp=EARLIEST)
+    starts |= resolve(client, begin, [tp for tp in chosen if tp not in starts])
+    if span.end_timestamp is not None:
+        ending.stops = positions(client, dict.fromkeys(chosen, span.end_timestamp))
+    consumer = client.consumer(isolation_level)
+    for tp in chosen:
+        consumer.seek(tp, starts[tp])
+    if group is None:
+        _read(consumer, write, ending, lambda: None)
+        return
+    committer = _Committer(client, group, consumer, ending, stored)
+    _read(consumer, write, ending, committer.in_time)
+    committer.commit()
+
+
+class _Committer:
+    """Commits how far partitions were written, for a group without members."""
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        group: str,
+        consumer: BlockingConsumer,
+        ending: Ending,
+        stored: dict[TopicPartition, CommittedOffset],
+    ) -> None:
+        self._client, self._group, self._consumer = client, group, consumer
+        self._ending = ending
+        self._committed = dict(stored)
+        self._due_s = time.monotonic() + _COMMIT_INTERVAL_S
+
+    def in_time(self) -> None:
+        """Commit where it is due."""
+        if time.monotonic() >= self._due_s:
+            self.commit()
+            self._due_s = time.monotonic() + _COMMIT_INTERVAL_S
+
+    def commit(self) -> None:
+        """Commit what was written since the last time."""
+        places = {
+            tp: CommittedOffset(min(at, self._ending.stops.get(tp, _NEVER)))
+            for tp, at in self._consumer.positions.items()
+        }
+        moved = {tp: at for tp, at in places.items() if self._at(tp) != at.offset}
+        if moved:
+            self._client.commit(self._group, moved)
+            self._committed |= moved
+
+    def _at(self, tp: TopicPartition) -> int | None:
+        committed = self._committed.get(tp)
+        return None if committed is None else committed.offset
+
+
+def _read(
+    consumer: BlockingConsumer, write: Write, ending: Ending, in_time: Callable[[], None]
+) -> None:
+    """Poll and write until the end comes. Raises BrokenPipeError when nobody reads any more."""
+    out = sys.stdout.buffer
+    reader = select.poll()
+    reader.register(sys.stdout.fileno(), 0)
+    while True:
+        records = [each for each in consumer.poll(ending.room, _POLL_MS) if ending.takes(each)]
+        if records:
+            out.write(b"".join(map(write, records)))
+            out.flush()
+            ending.written += len(records)
+        _tell_skips(consumer)
+        if ending.has_come(consumer):
+            return
+        if any(events & (select.POLLERR | select.POLLHUP) for _, events in reader.poll(0)):
+            raise BrokenPipeError
+        in_time()
+
+
+def _tell_skips(consumer: BlockingConsumer) -> None:
+    for skip in consumer.take_skips():
+        if skip.end > skip.start:
+            gone = f"offsets {skip.start} to {skip.end - 1} of {skip.tp} are gone"
+            say(f"tidelog: {gone}; going on at {skip.end}")
+        else:
+            say(f"tidelog: {skip.tp} ends at {skip.end}, before {skip.start}; going on there")

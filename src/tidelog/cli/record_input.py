@@ -1,0 +1,115 @@
+"""Turns bytes into records for `tidelog produce`: delimiters, keys, headers, as kcat has them.
+
+Bytes are taken as they are, whatever encoding they have. Input ends with or without a delimiter; an
+empty line is a record with an empty value. Delimiters may be written with escapes: \\n \\t \\x1e.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import typer
+
+from tidelog.core.errors import TidelogError
+from tidelog.core.limits import MAX_REQUEST_BYTES
+from tidelog.records.builder import NewRecord
+
+_READ_BYTES = 256 * 1024
+#: When no more has come by then, what is there is sent: somebody may be typing.
+_LINGER_S = 0.005
+_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\", "e": "\x1b", "a": "\a"}
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class InputError(TidelogError):
+    """Input that cannot be a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordShape:
+    """How a piece of input becomes a record."""
+
+    key_delimiter: bytes | None = None
+    fixed_key: bytes | None = None
+    headers: Headers = ()
+    #: An empty value is none at all: a tombstone of a compacted topic. So is an empty key.
+    empty_is_null: bool = False
+
+    def record(self, piece: bytes) -> NewRecord:
+        """One record, stamped now."""
+        key, value = self.fixed_key, piece
+        if self.key_delimiter is not None:
+            before, found, after = piece.partition(self.key_delimiter)
+            if found:
+                key, value = before, after
+        if self.empty_is_null:
+            key = key or None
+        return NewRecord(
+            key,
+            None if self.empty_is_null and not value else value,
+            time.time_ns() // 1_000_000,
+            self.headers,
+        )
+
+
+def unescaped(text: str, option: str) -> bytes:
+    """The bytes that an option means; a usage error for an unknown escape, and for nothing."""
+
+    def replace(match: re.Match[str]) -> str:
+        word = match[1]
+        if len(word) == 3:
+            number = int(word[1:], 16)
+            return chr(number if number < 128 else 0xDC00 + number)  # as surrogateescape has it
+        if word not in _ESCAPES:
+            raise typer.BadParameter(f"\\{word} is not known: \\n \\r \\t \\0 \\e \\\\ \\xHH are")
+        return _ESCAPES[word]
+
+    found = _ESCAPE.sub(replace, text).encode("utf-8", "surrogateescape")
+    if not found:
+        raise typer.BadParameter("may not be empty", param_hint=option)
+    return found
+
+
+def headers_of(words: Sequence[str] | None) -> Headers:
+    """`-H name=value`; without `=` the value is null."""
+    found = []
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not name:
+            raise typer.BadParameter(f"{word!r} has no name: name=value or name expected")
+        found.append((name, os.fsencode(value) if equals else None))
+    return tuple(found)
+
+
+def pieces(descriptor: int, delimiter: bytes) -> Iterator[bytes | None]:
+    """What lies between delimiters in a file; None where it is worth sending what came so far.
+
+    Raises InputError for a piece that no request can hold, OSError.
+    """
+    held = bytearray()
+    while True:
+        chunk = os.read(descriptor, _READ_BYTES)
+        if not chunk:
+            break
+        # Only what is new, and a delimiter that straddles the border, can hold a delimiter.
+        searched = max(0, len(held) - len(delimiter) + 1)
+        held += chunk
+        if held.find(delimiter, searched) >= 0:
+            *whole, rest = bytes(held).split(delimiter)
+            yield from whole
+            held = bytearray(rest)
+        if len(held) > MAX_REQUEST_BYTES:
+            raise InputError(
+                f"a record of more than {MAX_REQUEST_BYTES} bytes: is the delimiter right?"
+            )
+        if not select.select([descriptor], [], [], _LINGER_S)[0]:
+            yield None
+    if held:
+        yield bytes(held)

@@ -1,0 +1,156 @@
+"""Collects records into batches, one per partition at a time, and sends them with a producer id.
+
+Sequences are numbered by partition (KIP-98), so a batch whose answer was lost may be sent again.
+A batch that the topic finds too large is halved until its records fit; a record that is too large
+by itself is TooLargeError. One batch is under way at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.client.partitioning import partition_of
+from tidelog.client.producing import LogWriter
+from tidelog.client.steps import Operation
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.limits import KIB, MAX_REQUEST_BYTES, MIB
+from tidelog.core.types import TopicPartition
+from tidelog.records import compression
+from tidelog.records.builder import (
+    NO_PRODUCER,
+    NewRecord,
+    Producer,
+    build_batch,
+    record_size_bytes,
+)
+
+#: A batch is sent when it holds so much: half of what topics take by default.
+BATCH_BYTES: Final = 512 * KIB
+#: What a request may hold beside one record.
+_REQUEST_OVERHEAD_BYTES: Final = MIB
+_SEQUENCES: Final = 1 << 31
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+class TooLargeError(TidelogError):
+    """A record that the topic does not take, in a batch of its own."""
+
+
+@dataclass(slots=True)
+class SentPartition:
+    """What went to one partition; offsets -1 where the broker told none."""
+
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """`timeout_ms` is how long a leader may wait for replicas; `acks` -1: for all in sync."""
+
+    acks: int = -1
+    idempotent: bool = True
+    codec: int = compression.NONE
+    timeout_ms: int = 10_000
+
+
+class RecordSender:
+    """Sends records to one topic."""
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        topic: str,
+        partitions: Sequence[int],
+        options: SendOptions,
+        first_partition: int = 0,
+    ) -> None:
+        """`partitions`: those that the topic has; `first_partition`: of records without a key."""
+        self.sent: dict[int, SentPartition] = {}
+        self._writer = writer
+        self._topic = topic
+        self._partitions = partitions
+        self._options = options
+        self._keyless = first_partition % len(partitions)
+        self._held: dict[int, list[NewRecord]] = {}
+        self._held_bytes: dict[int, int] = {}
+        self._producer: tuple[int, int] | None = None
+        self._sequences: dict[int, int] = {}
+
+    @property
+    def records_sent(self) -> int:
+        """Records that were acknowledged, or sent without waiting where acks=0."""
+        return sum(each.records for each in self.sent.values())
+
+    def add(self, record: NewRecord, partition: int | None) -> Operation[None]:
+        """Take a record; sends a batch where one is full. Raises KafkaError, TooLargeError,
+        OutcomeUnknownError; nothing behind the failed batch was sent then."""
+        size = record_size_bytes(record)
+        if size > MAX_REQUEST_BYTES - _REQUEST_OVERHEAD_BYTES:
+            raise TooLargeError(
+                f"a record of {size} bytes: no request may be larger than {MAX_REQUEST_BYTES}"
+            )
+        if partition is None:
+            partition = self._choose(record)
+        if self._held.get(partition) and self._held_bytes[partition] + size > BATCH_BYTES:
+            yield from self._send(partition)
+            if record.key is None and partition == self._partitions[self._keyless]:
+                self._keyless = (self._keyless + 1) % len(self._partitions)
+        self._held.setdefault(partition, []).append(record)
+        self._held_bytes[partition] = self._held_bytes.get(partition, 0) + size
+
+    def flush(self) -> Operation[None]:
+        """Send all that is held."""
+        for partition in list(self._held):
+            yield from self._send(partition)
+
+    def _choose(self, record: NewRecord) -> int:
+        if record.key is not None:
+            return self._partitions[partition_of(record.key, len(self._partitions))]
+        return self._partitions[self._keyless]
+
+    def _send(self, partition: int) -> Operation[None]:
+        records = self._held.pop(partition)
+        self._held_bytes.pop(partition)
+        if self._options.idempotent and self._producer is None:
+            self._producer = yield from self._writer.init_producer_id()
+        yield from self._send_batch(partition, records)
+
+    def _send_batch(self, partition: int, records: list[NewRecord]) -> Operation[None]:
+        tp = TopicPartition(self._topic, partition)
+        batch = build_batch(
+            records, codec=self._options.codec, producer=self._producer_of(partition)
+        )
+        options = self._options
+        try:
+            offset = yield from self._writer.produce(tp, batch, options.acks, options.timeout_ms)
+        except KafkaError as error:
+            if error.code not in _TOO_LARGE:
+                raise
+            if len(records) == 1:
+                raise TooLargeError(
+                    f"a record makes a batch of {len(batch)} bytes, more than topic"
+                    f" {self._topic!r} takes (max.message.bytes)"
+                ) from error
+            half = len(records) // 2  # nothing of it was appended: the sequence stays
+            yield from self._send_batch(partition, records[:half])
+            yield from self._send_batch(partition, records[half:])
+            return
+        self._note(partition, len(records), offset)
+
+    def _producer_of(self, partition: int) -> Producer:
+        if self._producer is None:
+            return NO_PRODUCER
+        return Producer(*self._producer, self._sequences.get(partition, 0))
+
+    def _note(self, partition: int, count: int, offset: int) -> None:
+        self._sequences[partition] = (self._sequences.get(partition, 0) + count) % _SEQUENCES
+        sent = self.sent.setdefault(partition, SentPartition())
+        sent.records += count
+        if offset >= 0:
+            if sent.first_offset < 0:
+                sent.first_offset = offset
+            sent.last_offset = offset + count - 1
