@@ -14,6 +14,7 @@ from tidelog.broker.fetch_sessions import EVICTION_MS, FetchSession, FetchSessio
 from tidelog.broker.requests import Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
+from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.fetch import (
     FetchPartition,
@@ -325,6 +326,26 @@ def test_a_follower_that_is_taken_off_while_it_waits_is_told_so() -> None:
         (answer,) = completed(waiting)
         (part,) = parts(answer)
         assert part.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH and not part.records
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V63")
+def test_a_session_under_a_new_registration_tells_it_of_every_partition() -> None:
+    # The follower's session with the store has expired; it lives on and has all there is, so that
+    # no incremental fetch would name the partition again.
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(isr=(1, 2), replicas=(1, 2), is_new=True, leader_epoch=1))
+        append(broker, b"rr")
+        asked = wanted(2, current_leader_epoch=1, last_fetched_epoch=1)
+        first = ask(broker, asked, session=(0, 0), **follows(2, 102))
+        role = broker.partition().role
+        assert isinstance(role, LeaderReplica)
+        assert role.followers[2].counted_broker_epoch == 102
+        ask(broker, session=(first.session_id, 1), **follows(2, 104))
+        assert role.followers[2].counted_broker_epoch == 104
+        assert role.followers[2].log_end_offset == 2
 
     asyncio.run(story())
 

@@ -48,7 +48,11 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
         return FetchResponse(error_code=found)
     session, listed = found
     if replica_id >= 0:
-        session.broker_epoch = broker_epoch
+        if broker_epoch != session.broker_epoch:
+            # Registered anew, its logs being as they were: whatever it has, it has in this life
+            # too, or it could not join with a log that does not change (V63).
+            session.broker_epoch = broker_epoch
+            listed = list(session.partitions.values())
         for item in listed:
             note_follower(broker, session, item, now_ms)
     limit = broker.config.fetch_max_bytes if replica_id < 0 else message.max_bytes
