@@ -12,6 +12,7 @@ from tests.broker_fakes import FakeBroker, FakeClock, FakeLog, errors, settle, s
 from tests.cluster.group_requests import GROUP, join_group
 
 from tidelog.broker.apis import handlers
+from tidelog.broker.auto_creation import AutoCreation
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.requests import Pending, Request
 from tidelog.core.completion import Completion
@@ -135,6 +136,9 @@ class CoordinatorBroker:
             CONSUMER_OFFSETS: TopicView(CONSUMER_OFFSETS, OFFSETS_ID, {0: _view(1)}),
             READ: TopicView(READ, b"R" * 16, {number: _view(2) for number in range(3)}),
         }
+        broker: Any = self.broker
+        broker.auto_creation = AutoCreation(broker)
+        broker.client_endpoint = lambda broker_id: broker.view.endpoint(broker_id, "PLAINTEXT")
         self._handlers = handlers()
 
     @property

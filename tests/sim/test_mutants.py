@@ -15,17 +15,17 @@ from tidelog.sim.run import run_seed
 
 #: Seeds of the mutant's profile that killed it soon after the start.
 KILLING_SEEDS = {
-    "truncate_to_high_watermark": (24, 14, 7),
-    "ack_before_replication": (24, 3, 25),
+    "truncate_to_high_watermark": (14, 7, 8),
+    "ack_before_replication": (10, 4, 9),
     "expand_without_epoch_rule": (8, 14, 13),
-    "bounce_unnoticed": (19, 6, 17),
-    "topic_id_unchecked": (0, 5, 14),
-    "clean_stop_unflushed": (8, 2, 4),
-    "compaction_ignores_high_watermark": (6, 5, 2),
-    "compaction_drops_last_value": (1, 2, 6),
-    "offsets_acked_before_replicated": (5, 1, 9),
-    "generation_unchecked": (9, 0, 7),
-    "loaded_to_hw_only": (8, 1, 3),
+    "bounce_unnoticed": (6, 0, 11),
+    "topic_id_unchecked": (0, 5, 8),
+    "clean_stop_unflushed": (14, 8, 15),
+    "compaction_ignores_high_watermark": (6, 5, 14),
+    "compaction_drops_last_value": (7, 3, 9),
+    "offsets_acked_before_replicated": (5, 13, 4),
+    "generation_unchecked": (9, 1, 15),
+    "loaded_to_hw_only": (1, 14, 6),
 }
 #: Seeds tried where none of them kills any more.
 OTHERS = range(16)

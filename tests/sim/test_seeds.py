@@ -15,11 +15,8 @@ from tidelog.sim.run import Totals, run_seed
 
 KNOWN = Path(__file__).with_name("known_seeds.txt")
 DEFAULT_SEEDS = range(1000, 1030)
-OTHER_SEEDS = [
-    (profile, seed)
-    for profile in ("topic_churn", "quick_restarts", "slow_catch_up", "compaction")
-    for seed in range(4)
-]
+OTHER_PROFILES = ("topic_churn", "quick_restarts", "slow_catch_up", "slow_followers", "compaction")
+OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(4)]
 
 
 def known_seeds() -> list[tuple[str, int]]:

@@ -1,0 +1,337 @@
+"""The APIs of groups: what each version carries, and how bad requests are answered."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cluster.group_requests import GROUP, join_group
+from tests.coordinator_rig import (
+    READ,
+    CoordinatorBroker,
+    answered,
+    commit,
+    commit_error,
+    fetch,
+    stable_member,
+    told,
+)
+
+from tidelog.core.errors import ErrorCode
+from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.wire.messages.delete_groups import DeleteGroupsRequest
+from tidelog.wire.messages.describe_groups import DescribeGroupsRequest
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from tidelog.wire.messages.heartbeat import HeartbeatRequest
+from tidelog.wire.messages.join_group import JoinGroupRequest
+from tidelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidelog.wire.messages.list_groups import ListGroupsRequest
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tidelog.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
+from tidelog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tidelog.wire.messages.sync_group import SyncGroupRequest
+from tidelog.wire.registry import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+    PRODUCE,
+    SYNC_GROUP,
+)
+
+E = ErrorCode
+#: Longer than any group id that is taken.
+LONG = "g" * 1_001
+
+
+class TestFindCoordinator:
+    @told
+    async def test_it_is_the_leader_of_the_groups_partition(self) -> None:
+        rig = CoordinatorBroker()
+        old = rig.ask(FIND_COORDINATOR, 3, FindCoordinatorRequest(GROUP))
+        assert (old.error_code, old.node_id, old.host, old.port) == (E.NONE, 1, "h", 1)
+        many = FindCoordinatorRequest(coordinator_keys=[GROUP, "other"])
+        found = rig.ask(FIND_COORDINATOR, 4, many).coordinators
+        assert [(each.key, each.node_id) for each in found] == [(GROUP, 1), ("other", 1)]
+
+    @told
+    async def test_a_topic_that_is_not_there_is_made(self) -> None:
+        rig = CoordinatorBroker()
+        del rig.broker.view.topics[CONSUMER_OFFSETS]
+        answer = rig.ask(FIND_COORDINATOR, 3, FindCoordinatorRequest(GROUP))
+        assert answer.error_code == E.COORDINATOR_NOT_AVAILABLE
+        assert answer.node_id == -1
+        await rig.settle()
+        (line,) = [line for line in rig.broker.tracer.lines if "cannot create topics" in line]
+        assert CONSUMER_OFFSETS in line
+
+    @told
+    async def test_a_partition_without_a_live_leader_has_no_coordinator_now(self) -> None:
+        rig = CoordinatorBroker()
+        rig.broker.see(2)
+        answer = rig.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest(GROUP))
+        assert answer.error_code == E.COORDINATOR_NOT_AVAILABLE
+
+    @told
+    async def test_other_kinds_of_keys_are_refused(self) -> None:
+        rig = CoordinatorBroker()
+        for key_type, error in ((1, E.COORDINATOR_NOT_AVAILABLE), (2, E.INVALID_REQUEST)):
+            request = FindCoordinatorRequest(GROUP, key_type)
+            assert rig.ask(FIND_COORDINATOR, 3, request).error_code == error
+        long = FindCoordinatorRequest(coordinator_keys=[LONG])
+        (found,) = rig.ask(FIND_COORDINATOR, 6, long).coordinators
+        assert found.error_code == E.INVALID_GROUP_ID
+
+
+class TestMembership:
+    @told
+    async def test_group_ids_that_cannot_be_are_told_whoever_coordinates(self) -> None:
+        rig = CoordinatorBroker()
+        for group in ("", LONG):
+            beat = rig.ask(HEARTBEAT, 4, HeartbeatRequest(group, 1, "m"))
+            assert beat.error_code == E.INVALID_GROUP_ID
+        assert rig.ask(HEARTBEAT, 4, HeartbeatRequest(GROUP, 1, "m")).error_code == (
+            E.NOT_COORDINATOR
+        )
+
+    @told
+    async def test_a_newcomer_is_given_its_id_first_from_version_4_on(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        required = rig.ask(JOIN_GROUP, 4, join_group(4, READ))
+        assert required.error_code == E.MEMBER_ID_REQUIRED
+        name, _, uuid = required.member_id.partition("-client-")
+        assert name == "a"
+        assert [len(part) for part in uuid.split("-")] == [8, 4, 4, 4, 12]
+        assert required.protocol_name == ""
+        request = join_group(7, READ)
+        request.member_id = "unknown"
+        assert rig.ask(JOIN_GROUP, 7, request).protocol_name is None
+
+    @told
+    async def test_the_leader_is_told_of_the_members(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        pending = rig.ask(JOIN_GROUP, 0, join_group(0, READ))
+        await rig.clock.advance(20)
+        joined = answered(pending)
+        assert (joined.protocol_type, joined.protocol_name) == ("consumer", "range")
+        assert joined.leader == joined.member_id
+        (member,) = joined.members
+        assert member.metadata == join_group(0, READ).protocols[0].metadata
+
+    @told
+    async def test_bad_joins_are_refused(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        await stable_member(rig)
+        quick, strange = join_group(3, READ), join_group(3, READ)
+        quick.session_timeout_ms = 1
+        strange.protocol_type = "connect"
+        bare = JoinGroupRequest(GROUP, 6_000, 6_000, protocol_type="consumer")
+        wanted = (
+            (quick, E.INVALID_SESSION_TIMEOUT),
+            (strange, E.INCONSISTENT_GROUP_PROTOCOL),
+            (bare, E.INCONSISTENT_GROUP_PROTOCOL),
+        )
+        for request, error in wanted:
+            assert rig.ask(JOIN_GROUP, 3, request).error_code == error
+
+    @told
+    async def test_a_sync_of_version_5_names_its_protocol(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        joined = await stable_member(rig)
+        request = SyncGroupRequest(GROUP, joined.generation_id, joined.member_id)
+        assert rig.ask(SYNC_GROUP, 5, request).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+        request.protocol_type, request.protocol_name = "consumer", "range"
+        again = rig.ask(SYNC_GROUP, 5, request)
+        assert (again.error_code, again.assignment) == (E.NONE, b"mine")
+        assert (again.protocol_type, again.protocol_name) == ("consumer", "range")
+
+    @told
+    async def test_members_leave_in_old_versions_and_new_ones(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        joined = await stable_member(rig)
+        assert rig.ask(LEAVE_GROUP, 2, LeaveGroupRequest(GROUP, "nobody")).error_code == (
+            E.UNKNOWN_MEMBER_ID
+        )
+        members = [MemberIdentity("nobody"), MemberIdentity(joined.member_id)]
+        left = rig.ask(LEAVE_GROUP, 3, LeaveGroupRequest(GROUP, members=members))
+        assert left.error_code == E.NONE
+        assert [each.error_code for each in left.members] == [E.UNKNOWN_MEMBER_ID, E.NONE]
+
+    @told
+    async def test_a_heartbeat_storm_disturbs_nobody(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        joined = await stable_member(rig)
+        before = len(rig.log.batches), len(rig.broker.timers)
+        beat = HeartbeatRequest(GROUP, joined.generation_id, joined.member_id)
+        for _ in range(2_000):
+            assert rig.ask(HEARTBEAT, 4, beat).error_code == E.NONE
+        assert (len(rig.log.batches), len(rig.broker.timers)) == before
+
+
+class TestOffsets:
+    @told
+    async def test_partitions_that_do_not_exist_are_refused_one_by_one(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        partitions = [
+            OffsetCommitRequestPartition(number, 5, committed_metadata=None) for number in (9, 0)
+        ]
+        topics = [
+            OffsetCommitRequestTopic("nowhere", partitions[1:]),
+            OffsetCommitRequestTopic(READ, partitions),
+        ]
+        answer = rig.ask(OFFSET_COMMIT, 8, OffsetCommitRequest(GROUP, topics=topics))
+        found = [
+            (topic.name, each.partition_index, each.error_code)
+            for topic in answer.topics
+            for each in topic.partitions
+        ]
+        unknown = E.UNKNOWN_TOPIC_OR_PARTITION
+        assert found == [("nowhere", 0, unknown), (READ, 9, unknown), (READ, 0, E.NONE)]
+        assert len(rig.log.stored) == 1
+
+    @told
+    async def test_a_commit_without_any_known_partition_reaches_no_group(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        partition = OffsetCommitRequestPartition(0, 5, committed_metadata="")
+        topics = [OffsetCommitRequestTopic("nowhere", [partition])]
+        answer = rig.ask(OFFSET_COMMIT, 8, OffsetCommitRequest(GROUP, topics=topics))
+        assert commit_error(answer) is E.UNKNOWN_TOPIC_OR_PARTITION
+        assert rig.ask(LIST_GROUPS, 4, ListGroupsRequest()).groups == []
+
+    @told
+    async def test_commits_are_fenced(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        joined = await stable_member(rig)
+        partition = OffsetCommitRequestPartition(0, 5, committed_metadata="")
+        topics = [OffsetCommitRequestTopic(READ, [partition])]
+        generation = joined.generation_id
+        for member, of_generation, error in (
+            (joined.member_id, generation - 1, E.ILLEGAL_GENERATION),
+            ("stranger", generation, E.UNKNOWN_MEMBER_ID),
+            ("", -1, E.UNKNOWN_MEMBER_ID),
+        ):
+            request = OffsetCommitRequest(GROUP, of_generation, member, topics=topics)
+            assert commit_error(rig.ask(OFFSET_COMMIT, 8, request)) is error
+
+    @pytest.mark.parametrize(("version", "partitions"), [(1, 1), (2, 0), (7, 0)])
+    @told
+    async def test_an_error_of_the_group_stands_where_the_version_has_room(
+        self, version: int, partitions: int
+    ) -> None:
+        rig = CoordinatorBroker()
+        request = OffsetFetchRequest(GROUP, [OffsetFetchRequestTopic(READ, [0])])
+        answer = rig.ask(OFFSET_FETCH, version, request)
+        assert answer.error_code == E.NOT_COORDINATOR
+        found = [each.error_code for topic in answer.topics for each in topic.partitions]
+        assert found == [E.NOT_COORDINATOR] * partitions
+
+    @told
+    async def test_offsets_of_many_groups_are_fetched_at_once(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        commit(rig, 5)
+        groups = [
+            OffsetFetchRequestGroup(GROUP, topics=None),
+            OffsetFetchRequestGroup("other", topics=None),
+            OffsetFetchRequestGroup(LONG, topics=None),
+        ]
+        one, other, long = rig.ask(OFFSET_FETCH, 8, OffsetFetchRequest(groups=groups)).groups
+        assert [each.committed_offset for topic in one.topics for each in topic.partitions] == [5]
+        assert (other.topics, other.error_code) == ([], E.NONE)
+        assert long.error_code == E.INVALID_GROUP_ID
+
+    @told
+    async def test_offsets_are_deleted(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        commit(rig, 5)
+        wanted = [OffsetDeleteRequestPartition(0), OffsetDeleteRequestPartition(9)]
+        request = OffsetDeleteRequest(GROUP, [OffsetDeleteRequestTopic(READ, wanted)])
+        (topic,) = rig.ask(OFFSET_DELETE, 0, request).topics
+        assert [each.error_code for each in topic.partitions] == [
+            E.NONE,
+            E.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert fetch(rig) == (E.NONE, -1)
+        nobody = OffsetDeleteRequest("nobody", [OffsetDeleteRequestTopic(READ, wanted)])
+        assert rig.ask(OFFSET_DELETE, 0, nobody).error_code == E.GROUP_ID_NOT_FOUND
+
+
+class TestAdministration:
+    @told
+    async def test_groups_are_described_listed_and_deleted(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        joined = await stable_member(rig)
+        seen, dead = rig.ask(DESCRIBE_GROUPS, 5, DescribeGroupsRequest([GROUP, "none"])).groups
+        assert (seen.group_state, seen.protocol_type, seen.protocol_data) == (
+            "Stable",
+            "consumer",
+            "range",
+        )
+        (member,) = seen.members
+        assert (member.member_id, member.client_host) == (joined.member_id, "/10.0.0.1")
+        assert member.member_assignment == b"mine"
+        assert (dead.error_code, dead.group_state) == (E.NONE, "Dead")
+        (listed,) = rig.ask(LIST_GROUPS, 5, ListGroupsRequest()).groups
+        assert (listed.group_id, listed.group_state, listed.group_type) == (
+            GROUP,
+            "Stable",
+            "classic",
+        )
+        assert rig.ask(LIST_GROUPS, 5, ListGroupsRequest(["Empty"])).groups == []
+        refused, unknown = rig.ask(DELETE_GROUPS, 2, DeleteGroupsRequest([GROUP, "none"])).results
+        assert refused.error_code == E.NON_EMPTY_GROUP
+        assert unknown.error_code == E.GROUP_ID_NOT_FOUND
+        rig.ask(
+            LEAVE_GROUP, 3, LeaveGroupRequest(GROUP, members=[MemberIdentity(joined.member_id)])
+        )
+        await rig.settle()
+        twice = rig.ask(DELETE_GROUPS, 2, DeleteGroupsRequest([GROUP, GROUP]))
+        assert [(each.group_id, each.error_code) for each in twice.results] == [(GROUP, E.NONE)]
+        assert rig.ask(LIST_GROUPS, 5, ListGroupsRequest()).groups == []
+
+    @told
+    async def test_nothing_asked_is_nothing_answered(self) -> None:
+        rig = CoordinatorBroker()
+        assert rig.ask(DESCRIBE_GROUPS, 5, DescribeGroupsRequest([])).groups == []
+
+    @told
+    async def test_clients_cannot_write_to_the_coordinators_topic(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        topic = TopicProduceData(CONSUMER_OFFSETS, [PartitionProduceData(0, memoryview(b"x"))])
+        answer = rig.ask(PRODUCE, 9, ProduceRequest(acks=-1, timeout_ms=100, topic_data=[topic]))
+        (told_of,) = answer.responses[0].partition_responses
+        assert told_of.error_code == E.INVALID_TOPIC_EXCEPTION
+        assert rig.log.batches == []

@@ -1,0 +1,168 @@
+"""The checker of groups tells what must not be from what faults explain."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.core.string_hash import coordinating_partition
+from tidelog.sim.checkers.groups import NO_OFFSET, Commit, GroupChecker
+from tidelog.sim.history import Outcome
+
+
+class Story:
+    """A checker with a clock that is moved by each step."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.violations: list[str] = []
+        self.checker = GroupChecker(self.violations.append, self._tick, 3)
+
+    def _tick(self) -> int:
+        self.now_ns += 1
+        return self.now_ns
+
+    def commit(
+        self, offset: int, generation: int = 1, outcome: Outcome | None = Outcome.DONE
+    ) -> Commit:
+        commit = self.checker.commit_begins("g", 0, generation, offset)
+        if outcome is not None:
+            self.checker.commit_ends(commit, outcome)
+        return commit
+
+    def sync(self, generation: int, owner: str = "m", partitions: tuple[int, ...] = (0,)) -> None:
+        self.checker.synced("g", generation, owner, list(partitions))
+
+    def fetch(self, offset: int, generation: int = 1) -> None:
+        self.checker.fetched("g", generation, 0, offset, self._tick())
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+def test_what_was_acknowledged_last_is_told(story: Story) -> None:
+    story.sync(1)
+    story.fetch(NO_OFFSET)
+    story.commit(1)
+    story.commit(2)
+    story.fetch(2)
+    assert story.violations == []
+    assert story.checker.acknowledged_commits == 2
+    assert story.checker.rebalances == 1
+
+
+@pytest.mark.parametrize("told", [NO_OFFSET, 1])
+def test_an_offset_that_was_replaced_is_a_violation(story: Story, told: int) -> None:
+    story.sync(1)
+    story.commit(1)
+    story.commit(2)
+    story.fetch(told)
+    (violation,) = story.violations
+    assert "replaced by an acknowledged commit of offset" in violation
+
+
+def test_an_unanswered_commit_may_come_later_until_it_is_fenced(story: Story) -> None:
+    story.sync(1)
+    story.commit(1, outcome=Outcome.UNKNOWN)
+    story.commit(2)
+    story.fetch(1)
+    assert story.violations == []
+    story.sync(2, "n")
+    story.commit(3, generation=2)
+    story.fetch(1, generation=2)
+    (violation,) = story.violations
+    assert "was told offset 1" in violation
+
+
+def test_a_commit_that_is_under_way_may_be_seen_or_not(story: Story) -> None:
+    story.sync(1)
+    story.commit(1)
+    story.commit(2, outcome=None)
+    story.fetch(1)
+    story.fetch(2)
+    assert story.violations == []
+
+
+def test_a_refused_commit_is_never_in_force(story: Story) -> None:
+    story.sync(1)
+    story.commit(1, outcome=Outcome.REFUSED)
+    story.fetch(1)
+    assert story.violations[0].startswith("in force although it was refused")
+
+
+def test_an_offset_of_nobody_is_a_violation(story: Story) -> None:
+    story.sync(1)
+    story.fetch(7)
+    assert "nobody ever committed offset 7" in story.violations[0]
+
+
+def test_a_member_of_an_older_generation_may_be_told_what_was(story: Story) -> None:
+    story.sync(1)
+    story.commit(1)
+    story.sync(2, "n")
+    story.commit(2, generation=2)
+    story.fetch(1, generation=1)
+    assert story.violations == []
+    story.checker.fetched_last("g", 0, 1, story.now_ns + 1)
+    assert "at the end it is offset 1" in story.violations[0]
+
+
+def test_an_old_generation_is_not_acknowledged(story: Story) -> None:
+    story.sync(1)
+    late = story.commit(1, outcome=None)
+    story.sync(2, "n")
+    story.checker.commit_ends(late, Outcome.DONE)
+    assert story.violations == [], "it was sent before"
+    story.commit(2, generation=1)
+    assert "although generation 2 was handed out" in story.violations[0]
+
+
+def test_a_committer_without_membership_has_no_generation(story: Story) -> None:
+    story.sync(1)
+    story.commit(1, generation=-1)
+    story.checker.fetched_last("g", 0, 1, story.now_ns + 1)
+    assert story.violations == []
+
+
+def test_a_partition_has_one_owner_in_a_generation(story: Story) -> None:
+    story.sync(1, "m", (0, 1))
+    story.sync(1, "n", (2,))
+    story.sync(2, "n", (0, 1, 2))
+    assert story.violations == []
+    story.sync(2, "m", (1,))
+    assert "partition 1 was given to n and to m" in story.violations[0]
+
+
+def test_an_assignment_stays_what_it_was(story: Story) -> None:
+    story.sync(1, "m", (0, 1))
+    story.sync(1, "m", (0,))
+    assert "m was given [0, 1], then [0]" in story.violations[0]
+
+
+def test_a_generation_has_one_leader_in_a_term(story: Story) -> None:
+    checker = story.checker
+    checker.loaded(1, 0)
+    checker.joined("g", 1, "m", 1)
+    checker.joined("g", 1, "n", 2)
+    checker.joined("g", 1, "n", -1)
+    assert story.violations == []
+    checker.joined("g", 1, "n", 1)
+    assert story.violations == ["group g generation 1: m leads it and n does"]
+
+
+def test_terms_and_moves_follow_what_brokers_say(story: Story) -> None:
+    checker = story.checker
+    partition = checker.partition_of("g")
+    assert partition == coordinating_partition("g", 3)
+    assert checker.term("g", 1) == -1
+    checker.loaded(1, partition)
+    first = checker.term("g", 1)
+    checker.loaded(1, partition)
+    assert checker.term("g", 1) > first
+    assert checker.coordinator_moves == 0
+    checker.loaded(2, partition)
+    assert checker.coordinator_moves == 1
+    checker.unloaded(2, partition)
+    checker.died(1)
+    assert checker.term("g", 1) == checker.term("g", 2) == -1
