@@ -132,8 +132,7 @@ def test_markers_say_what_cluster_it_is(tidelog_cluster: Cluster, kafka_bootstra
         "data-0",
         "data-1",
     ]
-    properties = Path(f"{broker}/server.properties").read_text()
-    assert "num.partitions=4" in properties
+    assert "num.partitions=4" in Path(f"{broker}/server.properties").read_text()
     assert "tidelog.test.interception.directory is set" in cluster.log(1)
 
 
