@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli.documents import prints
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
 from tidelog.cli.target import (
     DEFAULT_DIRECTORY,
@@ -31,10 +32,12 @@ _EXIT_NOT_REACHED = 3
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    app.command()(up)
-    app.command()(down)
-    app.command()(status)
-    app.command()(broker)
+    app.command(epilog="Example: tidelog up --dir /tmp/tide -n 3 -c num.partitions=6")(up)
+    app.command(epilog="Example: tidelog down --dir /tmp/tide")(down)
+    app.command(epilog="Example: tidelog status --dir /tmp/tide -o json")(status)
+    app.command(epilog="Example: tidelog broker --config server.properties --override node.id=4")(
+        broker
+    )
 
 
 def up(
@@ -68,6 +71,7 @@ def down(directory: DirectoryOption = DEFAULT_DIRECTORY, timeout: TimeoutOption 
     say(f"all brokers are stopped; the data stays in {cluster.directory}")
 
 
+@prints(ClusterStatus)
 def status(
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,

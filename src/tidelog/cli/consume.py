@@ -9,6 +9,7 @@ missed.
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -35,9 +36,7 @@ _LEVELS = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTE
 
 _TopicsArgument = Annotated[
     list[str],
-    typer.Argument(
-        metavar="TOPIC...", help="Topics.", show_default=False, autocompletion=topic_names
-    ),
+    typer.Argument(metavar="TOPIC", help="Topics.", show_default=False, autocompletion=topic_names),
 ]
 _FormatOption = Annotated[
     str | None,
@@ -94,7 +93,7 @@ _LevelOption = Annotated[str, typer.Option(help="read_committed or read_uncommit
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
     app.command(
-        epilog="Example: tidelog consume flights -o -10 -e -f '%t %p %o %T %k=%v\\\\n'\n\n"
+        epilog="Example: tidelog consume flights -o -10 -e -f '%t %p %o %T %k=%v\\n'\n\n"
         "Example: tidelog consume flights -g billing -J"
     )(consume)
 
@@ -119,8 +118,8 @@ def consume(
     timeout: TimeoutOption = 30.0,
 ) -> None:
     """Read records of topics and write them to standard output, on and on unless told otherwise."""
-    _check_words("--isolation-level", isolation_level, _LEVELS)
-    _check_words("--assignor", assignor, ASSIGNORS)
+    _check_word("--isolation-level", isolation_level, _LEVELS)
+    _check_word("--assignor", assignor, ASSIGNORS)
     if as_json and format_text is not None:
         raise typer.BadParameter("--json and --format do not go together")
     plain = plain_format(delimiter, key_delimiter)
@@ -150,10 +149,9 @@ def consume(
         raise typer.Exit(128 + signal.SIGTERM)
 
 
-def _check_words(option: str, word: str, known: object) -> None:
-    names = list(known) if isinstance(known, dict) else []
-    if word not in names:
-        raise typer.BadParameter(f"{word!r}: {' or '.join(names)} expected", param_hint=option)
+def _check_word(option: str, word: str, known: Iterable[str]) -> None:
+    if word not in known:
+        raise typer.BadParameter(f"{word!r}: {' or '.join(known)} expected", param_hint=option)
 
 
 def _check_span(span: Span, group: str | None, *, is_member: bool) -> None:

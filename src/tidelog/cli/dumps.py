@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidelog.cli.documents import prints
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
 from tidelog.core.errors import TidelogError
 from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
@@ -34,9 +35,15 @@ class DamagedFileError(TidelogError):
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
-    app.command("dump-log")(dump_log)
+    app.command(
+        "dump-log", epilog="Example: tidelog dump-log 00000000000000000000.log --records -o json"
+    )(dump_log)
 
 
+@prints(
+    "an object with `file`, `entries` (the rows of the table; those of a segment are batches, each"
+    " followed by its records with --records) and `damage` (string or null)."
+)
 def dump_log(
     file: Annotated[str, typer.Argument(help="A file of a log directory.", show_default=False)],
     records: Annotated[

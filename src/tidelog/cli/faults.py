@@ -18,35 +18,35 @@ app = typer.Typer(help="Break a local cluster, and mend it.", no_args_is_help=Tr
 _BrokerArgument = Annotated[int, typer.Argument(help="The broker.", metavar="ID")]
 
 
-@app.command()
+@app.command(epilog="Example: tidelog break kill 1 --dir /tmp/tide")
 def kill(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
     """SIGKILL a broker: it loses what it had not written, and tells nobody."""
     LocalCluster.existing(directory).kill(broker)
     say(f"broker {broker} was killed")
 
 
-@app.command()
+@app.command(epilog="Example: tidelog break stop 1")
 def stop(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
     """Stop a broker in order (SIGTERM)."""
     LocalCluster.existing(directory).stop(broker)
     say(f"broker {broker} has stopped")
 
 
-@app.command()
+@app.command(epilog="Example: tidelog break pause 2")
 def pause(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
     """SIGSTOP a broker: its connections stay, and nothing answers."""
     LocalCluster.existing(directory).pause(broker)
     say(f"broker {broker} is paused")
 
 
-@app.command()
+@app.command(epilog="Example: tidelog break resume 2")
 def resume(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
     """Let a paused broker go on (SIGCONT)."""
     LocalCluster.existing(directory).resume(broker)
     say(f"broker {broker} goes on")
 
 
-@app.command()
+@app.command(epilog="Example: tidelog break restart 1")
 def restart(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
     """Stop a broker if it runs, start it, and return when it answers."""
     LocalCluster.existing(directory).restart(broker)

@@ -52,6 +52,24 @@ _GroupArgument = Annotated[
 _ResetTopicOption = Annotated[
     list[str] | None, typer.Option("--topic", help="Of this topic, or of t:0,2-4.")
 ]
+_AllTopicsOption = Annotated[
+    bool, typer.Option("--all-topics", help="Of all that the group has committed.")
+]
+_EarliestOption = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
+_LatestOption = Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")]
+_CurrentOption = Annotated[
+    bool, typer.Option("--to-current", help="To what is committed, within the log.")
+]
+_ToOffsetOption = Annotated[int | None, typer.Option(min=0, help="To this offset.")]
+_DatetimeOption = Annotated[
+    str | None, typer.Option(help="To the first record not older, as 2026-01-31T12:00 (UTC).")
+]
+_DurationOption = Annotated[
+    str | None, typer.Option(help="To the first record not older than so long, as PT1H30M.")
+]
+_ShiftOption = Annotated[
+    int | None, typer.Option(help="So many records on, or back as in --shift-by -10.")
+]
 
 
 @app.command("list", epilog="Example: tidelog groups list -o json")
@@ -123,7 +141,11 @@ def describe(
             ),
         )
         lags = [each.lag for each in found.offsets if each.lag is not None]
-        print_line(f"lag in all: {sum(lags)}")
+        unknown = len(found.offsets) - len(lags)
+        print_line(
+            f"lag in all: {sum(lags) if lags else '-'}"
+            + (f"; not known of {unknown} partitions" if unknown else "")
+        )
 
 
 @app.command(
@@ -134,26 +156,14 @@ def describe(
 def reset(
     name: _GroupArgument,
     topic: _ResetTopicOption = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Of all that the group has committed.")
-    ] = False,
-    to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the first record.")
-    ] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
-    to_current: Annotated[
-        bool, typer.Option("--to-current", help="To what is committed, within the log.")
-    ] = False,
-    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
-    to_datetime: Annotated[
-        str | None, typer.Option(help="To the first record not older, as 2026-01-31T12:00 (UTC).")
-    ] = None,
-    by_duration: Annotated[
-        str | None, typer.Option(help="To the first record not older than so long, as PT1H30M.")
-    ] = None,
-    shift_by: Annotated[
-        int | None, typer.Option(help="So many records on, or back as -10.")
-    ] = None,
+    all_topics: _AllTopicsOption = False,
+    to_earliest: _EarliestOption = False,
+    to_latest: _LatestOption = False,
+    to_current: _CurrentOption = False,
+    to_offset: _ToOffsetOption = None,
+    to_datetime: _DatetimeOption = None,
+    by_duration: _DurationOption = None,
+    shift_by: _ShiftOption = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it, not only show it.")] = False,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
@@ -188,7 +198,7 @@ def delete(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME...", help="Groups.", show_default=False, autocompletion=group_names
+            metavar="NAME", help="Groups.", show_default=False, autocompletion=group_names
         ),
     ],
     bootstrap: BootstrapOption = None,

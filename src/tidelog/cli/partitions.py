@@ -107,7 +107,7 @@ def delete(
     partitions: Annotated[
         list[str],
         typer.Argument(
-            metavar="TOPIC[:PARTITIONS]...",
+            metavar="TOPIC[:PARTITIONS]",
             help="Partitions, as t or t:0,2-4.",
             show_default=False,
             autocompletion=topic_names,

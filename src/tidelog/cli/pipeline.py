@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from tidelog.cli.documents import prints
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
 from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
 from tidelog.core.errors import ConfigError, TidelogError
@@ -35,7 +36,11 @@ class SparkFailed(TidelogError):
     """A Spark job failed; carries the first lines of its reason."""
 
 
-@app.command()
+@app.command(epilog="Example: tidelog pipeline ingest --topic flights --to flights.parquet")
+@prints(
+    "an object with `topic`, `table`, `manifest` (null where nothing was new) and `ranges`: offsets"
+    " of each partition with `rows`, `control`, `compacted`, `lost`, `doubled`."
+)
 def ingest(
     topic: Annotated[str, typer.Option("--topic", help="The topic.", show_default=False)],
     table: Annotated[
@@ -83,7 +88,13 @@ def ingest(
     )
 
 
-@app.command()
+@app.command(
+    epilog="Example: tidelog pipeline prove flights.parquet --sequence number --produced 1000"
+)
+@prints(
+    "an object with `table`, `holds` and `ranges` as of ingest, with `stray`; with --sequence"
+    " `count`, `distinct`, `sum`, `minimum`, `maximum`, `lost`, `doubled`, `foreign`."
+)
 def prove(
     table: Annotated[str, typer.Argument(help="Directory of the Parquet table.")],
     sequence: Annotated[

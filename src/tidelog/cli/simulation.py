@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tidelog.cli.documents import prints
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, say
 from tidelog.cli.seed_workers import run_in_processes
 
@@ -37,7 +38,11 @@ _ProfileOption = Annotated[str, typer.Option(help="Which faults happen, and how 
 _MutantOption = Annotated[str, typer.Option(help="Break a rule in the brokers, by name.")]
 
 
-@app.command()
+@app.command(epilog="Example: tidelog sim run --seeds 0..499 --jobs 2")
+@prints(
+    "an object with `runs`, `events`, `simulated_ns`, `seconds`, `counters` (name to number) and"
+    " `violations` (each with `seed`, `profile`, `violation` and the end of its trace)."
+)
 def run(
     seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..99",
     mutant: _MutantOption = "",
@@ -77,7 +82,7 @@ def run(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(epilog="Example: tidelog sim mutants --seeds 0..29")
 def mutants(
     seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..29",
     mutant: Annotated[str, typer.Option(help="One of them, by name; else all.")] = "",
@@ -107,7 +112,7 @@ def mutants(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(epilog="Example: tidelog sim replay 17")
 def replay(
     seed: Annotated[int, typer.Argument(help="The seed.")],
     mutant: _MutantOption = "",

@@ -1,0 +1,275 @@
+"""The reference of the command line as Markdown, made from the commands themselves.
+
+`python -m tidelog.cli.reference docs/reference/cli.md` writes it; a test compares. Whoever changes
+an option, an example or a JSON document runs it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any
+
+import typer
+from typer.models import ArgumentInfo, OptionInfo
+
+_INTRODUCTION = """\
+# The command line
+
+Made from the commands by `python -m tidelog.cli.reference docs/reference/cli.md`; do not edit.
+
+`tidelog NOUN VERB`. Results go to standard output, messages to standard error. `-o json` prints one
+JSON document for programs: its keys stay, new ones may come. Times are milliseconds since 1970,
+sizes are bytes, `null` is what is not known or not there. Colours and progress bars appear on
+terminals only.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | failed: standard error says why |
+| 2 | wrong usage |
+| 3 | the cluster could not be reached |
+| 130, 143 | ended by Ctrl-C, by SIGTERM |
+
+Which cluster: `--bootstrap-server host:port,...`, or `--dir` of a local cluster; without both the
+cluster in the directory `tidelog-cluster`.
+
+`tidelog --install-completion` makes the shell complete commands and options, and the names of
+topics, groups and brokers: they are asked of the cluster that the line names so far.
+
+These options of most commands are not repeated below:
+
+"""
+#: Options that are described once.
+_SHARED = ("bootstrap", "directory", "output", "timeout")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Command:
+    """A command: the words that call it, and its function."""
+
+    words: str
+    function: Callable[..., Any]
+    epilog: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Parameter:
+    """An argument or an option of a command, as its annotation declares it."""
+
+    name: str
+    info: ArgumentInfo | OptionInfo
+    type: Any
+    default: Any
+
+    @property
+    def is_flag(self) -> bool:
+        return _without_none(self.type) is bool
+
+    @property
+    def is_list(self) -> bool:
+        return typing.get_origin(_without_none(self.type)) is list
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def declared(self) -> list[str]:
+        """The words of an option, those that set a flag before those that unset it."""
+        # In an annotation the first word stands where a default value would.
+        given = [self.info.default, *(self.info.param_decls or ())]
+        words = [each for each in given if isinstance(each, str) and each.startswith("-")]
+        long = "--" + self.name.replace("_", "-")
+        found = words or ([f"{long}/--no-{long[2:]}"] if self.is_flag else [long])
+        return [word for each in found for word in each.split("/")]
+
+    @property
+    def long(self) -> str:
+        """The longest way to write an option."""
+        return max(self.declared, key=len)
+
+
+def reference(app: typer.Typer) -> str:
+    """The whole text. Commands in their order."""
+    commands = list(_commands(app, "tidelog"))
+    shared = {
+        parameter.name: parameter
+        for command in commands
+        for parameter in _parameters(command.function)
+        if parameter.name in _SHARED
+    }
+    lines = [_INTRODUCTION, *_option_table([shared[name] for name in _SHARED]), "\n"]
+    for command in commands:
+        lines += _section(command)
+    return "".join(lines).rstrip("\n") + "\n"
+
+
+def _commands(app: typer.Typer, words: str) -> Iterator[_Command]:
+    for command in app.registered_commands:
+        if command.callback is None:
+            continue
+        name = command.name or command.callback.__name__.replace("_", "-")
+        yield _Command(f"{words} {name}", command.callback, command.epilog or "")
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            yield from _commands(group.typer_instance, f"{words} {group.name}")
+
+
+def _parameters(function: Callable[..., Any]) -> list[_Parameter]:
+    hints = typing.get_type_hints(function, include_extras=True)
+    return [
+        _Parameter(name, *_declared(hints[name]), each.default)
+        for name, each in inspect.signature(function).parameters.items()
+    ]
+
+
+def _declared(hint: Any) -> tuple[ArgumentInfo | OptionInfo, Any]:
+    kind, *infos = typing.get_args(hint)
+    for info in infos:
+        if isinstance(info, ArgumentInfo | OptionInfo):
+            return info, kind
+    raise TypeError(f"{hint} declares no parameter of a command")
+
+
+def _section(command: _Command) -> Iterator[str]:
+    yield f"## {command.words}\n\n{_paragraphs(command.function.__doc__)}\n\n"
+    parameters = _parameters(command.function)
+    arguments = [each for each in parameters if isinstance(each.info, ArgumentInfo)]
+    options = [each for each in parameters if isinstance(each.info, OptionInfo)]
+    own = [each for each in options if each.name not in _SHARED]
+    usage = "".join(f" {_argument(each)}" for each in arguments)
+    yield f"    {command.words}{' [OPTIONS]' if options else ''}{usage}\n\n"
+    if arguments:
+        yield "| argument | meaning |\n|---|---|\n"
+        yield from (f"| `{_argument(each)}` | {_cell(each.info.help)} |\n" for each in arguments)
+        yield "\n"
+    if own:
+        yield from _option_table(own)
+        yield "\n"
+    repeated = ", ".join(f"`{each.long}`" for each in options if each not in own)
+    if repeated:
+        yield f"And {repeated}.\n\n"
+    for example in command.epilog.split("\n\n"):
+        yield f"    {example.removeprefix('Example: ')}\n"
+    yield "\n"
+    document = getattr(command.function, "__prints__", None)
+    if document is not None:
+        flag = "-o json" if any(each.name == "output" for each in options) else "--json"
+        yield f"`{flag}`: {_document(document)}\n\n"
+
+
+def _option_table(options: list[_Parameter]) -> Iterator[str]:
+    yield "| option | meaning | default |\n|---|---|---|\n"
+    for option in options:
+        names = ", ".join(f"`{word}`" for word in option.declared)
+        kind = "" if option.is_flag else f" {_kind(option)}"
+        yield f"| {names}{kind} | {_cell(option.info.help)} | {_default(option)} |\n"
+
+
+def _argument(argument: _Parameter) -> str:
+    word = argument.info.metavar or argument.name.upper()
+    word += "..." if argument.is_list else ""
+    return word if argument.is_required else f"[{word}]"
+
+
+def _kind(option: _Parameter) -> str:
+    plain, _ = _unwrapped(_without_none(option.type))
+    if isinstance(plain, type) and issubclass(plain, Enum):
+        return "\\|".join(each.value for each in plain)
+    word = {int: "N", float: "X"}.get(plain, "TEXT")
+    return f"{word} (repeatable)" if option.is_list else word
+
+
+def _default(option: _Parameter) -> str:
+    value = option.default
+    if option.is_required:
+        return "required"
+    if option.is_flag and len([w for w in option.declared if w.startswith("--")]) == 2:
+        yes, no = (word for word in option.declared if word.startswith("--"))
+        return "" if value is None else f"`{yes if value else no}`"
+    if value is None or value is False:
+        return ""
+    return f"`{value.value if isinstance(value, Enum) else value}`"
+
+
+def _cell(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+def _paragraphs(text: str | None) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in (text or "").split("\n\n"))
+
+
+# -- JSON documents -----------------------------------------------------------------------------
+
+
+def _document(document: Any) -> str:
+    if isinstance(document, str):
+        return document
+    element, is_list = _unwrapped(document)
+    if not dataclasses.is_dataclass(element):
+        return f"a list of {_type_word(element)}s."
+    heading = f"a list of {_title(element)}" if is_list else _title(element)
+    return f"{heading}\n\n" + "".join(_fields(element, "")).rstrip("\n")
+
+
+def _unwrapped(document: Any) -> tuple[Any, bool]:
+    if typing.get_origin(document) in (list, tuple):
+        return typing.get_args(document)[0], True
+    return document, False
+
+
+def _title(element: Any) -> str:
+    text = " ".join((element.__doc__ or "").split())
+    return text[:1].lower() + text[1:]
+
+
+def _fields(element: Any, indent: str) -> Iterator[str]:
+    hints = typing.get_type_hints(element)
+    for each in dataclasses.fields(element):
+        inner, is_list = _unwrapped(_without_none(hints[each.name]))
+        nested = dataclasses.is_dataclass(inner)
+        word = "object" if nested else _words(hints[each.name], inner)
+        kind = f"list of {word}s" if is_list else word
+        nullable = " or null" if type(None) in typing.get_args(hints[each.name]) else ""
+        title = f": {_title(inner)}" if nested else ""
+        yield f"{indent}- `{each.name}`: {kind}{nullable}{title}\n"
+        if nested:
+            yield from _fields(inner, indent + "  ")
+
+
+def _words(hint: Any, inner: Any) -> str:
+    """One word, or several where a value may be of several types."""
+    members = [each for each in typing.get_args(hint) if each is not type(None)]
+    if isinstance(hint, types.UnionType) and len(members) > 1:
+        return " or ".join(_type_word(each) for each in members)
+    return _type_word(inner)
+
+
+def _without_none(hint: Any) -> Any:
+    if isinstance(hint, types.UnionType):
+        return next(each for each in typing.get_args(hint) if each is not type(None))
+    return hint
+
+
+def _type_word(hint: Any) -> str:
+    words = {str: "string", int: "number", bool: "boolean", float: "number"}
+    return words.get(hint, "object")
+
+
+def main() -> None:
+    """Write the reference to the file that is named."""
+    from tidelog.cli.app import app
+
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        file.write(reference(app))
+
+
+if __name__ == "__main__":
+    main()
