@@ -58,7 +58,7 @@ def test_a_unittest_as_pyspark_has_them(spark: SparkSession) -> None:
                 timeout=30,
                 interval=0.1,
             )
-            self.assertEqual(self.utils.get_all_records(spark, "b"), {})
+            assert self.utils.get_all_records(spark, "b") == {}
 
     result = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(StreamingTest).run(result)
@@ -79,6 +79,7 @@ def test_topics_come_and_go(utils: KafkaUtils) -> None:
     utils.cluster.wait_for(
         lambda now: "gone" not in [each.topic for each in now.partitions], what="no topic"
     )
+    assert "gone" not in utils.admin_client.list_topics()
 
 
 def test_what_never_comes_about_is_told(utils: KafkaUtils) -> None:
