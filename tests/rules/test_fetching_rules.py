@@ -431,6 +431,26 @@ def test_silent_followers_leave_within_one_and_a_half_lag_times() -> None:
 
 
 @pytest.mark.rule("V63")
+def test_a_follower_that_registers_anew_is_known_by_its_new_epoch_though_nothing_is_new() -> None:
+    # Its session with the leader goes on, and no partition in it has news: were its new broker
+    # epoch not taken for all of them, its joining would be refused until records come.
+    async def story() -> None:
+        cluster = a_cluster()
+        clock = cluster[1].clock
+        await replicate(cluster)
+        await clock.advance(1_000)
+        assert role_of(cluster[1]).followers[2].broker_epoch == 102
+        sessions = len(cluster[1].fetch_sessions)
+        cluster[2].broker_epoch = 202
+        await clock.advance(1_000)
+        assert role_of(cluster[1]).followers[2].broker_epoch == 202
+        assert role_of(cluster[1]).followers[3].broker_epoch == 103
+        assert len(cluster[1].fetch_sessions) == sessions
+
+    run(story())
+
+
+@pytest.mark.rule("V63")
 def test_the_request_names_the_broker_epochs_of_the_fetches() -> None:
     async def story() -> None:
         cluster = a_cluster()
