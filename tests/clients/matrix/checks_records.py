@@ -1,0 +1,143 @@
+"""Checks of producing and reading, the same for every client."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from tests.clients import confluent
+from tests.clients.matrix.driver import EARLIEST, LATEST
+from tests.clients.matrix.world import World
+from tests.clients.samples import Record, records, stored_codecs
+
+from tidelog.core.types import TopicPartition
+
+#: Acknowledged before the leader's death and, of what is sent after it, afterwards.
+ENOUGH = 500
+
+
+def _bare(found: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
+    return [(each.key or None, each.value or None) for each in found]
+
+
+def _compression(world: World, codec: str) -> None:
+    topic = world.make_topic()
+    text = [Record(b"key %d" % n, b"all work and no play " * 200) for n in range(50)]
+    sent = world.driver.write(topic, 0, codec, text)
+    assert stored_codecs(world.cluster.bootstrap, TopicPartition(topic, 0)) == [codec]
+    assert _bare(world.driver.read(topic, 0)) == _bare(sent) == _bare(text)
+    assert _bare(confluent.read(world.cluster.bootstrap, topic, 0)) == _bare(text)
+    # What another client compressed, and in one batch.
+    other = world.make_topic()
+    confluent.write(world.cluster.bootstrap, other, 0, codec, text)
+    assert _bare(world.driver.read(other, 0)) == _bare(text)
+
+
+none, gzip, snappy, lz4, zstd = (
+    partial(_compression, codec=codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")
+)
+
+
+def keys_and_headers(world: World) -> None:
+    """Any bytes in keys, values and headers; a name twice; nothing is not empty."""
+    topic = world.make_topic()
+    sent = world.driver.write(topic, 0, "none", records())
+    found = [each._replace(timestamp_ms=None) for each in world.driver.read(topic, 0)]
+    assert found == [each._replace(timestamp_ms=None) for each in sent]
+    by_librdkafka = confluent.read(world.cluster.bootstrap, topic, 0)
+    assert [each._replace(timestamp_ms=None) for each in by_librdkafka] == found
+    assert len(found) == len(records())
+    assert any(each.headers for each in found)
+
+
+def keys_and_headers_of_a_command(world: World) -> None:
+    """For a command: the same headers for all, given as text, and nothing that is empty."""
+    topic = world.make_topic()
+    every_byte = bytes(range(256))
+    headers = (("trace", b"\xc3\xa4=b"), ("a", b"1"), ("a", b"2"), ("none", None))
+    sent = [
+        Record(b"key", b"value", headers),
+        Record(None, b"no key", headers),
+        Record(b"deleted", None, headers),
+        Record(every_byte, every_byte[::-1], headers),
+    ]
+    world.driver.write(topic, 0, "none", sent)
+    found = world.driver.read(topic, 0)
+    assert [each._replace(timestamp_ms=None) for each in found] == sent
+    assert confluent.read(world.cluster.bootstrap, topic, 0) == found
+
+
+def timestamps(world: World) -> None:
+    topic = world.make_topic()
+    times = [each.timestamp_ms for each in records()]
+    world.driver.write(topic, 0, "none", records())
+    assert [each.timestamp_ms for each in world.driver.read(topic, 0)] == times
+    assert [
+        each.timestamp_ms for each in confluent.read(world.cluster.bootstrap, topic, 0)
+    ] == times
+
+
+def timestamps_of_its_own(world: World) -> None:
+    """The client's clock, between ours before and after."""
+    topic = world.make_topic()
+    before_ms = time.time_ns() // 1_000_000
+    world.driver.write(topic, 0, "none", [Record(b"k", b"v")])
+    after_ms = time.time_ns() // 1_000_000
+    [found] = world.driver.read(topic, 0)
+    assert found.timestamp_ms is not None
+    assert before_ms <= found.timestamp_ms <= after_ms
+
+
+def idempotence(world: World) -> None:
+    """The leader is killed under a producer: nothing lost, doubled or out of order."""
+    topic = world.make_topic()
+    writer = world.driver.start_writer(topic, 0)
+    try:
+        world.await_end(topic, ENOUGH)
+        leader = world.leader(topic, 0)
+        with world.killed(leader):
+            world.await_end(topic, world.end(topic) + ENOUGH)
+            assert world.leader(topic, 0) != leader
+    finally:
+        sent = writer.stop()
+    found = [
+        int(message.value())
+        for message in confluent.read_messages(world.cluster.bootstrap, topic, [0])
+    ]
+    assert found == list(range(sent))
+
+
+def assignment_and_seek(world: World) -> None:
+    topic = world.make_topic(2)
+    world.fill(topic, 0, 5)
+    world.fill(topic, 1, 100)
+    values = [b"%d" % number for number in range(100)]
+    assert [each.value for each in world.driver.read(topic, 1)] == values
+    assert world.driver.read_values(topic, 1, 42) == values[42:]
+    assert world.driver.read_values(topic, 1, 100) == []
+
+
+def seek_by_time(world: World) -> None:
+    topic = world.make_topic()
+    for first in (0, 50):
+        world.fill(topic, 0, 50, first)
+    values = [b"%d" % number for number in range(100)]
+    for timestamp_ms, first in ((1_000_000, 0), (1_000_495, 50), (1_000_990, 99)):
+        assert world.driver.read_values_since(topic, 0, timestamp_ms) == values[first:]
+
+
+def list_offsets(world: World) -> None:
+    topic = world.make_topic()
+    assert world.driver.offset(topic, 0, LATEST) == 0
+    world.fill(topic, 0, 100)
+    expected = {EARLIEST: 0, LATEST: 100, 0: 0, 1_000_001: 1, 1_000_990: 99}
+    assert {at: world.driver.offset(topic, 0, at) for at in expected} == expected
+    assert world.driver.offset(topic, 0, 1_000_991) == -1
+
+
+def latest_offset_by_time(world: World) -> None:
+    """For clients that answer the end where no record is as young."""
+    topic = world.make_topic()
+    world.fill(topic, 0, 100)
+    expected = {EARLIEST: 0, LATEST: 100, 0: 0, 1_000_001: 1, 1_000_990: 99, 1_000_991: 100}
+    assert {at: world.driver.offset(topic, 0, at) for at in expected} == expected
