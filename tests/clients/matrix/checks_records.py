@@ -69,12 +69,12 @@ def keys_and_headers_of_a_command(world: World) -> None:
 
 def timestamps(world: World) -> None:
     topic = world.make_topic()
-    times = [each.timestamp_ms for each in records()]
-    world.driver.write(topic, 0, "none", records())
+    sent = records()
+    times = [each.timestamp_ms for each in sent]
+    world.driver.write(topic, 0, "none", sent)
     assert [each.timestamp_ms for each in world.driver.read(topic, 0)] == times
-    assert [
-        each.timestamp_ms for each in confluent.read(world.cluster.bootstrap, topic, 0)
-    ] == times
+    by_librdkafka = confluent.read(world.cluster.bootstrap, topic, 0)
+    assert [each.timestamp_ms for each in by_librdkafka] == times
 
 
 def timestamps_of_its_own(world: World) -> None:

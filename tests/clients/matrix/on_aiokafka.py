@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import aiokafka
@@ -155,12 +155,19 @@ class Aiokafka:
         self.version = str(aiokafka.__version__)
         self._bootstrap = bootstrap
         self._thread = LoopThread()
-        self._admin = self._run(self._make_admin())
 
-    async def _make_admin(self) -> AIOKafkaAdminClient:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
-        await admin.start()
-        return admin
+    def _admin(self, call: Callable[[AIOKafkaAdminClient], Coroutine[Any, Any, T]]) -> T:
+        """With an admin client of its own: an older one stays with a controller that is none."""
+
+        async def work() -> T:
+            admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+            await admin.start()
+            try:
+                return await call(admin)
+            finally:
+                await admin.close()
+
+        return self._run(work())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -240,18 +247,20 @@ class Aiokafka:
         self, topic: str, partitions: int, replicas: int, configs: Mapping[str, str]
     ) -> None:
         wanted = NewTopic(topic, partitions, replicas, topic_configs=dict(configs))
-        for _, code, *message in self._run(self._admin.create_topics([wanted])).topic_errors:
+        for _, code, *message in self._admin(
+            lambda admin: admin.create_topics([wanted])
+        ).topic_errors:
             _checked(code, *message)
 
     def delete_topic(self, topic: str) -> None:
-        for _, code in self._run(self._admin.delete_topics([topic])).topic_error_codes:
+        for _, code in self._admin(lambda admin: admin.delete_topics([topic])).topic_error_codes:
             _checked(code)
 
     def list_topics(self) -> list[str]:
-        return self._run(self._admin.list_topics())
+        return self._admin(lambda admin: admin.list_topics())
 
     def describe_topic(self, topic: str) -> dict[int, PartitionInfo]:
-        [found] = self._run(self._admin.describe_topics([topic]))
+        [found] = self._admin(lambda admin: admin.describe_topics([topic]))
         return {
             each["partition"]: PartitionInfo(
                 each["leader"], tuple(each["replicas"]), tuple(each["isr"])
@@ -261,29 +270,31 @@ class Aiokafka:
 
     def create_partitions(self, topic: str, total: int) -> None:
         wanted = {topic: NewPartitions(total)}
-        for _, code, message in self._run(self._admin.create_partitions(wanted)).topic_errors:
+        for _, code, message in self._admin(
+            lambda admin: admin.create_partitions(wanted)
+        ).topic_errors:
             _checked(code, message)
 
     def describe_configs(self, topic: str) -> dict[str, str | None]:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-        [answer] = self._run(self._admin.describe_configs([resource]))
+        [answer] = self._admin(lambda admin: admin.describe_configs([resource]))
         [(code, message, _, _, entries)] = answer.resources
         _checked(code, message)
         return {name: value for name, value, *_ in entries}
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))
-        for answer in self._run(self._admin.alter_configs([resource])):
+        for answer in self._admin(lambda admin: admin.alter_configs([resource])):
             for code, message, *_ in answer.resources:
                 _checked(code, message)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         tp = TopicPartition(topic, partition)
         wanted = {tp: RecordsToDelete(before_offset=before)}
-        return int(self._run(self._admin.delete_records(wanted))[tp])
+        return int(self._admin(lambda admin: admin.delete_records(wanted))[tp])
 
     def describe_cluster(self) -> tuple[frozenset[int], int]:
-        found = self._run(self._admin.describe_cluster())
+        found = self._admin(lambda admin: admin.describe_cluster())
         return frozenset(each["node_id"] for each in found["brokers"]), found["controller_id"]
 
     def elect_preferred_leader(self, topic: str, partition: int) -> None:
@@ -293,10 +304,10 @@ class Aiokafka:
         raise NotImplementedError
 
     def list_groups(self) -> list[str]:
-        return [each[0] for each in self._run(self._admin.list_consumer_groups())]
+        return [each[0] for each in self._admin(lambda admin: admin.list_consumer_groups())]
 
     def describe_group(self, group: str) -> GroupInfo:
-        [answer] = self._run(self._admin.describe_consumer_groups([group]))
+        [answer] = self._admin(lambda admin: admin.describe_consumer_groups([group]))
         [(code, _, state, _, protocol, members, *_)] = answer.groups
         _checked(code)
         return GroupInfo(
@@ -304,7 +315,7 @@ class Aiokafka:
         )
 
     def group_offsets(self, group: str, topic: str) -> dict[int, int]:
-        found = self._run(self._admin.list_consumer_group_offsets(group))
+        found = self._admin(lambda admin: admin.list_consumer_group_offsets(group))
         return {tp.partition: each.offset for tp, each in found.items()}
 
     def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
@@ -326,7 +337,6 @@ class Aiokafka:
         raise NotImplementedError
 
     def close(self) -> None:
-        self._run(self._admin.close())
         self._thread.close()
 
 

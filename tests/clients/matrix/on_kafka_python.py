@@ -22,7 +22,7 @@ from kafka.admin import (
 )
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 from tests.clients import kafka_python
 from tests.clients.matrix.background import Seen, ThreadMember, ThreadWriter
@@ -214,10 +214,10 @@ class KafkaPython:
         return {name: entry["value"] for name, entry in found["topic"][topic].items()}
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        with _refusals():
-            self._admin.alter_configs(
-                [ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))]
-            )
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))
+        told = self._admin.alter_configs([resource])["topic"][topic]
+        if told != "OK":
+            raise Refused(told)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         tp = TopicPartition(topic, partition)
@@ -269,8 +269,9 @@ class KafkaPython:
 
     def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
         wanted = {TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)}
-        with _refusals():
-            self._admin.alter_group_offsets(group, wanted)
+        for error in self._admin.alter_group_offsets(group, wanted).values():
+            if error is not NoError:
+                raise Refused(error.__name__)
 
     def delete_group(self, group: str) -> None:
         found = self._admin.delete_groups([group])

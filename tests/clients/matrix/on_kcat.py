@@ -23,7 +23,8 @@ from tests.clients.matrix.driver import (
 )
 from tests.clients.samples import Record
 
-_REBALANCED = re.compile(r"% Group \S+ rebalanced (?:\(.*?\) )?(.*)$")
+#: Eager: `(memberid x): assigned: t [0]`; cooperative: `: incremental assignment of ... ): t [0]`.
+_REBALANCED = re.compile(r"% Group \S+ rebalanced.*?: (.*)$")
 _PARTITION = re.compile(r"\[(\d+)\]")
 _LISTED = re.compile(r"partition (\d+), leader (-?\d+), replicas: ([\d,]*), isrs: ([\d,]*)")
 
@@ -57,7 +58,7 @@ class KcatMember:
             if (found := _REBALANCED.match(line)) is None:
                 continue
             partitions = [int(number) for number in _PARTITION.findall(found[1])]
-            if "assigned" in found[1] or "add" in found[1]:
+            if "assign" in found[1]:
                 self._seen.add(partitions, whole=not self._cooperative)
             else:
                 self._seen.remove(partitions)

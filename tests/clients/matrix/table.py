@@ -43,7 +43,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A column: its driver is `module.cls(bootstrap)`, imported when it is needed."""
+    """A column: its driver is `module.make(bootstrap)`, imported when it is needed."""
 
     name: str
     module: str
@@ -138,6 +138,8 @@ CLIENTS = (
             "delete-groups": Lacking("no such admin call in aiokafka"),
         },
     ),
+    Client("java-3.9", "on_java", "java_3", {}),
+    Client("java-4", "on_java", "java_4", {}),
 )
 
 

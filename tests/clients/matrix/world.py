@@ -36,7 +36,10 @@ class World:
         name = self.name()
         with BlockingClient(self.cluster.bootstrap) as client:
             client.create_topic(name, partitions, 3, {"min.insync.replicas": "2"})
-            client.await_topic(name, min_isr=3)
+        for place in self.cluster.places().values():
+            # All brokers know it: not every client asks again when one does not.
+            with BlockingClient(place.address) as client:
+                client.await_topic(name, min_isr=3)
         return name
 
     def fill(self, topic: str, partition: int, count: int, first: int = 0) -> None:

@@ -2,7 +2,8 @@
 
 Topics are told in the order of their names, from the cursor on, up to the smaller of the client's
 limit and `max.request.partition.size.limit`; the next cursor is where the page was cut. Published
-state only (V82). Eligible leader replicas are not kept, so they are null.
+state only (V82). Eligible leader replicas are not kept: their lists are empty, and not null, which
+Java's admin client cannot read.
 """
 
 from __future__ import annotations
@@ -88,5 +89,7 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
+        eligible_leader_replicas=(),
+        last_known_elr=(),
         offline_replicas=partition.offline_replicas,
     )
