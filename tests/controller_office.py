@@ -68,6 +68,7 @@ from tidelog.wire.messages.leader_and_isr import (
 )
 from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from tidelog.wire.peer import CorrelationIds
 from tidelog.wire.registry import ALLOCATE_PRODUCER_IDS
 
 T = TypeVar("T")
@@ -81,6 +82,8 @@ class Script:
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.received: list[Any] = []
+        #: Correlation ids of what arrived, answered or not.
+        self.correlation_ids: list[int] = []
         #: Errors of partitions in LeaderAndIsr answers.
         self.role_errors: dict[TopicPartition, ErrorCode] = {}
         #: Error of whole requests, by request class; taken one after the other.
@@ -139,8 +142,11 @@ class Script:
 class _Wire:
     """A connection from one broker to another."""
 
-    def __init__(self, sender: Candidate, host: str) -> None:
+    def __init__(
+        self, sender: Candidate, host: str, correlation_ids: CorrelationIds | None = None
+    ) -> None:
         self._sender = sender
+        self._correlation_ids = correlation_ids or CorrelationIds()
         self._to = sender.office.by_host(host)
         self.is_open = True
         self._waiting: list[Callable[[Any, Exception | None], None]] = []
@@ -162,12 +168,17 @@ class _Wire:
             clock.call_later(1, lambda: self.close("refused"))
             return
         clock.call_later(timeout_ms, lambda: self._timeout(on_answer))
-        clock.call_later(0.3, lambda: self._arrive(message, on_answer))
+        number = self._correlation_ids.take()
+        clock.call_later(0.3, lambda: self._arrive(number, message, on_answer))
 
-    def _arrive(self, message: Any, on_answer: Callable[[Any, Exception | None], None]) -> None:
+    def _arrive(
+        self, number: int, message: Any, on_answer: Callable[[Any, Exception | None], None]
+    ) -> None:
         if not self._to.is_up:
             self.close("the peer has died")
-        elif not self._to.script.silent and self.is_open:
+            return
+        self._to.script.correlation_ids.append(number)
+        if not self._to.script.silent and self.is_open:
             answer = self._to.script.answer(message)
             self._sender.clock.call_later(0.3, lambda: self._deliver(answer, on_answer))
 
@@ -205,8 +216,8 @@ class _Peers:
     def __init__(self, candidate: Candidate) -> None:
         self._candidate = candidate
 
-    def open(self, host: str, port: int, purpose: str) -> _Wire:
-        return _Wire(self._candidate, host)
+    def open(self, host: str, port: int, purpose: str, correlation_ids: CorrelationIds) -> _Wire:
+        return _Wire(self._candidate, host, correlation_ids)
 
     def connection(self, broker_id: int, purpose: str) -> _Wire:
         if broker_id not in self._candidate.office.brokers:

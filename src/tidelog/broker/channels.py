@@ -4,7 +4,9 @@ A channel lives as long as a registration: commands for another life of the brok
 channel. What waits is merged. A command that is not answered (the connection broke, the time is
 over, the broker does not take it yet) is repeated on the same queue until the registration ends.
 Roles are answered before the metadata that names them is sent, so that clients hear of leaders that
-lead. Answers go back to the controller as events. A stuck broker delays nobody but itself.
+lead. Correlation ids go on from one connection to the next: what an earlier one delivers late is
+seen to be old (V30). Answers go back to the controller as events. A stuck broker delays nobody but
+itself.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from tidelog.core.tasks import Signal
 from tidelog.core.types import BrokerInfo, TopicPartition
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from tidelog.wire.peer import CorrelationIds
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -41,6 +44,7 @@ class Channel:
         self._channels = channels
         self._broker = channels.broker
         self._connection: PeerConnection | None = None
+        self._correlation_ids = CorrelationIds()
         self._waiting: Commands | None = None
         self._wake = Signal(self._broker.ports.loop)
         self._failures = 0
@@ -137,7 +141,9 @@ class Channel:
     def _connected(self) -> PeerConnection:
         if self._connection is None or not self._connection.is_open:
             endpoint = endpoint_of(self.info, self._channels.sender.listener)
-            self._connection = self._broker.peers.open(endpoint.host, endpoint.port, "controller")
+            self._connection = self._broker.peers.open(
+                endpoint.host, endpoint.port, "controller", self._correlation_ids
+            )
         return self._connection
 
     def _disconnect(self, reason: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.core import limits
 from tidelog.core.errors import ConnectionLost, ProtocolError, RequestTimeout
 from tidelog.core.ports import Transport
-from tidelog.wire.peer import LATE, Peer
+from tidelog.wire.peer import LATE, CorrelationIds, Peer
 from tidelog.wire.registry import API, FETCH
 
 if TYPE_CHECKING:
@@ -29,12 +29,19 @@ CONNECT_TIMEOUT_MS = 10_000
 class PeerConnection:
     """A connection to one endpoint; also the FrameHandler of its transport."""
 
-    def __init__(self, broker: Broker, host: str, port: int, purpose: str) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        host: str,
+        port: int,
+        purpose: str,
+        correlation_ids: CorrelationIds | None = None,
+    ) -> None:
         self._broker = broker
         self._host = host
         self._port = port
         self._purpose = purpose
-        self._peer = Peer(f"broker-{broker.broker_id}-{purpose}")
+        self._peer = Peer(f"broker-{broker.broker_id}-{purpose}", correlation_ids)
         self._transport: Transport | None = None
         self._connecting = False
         self._closed = False
@@ -202,11 +209,16 @@ class Peers:
         self._connections[key] = made
         return made
 
-    def open(self, host: str, port: int, purpose: str) -> PeerConnection:
-        """A connection of the caller's own; closed with the broker at the latest."""
+    def open(
+        self, host: str, port: int, purpose: str, correlation_ids: CorrelationIds
+    ) -> PeerConnection:
+        """A connection of the caller's own; closed with the broker at the latest.
+
+        Its requests are numbered on from those that took `correlation_ids` before.
+        """
         for connection in [one for one in self._opened if not one.is_open]:
             del self._opened[connection]
-        made = PeerConnection(self._broker, host, port, purpose)
+        made = PeerConnection(self._broker, host, port, purpose, correlation_ids)
         self._opened[made] = None
         return made
 

@@ -37,6 +37,7 @@ from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaRe
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
+    from tidelog.broker.requests import Request
     from tidelog.log.directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
@@ -57,6 +58,9 @@ class Replicas:
         self._default_config = TopicConfig.of(broker.config, {})
         self.directories: list[LogDirectory] = []
         self.controller_epoch = 0
+        #: Of the latest command: (controller epoch, broker epoch), and its correlation id.
+        self._commanded_under = (-1, NO_BROKER_EPOCH)
+        self._latest_correlation_id = 0
         #: Broker epoch of the latest registration, also when it has ended.
         self._latest_broker_epoch = NO_BROKER_EPOCH
         #: Rises when leadership ends for a reason of ours: a command under way stops there.
@@ -267,6 +271,25 @@ class Replicas:
         else:
             self.controller_epoch = controller_epoch
         return error
+
+    def is_overtaken(self, request: Request) -> bool:
+        """Whether a command has come behind a later one and is not to be carried out (V30).
+
+        To be asked once for each command, as it arrives.
+        """
+        message, correlation_id = request.message, request.header.correlation_id
+        under = (message.controller_epoch, message.broker_epoch)
+        if under == self._commanded_under and commands.is_overtaken(
+            self._latest_correlation_id, correlation_id
+        ):
+            self._broker.tracer.event(
+                "command_overtaken", api=request.header.api_key, peer=request.connection.peer
+            )
+            return True
+        if under >= self._commanded_under:
+            self._commanded_under = under
+            self._latest_correlation_id = correlation_id
+        return False
 
     async def apply_leader_and_isr(
         self, request: LeaderAndIsrRequest, version: int

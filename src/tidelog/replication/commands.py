@@ -3,7 +3,8 @@
 Holds V30 (epochs), D3 (when a missing replica may be created), V23 and G4 (topic ids), V35 and V45
 (strays of a full command). Commands for different partitions are independent. Does not know
 requests, logs or directories: it is told what is there, and answers what to do. Answers of
-AlterPartition and commands travel on different channels, so an older one may come later.
+AlterPartition and commands travel on different channels, so an older one may come later; so do
+commands, where one connection took the place of another.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPar
 EPOCH_DURING_DELETE = -2
 #: StopReplica of an old controller: no epoch to compare.
 NO_STOP_EPOCH = -1
+
+#: Correlation ids begin again behind the highest; of two that are further apart than half of them,
+#: the lower is the later.
+_CORRELATION_IDS = 1 << 31
 
 #: More strays than this share of a broker's replicas, and at least so many, wait for a word (V35).
 STRAYS_PERCENT = 10
@@ -60,6 +65,18 @@ def request_error(
     if broker_epoch == own_broker_epoch and not is_registered:
         return ErrorCode.STALE_BROKER_EPOCH
     return ErrorCode.NONE
+
+
+def is_overtaken(latest_correlation_id: int, correlation_id: int) -> bool:
+    """Whether a later command of the same controller, for the same registration, came before (V30).
+
+    A connection that the controller has given up may deliver what was sent on it after the
+    connection that took its place has delivered. Epochs do not tell: a deletion overrides them,
+    and metadata has none for a topic that is gone. Correlation ids rise over both connections, as
+    they do in Kafka's own controller.
+    """
+    behind = (latest_correlation_id - correlation_id) % _CORRELATION_IDS
+    return 0 < behind < _CORRELATION_IDS // 2
 
 
 def is_current(

@@ -41,14 +41,36 @@ class _InFlight:
     token: Any
 
 
+class CorrelationIds:
+    """Numbers of requests, each one higher than the last; 0 again after 2**31 - 1.
+
+    Connections that share them number their requests in the order in which all were sent.
+    """
+
+    __slots__ = ("upcoming",)
+
+    def __init__(self, first: int = 0) -> None:
+        #: What `take` will return next.
+        self.upcoming = first
+
+    def take(self) -> int:
+        """The next number, which is used up."""
+        taken = self.upcoming
+        self.upcoming = (taken + 1) & 0x7FFFFFFF
+        return taken
+
+
 class Peer:
     """Correlation ids, requests in flight, their deadlines, and the peer's API versions."""
 
-    __slots__ = ("_client_id", "_correlation_id", "_in_flight", "versions")
+    __slots__ = ("_client_id", "_correlation_ids", "_in_flight", "versions")
 
-    def __init__(self, client_id: str | None) -> None:
+    def __init__(
+        self, client_id: str | None, correlation_ids: CorrelationIds | None = None
+    ) -> None:
+        """`correlation_ids` go on from an earlier connection; None begins at 0."""
         self._client_id = client_id
-        self._correlation_id = 0
+        self._correlation_ids = CorrelationIds() if correlation_ids is None else correlation_ids
         self._in_flight: deque[_InFlight] = deque()
         #: Versions that the peer speaks, by API key; empty until `learn_versions`.
         self.versions: Mapping[int, tuple[int, int]] = {}
@@ -90,9 +112,9 @@ class Peer:
         A Produce with acks 0 has no answer: its token never comes back.
         Raises SchemaError where the message cannot be sent at this version.
         """
-        correlation_id = self._correlation_id
+        correlation_id = self._correlation_ids.upcoming
         parts = encode_request(api_key, version, correlation_id, self._client_id, message)
-        self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        self._correlation_ids.take()
         if not (isinstance(message, ProduceRequest) and message.acks == 0):
             self._in_flight.append(
                 _InFlight(correlation_id, api_key, version, now_ms + timeout_ms, token)

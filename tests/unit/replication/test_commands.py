@@ -52,6 +52,17 @@ def test_epochs_are_compared_leader_epoch_first() -> None:
     assert not commands.is_current(5, 9, 4, 20)
 
 
+def test_a_command_is_overtaken_by_those_with_higher_correlation_ids() -> None:
+    assert commands.is_overtaken(8, 7)
+    assert not commands.is_overtaken(8, 8)
+    assert not commands.is_overtaken(8, 9)
+
+
+def test_correlation_ids_begin_again_behind_the_highest() -> None:
+    assert commands.is_overtaken(1, 2**31 - 1)
+    assert not commands.is_overtaken(2**31 - 1, 0)
+
+
 def test_a_stop_is_obeyed_from_the_own_epoch_on_and_always_for_a_deletion() -> None:
     assert commands.stop_is_current(5, 5)
     assert not commands.stop_is_current(5, 4)

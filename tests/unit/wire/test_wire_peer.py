@@ -10,7 +10,7 @@ from tidelog.wire.codec import decode_request, encode_response
 from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.wire.messages.produce import ProduceRequest, ProduceResponse
-from tidelog.wire.peer import LATE, Peer
+from tidelog.wire.peer import LATE, CorrelationIds, Peer
 from tidelog.wire.registry import API_VERSIONS, METADATA, PRODUCE
 from tidelog.wire.schema import SchemaError
 
@@ -38,6 +38,13 @@ def test_answers_find_their_tokens_in_order() -> None:
 def test_requests_carry_the_client_id() -> None:
     parts = Peer("me").send(METADATA, 9, MetadataRequest(), 0, 1, None)
     assert decode_request(joined(parts))[0].client_id == "me"
+
+
+def test_connections_may_number_their_requests_in_one_row() -> None:
+    ids = CorrelationIds()
+    first, second = Peer("me", ids), Peer("me", ids)
+    assert [ask(first, ""), ask(second, ""), ask(first, "")] == [0, 1, 2]
+    assert ask(Peer("me"), "") == 0
 
 
 def test_each_answer_is_read_at_the_version_of_its_request() -> None:
@@ -119,8 +126,7 @@ def test_a_message_that_cannot_be_sent_leaves_no_trace() -> None:
 
 
 def test_correlation_ids_start_again_after_the_last() -> None:
-    peer = Peer(None)
-    peer._correlation_id = 0x7FFFFFFF
+    peer = Peer(None, CorrelationIds(0x7FFFFFFF))
     assert ask(peer, "last") == 0x7FFFFFFF
     assert ask(peer, "first") == 0
 

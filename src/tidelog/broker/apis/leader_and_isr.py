@@ -3,7 +3,8 @@
 Leader, ISR and replicas of partitions that this broker holds a replica of (V30, V31, V33), one
 outcome per partition, independent of each other. A full request (type 2) lists all there is to
 hold: what it does not name is stray (V35). Refused whole: an older controller
-(STALE_CONTROLLER_EPOCH), an earlier registration of this broker (STALE_BROKER_EPOCH).
+(STALE_CONTROLLER_EPOCH), an earlier registration of this broker (STALE_BROKER_EPOCH), a command
+that comes behind a later one of the same controller (OPERATION_NOT_ATTEMPTED).
 Not supported: adding and removing replicas (reassignments come later).
 """
 
@@ -12,6 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -19,8 +22,10 @@ if TYPE_CHECKING:
 CARD = Card(api_key=4, min_version=4, max_version=7, inter_broker=True)
 
 
-def handle(broker: Broker, request: Request) -> Pending:
+def handle(broker: Broker, request: Request) -> LeaderAndIsrResponse | Pending:
     """Carried out after the commands that came before; answered when the roles are taken."""
+    if broker.replicas.is_overtaken(request):
+        return LeaderAndIsrResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
     return broker.answer_from(
         broker.replicas.apply_leader_and_isr(request.message, request.header.api_version),
         request,

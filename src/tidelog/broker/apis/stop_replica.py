@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.stop_replica import StopReplicaResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 CARD = Card(api_key=5, min_version=3, max_version=4, inter_broker=True)
 
 
-def handle(broker: Broker, request: Request) -> Pending:
+def handle(broker: Broker, request: Request) -> StopReplicaResponse | Pending:
     """Carried out after the commands that came before; answered when the replicas are gone."""
+    if broker.replicas.is_overtaken(request):
+        return StopReplicaResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
     return broker.answer_from(broker.replicas.stop_replica(request.message), request)

@@ -1,8 +1,8 @@
 """UpdateMetadata (key 6), versions 6 to 8; from the controller.
 
 Published state for this broker's view (V17, V82). A request of an older controller is refused
-with STALE_CONTROLLER_EPOCH, one for an earlier registration of this broker with STALE_BROKER_EPOCH
-(V30).
+with STALE_CONTROLLER_EPOCH, one for an earlier registration of this broker with STALE_BROKER_EPOCH,
+one that comes behind a later command of the same controller with OPERATION_NOT_ATTEMPTED (V30).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.requests import Card, Request
+from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ CARD = Card(api_key=6, min_version=6, max_version=8, inter_broker=True)
 def handle(broker: Broker, request: Request) -> UpdateMetadataResponse:
     """Take over what the controller tells."""
     message: UpdateMetadataRequest = request.message
+    if broker.replicas.is_overtaken(request):
+        return UpdateMetadataResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
     error = broker.replicas.check_controller(
         message.controller_id, message.controller_epoch, message.broker_epoch
     )
