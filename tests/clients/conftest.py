@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.testing import Cluster
 
 #: More than one, so that a topic that was made on its own shows where its count came from.
 NUM_PARTITIONS = 2
@@ -15,16 +16,10 @@ MakeTopic = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three brokers that are up; a test that kills one starts it again."""
-    directory = str(tmp_path_factory.mktemp("clients") / "cluster")
-    config = {"num.partitions": str(NUM_PARTITIONS), "log.cleaner.backoff.ms": "200"}
-    made = LocalCluster(directory, 3, config=config)
-    try:
-        made.up()
-        yield made
-    finally:
-        made.down(timeout_s=5.0)
+def cluster(tidelog_cluster_factory: Callable[..., Cluster]) -> LocalCluster:
+    """Three brokers that are up, and in sync when a test begins."""
+    config = {"num.partitions": NUM_PARTITIONS, "log.cleaner.backoff.ms": 200}
+    return tidelog_cluster_factory(brokers=3, config=config).local
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from tests.spark.commands import pipeline
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
-from tidelog.local import LocalCluster
 from tidelog.records import builder
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.ingest import ingest, prove_table
+from tidelog.testing import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,16 +25,13 @@ if TYPE_CHECKING:
 RECORDS = 5_000
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(str(tmp_path_factory.mktemp("brokers") / "cluster"), 3) as brokers:
-        yield brokers
+@pytest.fixture
+def cluster(tidelog_cluster_module: Cluster) -> Cluster:
+    return tidelog_cluster_module
 
 
 @pytest.fixture
-def client(cluster: LocalCluster) -> Iterator[BlockingClient]:
-    for broker_id in cluster.broker_ids:
-        cluster.start(broker_id)
+def client(cluster: Cluster) -> Iterator[BlockingClient]:
     with BlockingClient(cluster.bootstrap) as blocking:
         yield blocking
 
@@ -44,7 +41,7 @@ def make_topic(client: BlockingClient, name: str, partitions: int) -> None:
     client.await_topic(name, min_isr=3)
 
 
-def produce(cluster: LocalCluster, topic: str, first: int, count: int, compression: str) -> None:
+def produce(cluster: Cluster, topic: str, first: int, count: int, compression: str) -> None:
     producer = Producer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -66,13 +63,13 @@ def produce(cluster: LocalCluster, topic: str, first: int, count: int, compressi
     assert producer.flush(60) == 0
 
 
-def load(spark: SparkSession, cluster: LocalCluster, topic: str) -> DataFrame:
+def load(spark: SparkSession, cluster: Cluster, topic: str) -> DataFrame:
     reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap)
     return reader.option("subscribe", topic).option("includeHeaders", "true").load()
 
 
 def test_every_compression_is_read_from_real_brokers(
-    spark: SparkSession, cluster: LocalCluster, client: BlockingClient
+    spark: SparkSession, cluster: Cluster, client: BlockingClient
 ) -> None:
     make_topic(client, "mixed", 3)
     codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -87,7 +84,7 @@ def test_every_compression_is_read_from_real_brokers(
 
 
 def test_the_command_goes_on_where_an_ingest_ended(
-    spark: SparkSession, cluster: LocalCluster, client: BlockingClient, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, tmp_path: Path
 ) -> None:
     make_topic(client, "landed", 2)
     to = str(tmp_path / "table")
@@ -106,12 +103,12 @@ def test_the_command_goes_on_where_an_ingest_ended(
 
 
 def test_ingest_and_producer_survive_a_leaders_death(
-    spark: SparkSession, cluster: LocalCluster, client: BlockingClient, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, tmp_path: Path
 ) -> None:
     make_topic(client, "stormy", 3)
     produce(cluster, "stormy", 0, RECORDS, "none")
     assert ingest(spark, cluster.bootstrap, "stormy", str(tmp_path)).proof.rows == RECORDS
-    leader = client.metadata(["stormy"]).topics["stormy"].partitions[0].leader
+    leader = cluster.leader("stormy")
     cluster.kill(leader)
     produce(cluster, "stormy", RECORDS, RECORDS, "none")
     report = ingest(spark, cluster.bootstrap, "stormy", str(tmp_path))
@@ -121,7 +118,7 @@ def test_ingest_and_producer_survive_a_leaders_death(
 
 
 def test_an_idempotent_batch_sent_again_is_stored_once_also_after_the_leader_died(
-    cluster: LocalCluster, client: BlockingClient
+    cluster: Cluster, client: BlockingClient
 ) -> None:
     make_topic(client, "once", 1)
     tp = TopicPartition("once", 0)
@@ -129,7 +126,7 @@ def test_an_idempotent_batch_sent_again_is_stored_once_also_after_the_leader_die
     batch = build_batch([NewRecord(b"k", b"v")], producer=builder.Producer(producer_id, epoch, 0))
     base = client.produce(tp, batch)
     assert client.produce(tp, batch) in (base, -1)
-    cluster.kill(client.metadata(["once"]).topics["once"].partitions[0].leader)
+    cluster.kill(cluster.leader("once"))
     assert client.produce(tp, batch) in (base, -1)
     assert client.list_offsets({tp: -1})[tp].offset == base + 1
 

@@ -108,6 +108,11 @@ class Cluster:
         return self._local.broker_ids
 
     @property
+    def local(self) -> LocalCluster:
+        """What is underneath, for all that is not here."""
+        return self._local
+
+    @property
     def directory(self) -> str:
         """Configuration, data and logs of the brokers."""
         return self._local.directory
