@@ -16,6 +16,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.local.cluster import LocalCluster
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.testing import Cluster
 
 _POLL_S = 0.002
 _IDLE_S = 30
@@ -53,6 +54,7 @@ def run(rounds: int) -> list[str]:
             "Start and rest of three brokers",
             [
                 ("exec to the first acknowledged record of RF 3, s", spread(starts, 2), "<= 2"),
+                ("a test's cluster (tidelog.testing), s", spread(_kit_starts(rounds), 2), "<= 2"),
                 (f"sum of PSS {_IDLE_S} s after start, MiB", f"{idle / MIB:.0f}", "<= 150"),
             ],
             ("", "", "aim"),
@@ -105,3 +107,14 @@ def _start_and_idle(rounds: int) -> tuple[list[float], int]:
                     time.sleep(_IDLE_S)
                     idle = pss_bytes(pids(running))
     return starts, idle
+
+
+def _kit_starts(rounds: int) -> list[float]:
+    """Seconds that a test waits for its cluster."""
+    starts = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
+            begin = time.monotonic()
+            with Cluster(directory, 3):
+                starts.append(time.monotonic() - begin)
+    return starts

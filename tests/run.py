@@ -117,6 +117,7 @@ LIMITS_S = {
     "fuzz": 300,
     "clients": 600,
     "cluster": 900,
+    "testing": 900,
     "spark": 900,
 }
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
