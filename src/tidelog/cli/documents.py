@@ -148,7 +148,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A record's header; `value` as in ConsumedRecord."""
+    """A header; `value` as that of a record."""
 
     key: str
     value: str | dict[str, str] | None

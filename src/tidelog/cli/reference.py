@@ -110,6 +110,11 @@ def reference(app: typer.Typer) -> str:
     return "".join(lines).rstrip("\n") + "\n"
 
 
+def commands_of(app: typer.Typer) -> dict[str, Callable[..., Any]]:
+    """The function of each command by the words that call it."""
+    return {each.words: each.function for each in _commands(app, "tidelog")}
+
+
 def _commands(app: typer.Typer, words: str) -> Iterator[_Command]:
     for command in app.registered_commands:
         if command.callback is None:

@@ -93,12 +93,14 @@ class RecordSender:
             raise TooLargeError(
                 f"a record of {size} bytes: no request may be larger than {MAX_REQUEST_BYTES}"
             )
+        is_in_turn = partition is None and record.key is None
         if partition is None:
             partition = self._choose(record)
         if self._held.get(partition) and self._held_bytes[partition] + size > BATCH_BYTES:
             yield from self._send(partition)
-            if record.key is None and partition == self._partitions[self._keyless]:
+            if is_in_turn:
                 self._keyless = (self._keyless + 1) % len(self._partitions)
+                partition = self._choose(record)
         self._held.setdefault(partition, []).append(record)
         self._held_bytes[partition] = self._held_bytes.get(partition, 0) + size
 
