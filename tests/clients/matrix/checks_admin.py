@@ -82,7 +82,7 @@ def elect_leaders(world: World) -> None:
     topic = world.make_topic()
     preferred = world.leader(topic, 0)  # of a new topic
     with world.killed(preferred):
-        eventually(lambda: world.leader(topic, 0) not in (preferred, -1), lambda: preferred)
+        world.await_leader_other_than(topic, preferred)
     assert world.leader(topic, 0) != preferred
     world.driver.elect_preferred_leader(topic, 0)
     eventually(lambda: world.leader(topic, 0) == preferred, lambda: world.leader(topic, 0))

@@ -71,7 +71,9 @@ class KafkaPythonMember(ThreadMember):
         self._consumer.subscribe([self._topic], listener=Listener(self.seen, self._cooperative))
 
     def poll(self) -> None:
-        for tp, messages in self._consumer.poll(timeout_ms=100).items():
+        # A poll that ends between a SyncGroup and its answer loses the assignment for good in
+        # kafka-python 3.0.12: turns are long, so that few end there.
+        for tp, messages in self._consumer.poll(timeout_ms=1000).items():
             for message in messages:
                 self.seen.note(tp.partition, message.offset)
 

@@ -140,6 +140,18 @@ CLIENTS = (
     ),
     Client("java-3.9", "on_java", "java_3", {}),
     Client("java-4", "on_java", "java_4", {}),
+    Client(
+        "kafkajs",
+        "on_kafkajs",
+        "make",
+        {
+            "list-offsets": checks_records.latest_offset_by_time,
+            "cooperative": Lacking("kafkajs has eager assigners only"),
+            "static": Lacking("kafkajs has no static members"),
+            "elect": Lacking("no such admin call in kafkajs"),
+            "log-dirs": Lacking("no such admin call in kafkajs"),
+        },
+    ),
 )
 
 

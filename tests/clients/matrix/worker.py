@@ -55,13 +55,20 @@ def _from_json(told: Mapping[str, Any]) -> Record:
 class Program:
     """The process, and the one conversation with it."""
 
-    def __init__(self, words: Sequence[str], directory: Path, log: Path) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        directory: Path,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
                 words,
                 cwd=directory,
+                env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -62,6 +62,10 @@ class World:
         with BlockingClient(self.cluster.bootstrap) as client:
             return client.metadata([topic]).topics[topic].partitions[partition].leader
 
+    def await_leader_other_than(self, topic: str, broker: int) -> None:
+        """Wait until partition 0 has another leader."""
+        eventually(lambda: self.leader(topic, 0) not in (broker, -1), lambda: self.leader(topic, 0))
+
     def coordinator(self, group: str) -> int:
         """The broker that leads the group's partition of the internal topic."""
         with BlockingClient(self.cluster.bootstrap) as client:

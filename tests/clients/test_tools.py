@@ -1,0 +1,142 @@
+"""Kafka's own command line tools, of 3.9 and 4, against our brokers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.clients.java.jars import KAFKA
+from tests.clients.java.tools import Tools
+from tests.clients.matrix.driver import Absent
+from tests.clients.matrix.world import World
+
+from tidelog.broker.apis import handlers
+from tidelog.local import LocalCluster
+
+NUMBERS = "".join(f"{number}\n" for number in range(100))
+
+
+@pytest.fixture(scope="module", params=KAFKA)
+def tools(request: pytest.FixtureRequest) -> Tools:
+    try:
+        return Tools(request.param)
+    except Absent as absent:
+        pytest.skip(f"Kafka's tools {request.param}: {absent}")
+
+
+@pytest.fixture
+def server(bootstrap: str) -> tuple[str, str]:
+    return "--bootstrap-server", bootstrap
+
+
+@pytest.fixture
+def world(cluster: LocalCluster, tools: Tools, request: pytest.FixtureRequest) -> World:
+    # The driver is not asked for anything: tools are.
+    name = f"tools-{tools.version}-{request.node.originalname}"
+    return World(cluster, None, name)  # type: ignore[arg-type]
+
+
+def test_kafka_topics(tools: Tools, server: tuple[str, str], world: World) -> None:
+    topic = world.name()
+    words = ("--create", "--topic", topic, "--partitions", "2", "--replication-factor", "3")
+    tools.run("kafka-topics", *server, *words, "--config", "retention.ms=86400000")
+    assert "already exists" in tools.run("kafka-topics", *server, *words, fails=True)
+    told = tools.run("kafka-topics", *server, "--describe", "--topic", topic)
+    assert "PartitionCount: 2" in told
+    assert "ReplicationFactor: 3" in told
+    assert "retention.ms=86400000" in told
+    tools.run("kafka-topics", *server, "--alter", "--topic", topic, "--partitions", "4")
+    assert topic in tools.run("kafka-topics", *server, "--list").split()
+    tools.run("kafka-topics", *server, "--delete", "--topic", topic)
+    assert topic not in tools.run("kafka-topics", *server, "--list").split()
+
+
+def test_kafka_configs(tools: Tools, server: tuple[str, str], world: World) -> None:
+    topic = world.make_topic()
+    of_topic = ("--entity-type", "topics", "--entity-name", topic)
+    change = ("--alter", "--add-config", "retention.ms=1234567")
+    tools.run("kafka-configs", *server, *of_topic, *change)
+    told = tools.run("kafka-configs", *server, *of_topic, "--describe")
+    assert "retention.ms=1234567" in told
+    assert "min.insync.replicas=2" in told
+    tools.run("kafka-configs", *server, *of_topic, "--alter", "--delete-config", "retention.ms")
+    told = tools.run("kafka-configs", *server, *of_topic, "--describe")
+    assert "retention.ms" not in told
+    of_broker = ("--entity-type", "brokers", "--entity-name", "1", "--describe", "--all")
+    assert "log.dirs=" in tools.run("kafka-configs", *server, *of_broker)
+
+
+def test_the_consoles_and_kafka_consumer_groups(
+    tools: Tools, server: tuple[str, str], world: World
+) -> None:
+    topic, group = world.make_topic(), world.name()
+    tools.run("kafka-console-producer", *server, "--topic", topic, sent=NUMBERS)
+    words = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "100")
+    assert tools.run("kafka-console-consumer", *server, *words) == NUMBERS
+
+    of_group = ("--group", group)
+    assert group in tools.run("kafka-consumer-groups", *server, "--list").split()
+    told = tools.run("kafka-consumer-groups", *server, "--describe", *of_group)
+    assert [topic, "0", "100", "100", "0"] in [line.split()[1:6] for line in told.splitlines()]
+    assert "Empty" in tools.run(
+        "kafka-consumer-groups", *server, "--describe", *of_group, "--state"
+    )
+    reset = ("--reset-offsets", "--topic", topic, "--to-offset", "42", "--execute")
+    tools.run("kafka-consumer-groups", *server, *of_group, *reset)
+    told = tools.run("kafka-consumer-groups", *server, "--describe", *of_group)
+    assert [topic, "0", "42", "100", "58"] in [line.split()[1:6] for line in told.splitlines()]
+    tools.run("kafka-consumer-groups", *server, "--delete", *of_group)
+    assert group not in tools.run("kafka-consumer-groups", *server, "--list").split()
+
+
+def test_kafka_get_offsets_and_kafka_delete_records(
+    tools: Tools, server: tuple[str, str], world: World, tmp_path: Path
+) -> None:
+    topic = world.make_topic()
+    world.fill(topic, 0, 100)
+    asked = ("--topic", topic)
+    assert tools.run("kafka-get-offsets", *server, *asked) == f"{topic}:0:100\n"
+    wanted = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 40}]}
+    path = tmp_path / "offsets.json"
+    path.write_text(json.dumps(wanted))
+    told = tools.run("kafka-delete-records", *server, "--offset-json-file", str(path))
+    assert "low_watermark: 40" in told
+    assert tools.run("kafka-get-offsets", *server, *asked, "--time", "-2") == f"{topic}:0:40\n"
+
+
+def test_kafka_log_dirs(tools: Tools, server: tuple[str, str], world: World) -> None:
+    topic = world.make_topic()
+    world.fill(topic, 0, 100)
+    told = tools.run("kafka-log-dirs", *server, "--describe", "--topic-list", topic)
+    [line] = [line for line in told.splitlines() if line.startswith("{")]
+    found = {
+        broker["broker"]: [
+            (partition["partition"], partition["size"] > 100)
+            for directory in broker["logDirs"]
+            for partition in directory["partitions"]
+        ]
+        for broker in json.loads(line)["brokers"]
+    }
+    assert found == {number: [(f"{topic}-0", True)] for number in world.cluster.broker_ids}
+
+
+def test_kafka_leader_election(tools: Tools, server: tuple[str, str], world: World) -> None:
+    topic = world.make_topic()
+    preferred = world.leader(topic, 0)
+    with world.killed(preferred):
+        world.await_leader_other_than(topic, preferred)
+    words = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
+    told = tools.run("kafka-leader-election", *server, *words)
+    assert "Successfully completed leader election (PREFERRED)" in told
+    assert world.leader(topic, 0) == preferred
+
+
+def test_kafka_cluster_and_kafka_broker_api_versions(
+    tools: Tools, server: tuple[str, str], world: World
+) -> None:
+    assert "Cluster ID: " in tools.run("kafka-cluster", "cluster-id", *server)
+    told = tools.run("kafka-broker-api-versions", *server)
+    produce = handlers()[0].card
+    assert told.count("Produce(0): ") == len(world.cluster.broker_ids)
+    assert f"Produce(0): {produce.first_advertised_version} to {produce.max_version}" in told
