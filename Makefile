@@ -16,7 +16,7 @@ RUN_READY  := $(VENV)/.ready-$(RUN_SUM)
 TEST_READY := $(VENV)/.ready-test-$(TEST_SUM)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench soak breaks fuzz lock clean
+.PHONY: help demo check test bench matrix soak breaks fuzz lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /\1\t/' | expand -t 8
@@ -39,6 +39,9 @@ soak: $(TEST_READY)  ## mutants, then the simulator over fresh seeds for an hour
 
 breaks: $(TEST_READY)  ## every rule broken in a copy of the sources: its tests must notice (RULES="V12 A4")
 	$(BIN)/python -m tests.breaks.broken_rules $(RULES)
+
+matrix: $(TEST_READY)  ## every feature with every client that this machine can run: ten minutes
+	$(BIN)/python tests/run.py matrix
 
 fuzz: $(TEST_READY)  ## fresh malformed bytes against codecs, logs, a real broker (EXAMPLES=n times as many)
 	TIDELOG_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/python tests/run.py fuzz unit wire_oracles store
