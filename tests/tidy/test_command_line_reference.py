@@ -49,7 +49,7 @@ class TestEveryCommand:
             typed = shlex.split(example.removeprefix("Example: tidelog "))
             assert tuple(typed[: len(words)]) == words
             with command.make_context(" ".join(words), typed[len(words) :]) as context:
-                assert context.params
+                assert context.params or not any(each.expose_value for each in command.params)
 
     def test_explains_every_option(self, words: tuple[str, ...]) -> None:
         for parameter in COMMANDS[words].params:

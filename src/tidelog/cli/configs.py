@@ -247,7 +247,7 @@ def _entry(value: ConfigValue) -> ConfigEntry:
     )
 
 
-@app.command("reference", epilog="Example: tidelog configs reference > configuration.md")
+@app.command("reference", epilog="Example: tidelog configs reference")
 def print_reference() -> None:
     """Print every configuration key: honoured, without effect, or refused, and why."""
     print_line(reference().rstrip("\n"))

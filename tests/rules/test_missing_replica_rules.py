@@ -1,0 +1,67 @@
+"""Rule D3: replicas that are missing where a command expects them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from tests.broker_fakes import (
+    T0,
+    a_cluster,
+    errors,
+    settle,
+    state,
+)
+
+from tidelog.core.errors import ErrorCode
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(coroutine)
+
+
+@pytest.mark.rule("D3")
+@pytest.mark.parametrize(
+    ("leader", "isr", "is_new", "error"),
+    [
+        (1, (1, 2), True, 0),
+        (1, (1, 2), False, ErrorCode.REPLICA_NOT_AVAILABLE),
+        (2, (1, 2), False, ErrorCode.REPLICA_NOT_AVAILABLE),
+        (1, (2,), False, ErrorCode.REPLICA_NOT_AVAILABLE),
+        (2, (2, 3), False, 0),
+    ],
+)
+def test_a_missing_replica_is_made_only_when_new_or_out_of_sync(
+    leader: int, isr: tuple[int, ...], is_new: bool, error: int
+) -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        response = await broker.command(state(leader, isr=isr, is_new=is_new))
+        assert errors(response) == [error]
+        assert (T0 in broker.directory.logs) is (error == 0)
+
+    run(story())
+
+
+@pytest.mark.rule("D3")
+def test_a_replica_that_was_made_out_of_sync_catches_up_as_follower() -> None:
+    async def story() -> None:
+        cluster = a_cluster()
+        await cluster[1].command(state(isr=(1,), is_new=True))
+        cluster[1].produce(5)
+        await cluster[2].command(state(isr=(1,)))
+        await settle()
+        assert cluster[2].log().records == cluster[1].log().records
+
+    run(story())
+
+
+# V37, V38
+
+
+# V64
+
+
+# V13
