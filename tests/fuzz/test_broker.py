@@ -23,8 +23,9 @@ from tests.fuzz.hostile import HostileBytes
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
-from tidelog.wire.registry import INIT_PRODUCER_ID
+from tidelog.wire.registry import FIND_COORDINATOR, INIT_PRODUCER_ID
 
 ABUSED = TopicPartition("abused", 0)
 WITNESS = TopicPartition("witness", 0)
@@ -79,6 +80,9 @@ def test_a_thousand_hostile_connections_leave_memory_and_descriptors_as_they_wer
     pid = pid_of(cluster)
     # The broker's own connections for producer ids are made once, and stay.
     ask(cluster, INIT_PRODUCER_ID, 4, InitProducerIdRequest(None))
+    # So are the logs of the offsets topic, which the first question for a coordinator makes.
+    question = FindCoordinatorRequest(key="g")
+    await_true(lambda: ask(cluster, FIND_COORDINATOR, 2, question).error_code == 0, "a coordinator")
     abuse(cluster, draw, hostile, WARM_UP)
     memory_before, open_before = memory_bytes(cluster), descriptors(cluster)
     abuse(cluster, draw, hostile, CONNECTIONS)

@@ -63,5 +63,6 @@ def test_a_seed_that_once_found_something_finds_nothing_now(profile: str, seed: 
 
 @pytest.mark.xfail(strict=True, reason="needs eligible leader replicas (rules E1, E2, E4)")
 def test_the_last_replica_standing_may_lose_unsynced_data_and_lead_again() -> None:
-    violations = [run_seed(seed, "last_replica_standing").violation for seed in range(3)]
-    assert violations == [""] * 3
+    seeds = (4, 10, 20, 33)  # every third seed or so shows it
+    violations = [run_seed(seed, "last_replica_standing").violation for seed in seeds]
+    assert violations == [""] * 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sqlite3
@@ -539,8 +540,11 @@ def test_threads_and_descriptors_are_given_back(cluster: SqliteCluster) -> None:
         await stores[0].transact([Create("/e", b"", ephemeral=True)])
 
     cluster.run(story())
+    gc.collect()  # loops of earlier stories are garbage that holds descriptors
     before = (threading.active_count(), descriptors())
     for _ in range(3):
         cluster.stores.clear()
         cluster.run(story())
-    assert (threading.active_count(), descriptors()) == before
+    gc.collect()
+    assert threading.active_count() <= before[0]
+    assert descriptors() <= before[1]
