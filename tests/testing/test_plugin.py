@@ -218,6 +218,8 @@ def test_nothing_runs_on_when_the_tests_are_ended(
         cwd=pytester.path,
         stdout=subprocess.DEVNULL,
         env={**os.environ, "PYTEST_DEBUG_TEMPROOT": str(pytester.path)},
+        # Programs in the background of a shell begin with it ignored, and pass that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     try:
         await_file(pytester.path / "pids")
