@@ -55,6 +55,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
         box=box.SIMPLE_HEAD,
         title=title or None,
         title_justify="left",
+        padding=(0, 1, 0, 0),
         pad_edge=False,
         show_edge=False,
     )
