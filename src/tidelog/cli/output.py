@@ -53,8 +53,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     """A table on standard output."""
     table = Table(
         box=box.SIMPLE_HEAD,
-        title=title or None,
-        title_justify="left",
         padding=(0, 1, 0, 0),
         pad_edge=False,
         show_edge=False,
@@ -68,6 +66,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PIPE_WIDTH)
+    if title:
+        console.print(Text(title, style="italic"), soft_wrap=True)
     console.print(table, crop=False)
 
 
