@@ -188,7 +188,8 @@ class Member {
       sessionTimeout: 6000,
       rebalanceTimeout: 6000,
       maxWaitTimeInMs: 100,
-      retry: RETRY,
+      // Few: until they are used up it tries the coordinator that it knows, and no other.
+      retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 4 },
     })
     const { GROUP_JOIN, REBALANCING, CRASH } = this.consumer.events
     this.consumer.on(GROUP_JOIN, event => {
