@@ -101,7 +101,9 @@ class Scan:
             )
         wanted = self._check_from_offset
         if wanted is not None and last_offset >= wanted:
-            batch = BatchView(self._chunk, self._have(position, size, _WHOLE_CHUNK_BYTES))
+            # First what is read, then the view: reading may put another chunk in place.
+            at = self._have(position, size, _WHOLE_CHUNK_BYTES)
+            batch = BatchView(self._chunk, at)
             check(batch)
         return batch
 

@@ -106,6 +106,34 @@ def test_garbage_behind_the_last_batch_is_cut_off(rig: Rig, tail: bytes) -> None
     assert any("is cut at byte" in line for line in rig.tracer.lines)
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        # One batch larger than what is read for headers, and than what is read for whole batches.
+        [40_000],
+        [1_040_000],
+        # Small ones, of which one lies across the end of what was read for headers (16 KiB), or of
+        # what was read for whole batches (1 MiB); and both kinds in turn.
+        [100] * 300,
+        [5_000] * 300,
+        [100, 40_000, 100, 1_040_000, 16_000, 100],
+    ],
+)
+def test_whole_batches_are_kept_however_they_lie_in_what_is_read(
+    rig: Rig, sizes: list[int]
+) -> None:
+    log = rig.log()
+    sent = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
+    for value in sent:
+        append(log, [value])
+    path = rig.log_path / "00000000000000000000.log"
+    written = path.stat().st_size
+    log = rig.again()
+    assert (log.log_end_offset, path.stat().st_size) == (len(sizes), written)
+    assert not any("is cut at byte" in line for line in rig.tracer.lines)
+    assert b"".join(value or b"" for value in values_of(log)) == b"".join(sent)
+
+
 def test_what_was_recovered_is_durable_and_goes_on(rig: Rig) -> None:
     log = filled(rig)
     log = rig.again()
