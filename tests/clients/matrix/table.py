@@ -140,6 +140,7 @@ CLIENTS = (
     ),
     Client("java-3.9", "on_java", "java_3", {}),
     Client("java-4", "on_java", "java_4", {}),
+    Client("franz-go", "on_franz", "make", {"list-offsets": checks_records.latest_offset_by_time}),
     Client(
         "kafkajs",
         "on_kafkajs",

@@ -1,0 +1,225 @@
+"""Writes docs/compatibility.md: what brokers serve, and what a run of the tests did with clients.
+
+    .venv/bin/python -m tests.clients.matrix.document
+
+runs the tests of this folder and of Spark's connector and writes what passed; it writes nothing
+where one failed. `--from RESULTS.xml` takes pytest's JUnit files of runs that have been made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.clients.matrix.table import CLIENTS, FEATURES, Client, Feature, Gap, Lacking, cell
+
+from tidelog.broker.apis import handlers
+from tidelog.wire.registry import API
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENT = ROOT / "docs" / "compatibility.md"
+APIS_BEGIN, APIS_END = "<!-- from the handlers' cards -->", "<!-- end of the cards -->"
+TESTS = (
+    "tests/clients/test_matrix.py",
+    "tests/clients/test_tools.py",
+    "tests/clients/test_dump_log.py",
+    "tests/spark/test_official_connector.py",
+)
+
+#: Of Kafka's APIs, those that clients send and brokers do not serve, and what that means.
+NOT_SERVED = {
+    17: ("SaslHandshake", "no authentication: listeners are PLAINTEXT"),
+    24: ("AddPartitionsToTxn", "no transactions"),
+    25: ("AddOffsetsToTxn", "no transactions"),
+    26: ("EndTxn", "no transactions"),
+    27: ("WriteTxnMarkers", "no transactions"),
+    28: ("TxnOffsetCommit", "no transactions"),
+    29: ("DescribeAcls", "no access control"),
+    30: ("CreateAcls", "no access control"),
+    31: ("DeleteAcls", "no access control"),
+    34: ("AlterReplicaLogDirs", "replicas stay in their log directories"),
+    36: ("SaslAuthenticate", "no authentication: listeners are PLAINTEXT"),
+    45: ("AlterPartitionReassignments", "replicas stay on their brokers"),
+    46: ("ListPartitionReassignments", "replicas stay on their brokers"),
+    48: ("DescribeClientQuotas", "no quotas"),
+    49: ("AlterClientQuotas", "no quotas"),
+    50: ("DescribeUserScramCredentials", "no authentication: listeners are PLAINTEXT"),
+    51: ("AlterUserScramCredentials", "no authentication: listeners are PLAINTEXT"),
+    61: ("DescribeProducers", "no view of producers"),
+    65: ("DescribeTransactions", "no transactions"),
+    66: ("ListTransactions", "no transactions"),
+    68: ("ConsumerGroupHeartbeat", "groups of the classic protocol only (KIP-848)"),
+    69: ("ConsumerGroupDescribe", "groups of the classic protocol only (KIP-848)"),
+}
+
+
+class Outcome(NamedTuple):
+    """How one test went."""
+
+    module: str
+    name: str
+    #: "passed", "failed", or why it was skipped.
+    result: str
+    client_version: str
+
+
+def outcomes(results: Path) -> list[Outcome]:
+    """What pytest's JUnit file says."""
+    found = []
+    for case in ElementTree.parse(results).getroot().iter("testcase"):
+        kinds = {child.tag: child for child in case}
+        result = "passed"
+        if "failure" in kinds or "error" in kinds:
+            result = "failed"
+        elif "skipped" in kinds:
+            result = kinds["skipped"].get("message") or "no reason given"
+        versions = [
+            one.get("value") or ""
+            for one in case.iter("property")
+            if one.get("name") == "client_version"
+        ]
+        module = (case.get("classname") or "").removeprefix("tests.")
+        found.append(Outcome(module, case.get("name") or "", result, "".join(versions[:1])))
+    return found
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(row)} |\n" for row in lines)
+
+
+def apis() -> str:
+    """The part that follows from the code alone; a tidy test holds the document to it."""
+    served = []
+    for key, entry in handlers().items():
+        card = entry.card
+        versions = f"{card.first_advertised_version} to {card.max_version}"
+        if card.first_advertised_version == card.max_version:
+            versions = str(card.max_version)
+        if card.first_advertised_version != card.min_version:
+            versions += f" (served from {card.min_version})"
+        whom = "brokers" if card.inter_broker else "clients"
+        served.append((str(key), API[key].name, versions, whom))
+    lacking = [
+        (str(key), name, meaning)
+        for key, (name, meaning) in NOT_SERVED.items()
+        if key not in handlers()
+    ]
+    return (
+        f"{APIS_BEGIN}\n\n"
+        + table(("key", "API", "versions", "for"), served)
+        + "\nNot served, so that ApiVersions does not name them and clients say so:\n\n"
+        + table(("key", "API", "what that means"), lacking)
+        + f"\n{APIS_END}\n"
+    )
+
+
+def _mark(client: Client, feature: Feature, by_id: dict[str, Outcome], notes: list[str]) -> str:
+    what = cell(client, feature)
+    if isinstance(what, Lacking | Gap):
+        sign = "–" if isinstance(what, Lacking) else "gap"
+        return f"{sign}{_note(notes, what.reason)}"
+    outcome = by_id.get(f"test_feature[{client.name}-{feature.name}]")
+    if outcome is None:
+        return "not run"
+    if outcome.result == "passed":
+        return "passed"
+    return f"not run{_note(notes, outcome.result)}"
+
+
+def _note(notes: list[str], reason: str) -> str:
+    if reason not in notes:
+        notes.append(reason)
+    return f" ({notes.index(reason) + 1})"
+
+
+def matrix(found: Sequence[Outcome]) -> str:
+    """Feature by client."""
+    by_id = {each.name: each for each in found if each.module.endswith("test_matrix")}
+    notes: list[str] = []
+    rows = [
+        (feature.title, *(_mark(client, feature, by_id, notes) for client in CLIENTS))
+        for feature in FEATURES
+    ]
+    versions = []
+    for client in CLIENTS:
+        of_client = [
+            each.client_version
+            for name, each in by_id.items()
+            if name.startswith(f"test_feature[{client.name}-") and each.client_version
+        ]
+        versions.append(f"{client.name} {of_client[0]}" if of_client else client.name)
+    numbered = "".join(f"{number}. {reason}\n" for number, reason in enumerate(notes, 1))
+    return table(("", *versions), rows) + f"\n{numbered}"
+
+
+def others(found: Sequence[Outcome], module: str) -> str:
+    """Tests one by one, of a module whose names speak for themselves."""
+    rows = [
+        (each.name.removeprefix("test_").replace("_", " ").strip(), each.result)
+        for each in found
+        if module in each.module
+    ]
+    return table(("", ""), rows) if rows else "Not run.\n"
+
+
+def document(found: Sequence[Outcome]) -> str:
+    return f"""# Compatibility
+
+Made by `.venv/bin/python -m tests.clients.matrix.document` from a run of the tests: real clients of
+other projects, in their pinned versions, against three brokers on one machine. "passed" is a test
+that ran; a feature of groups or of an idempotent producer is one that also held while the broker
+that coordinates or leads was killed with SIGKILL. The checks are the same functions for all clients
+(`tests/clients/matrix/`); `make test` runs them.
+
+## What brokers serve
+
+{apis()}
+## Clients
+
+{matrix(found)}
+## Kafka's command line tools
+
+{others(found, "test_tools")}
+## Files on disk
+
+{others(found, "test_dump_log")}
+## Spark's own Kafka connector
+
+{others(found, "test_official_connector")}"""
+
+
+def run(results: Path) -> None:
+    """Run the tests; their results as a JUnit file."""
+    present = [name for name in TESTS if (ROOT / name).exists()]
+    words = [sys.executable, "-m", "pytest", *present, f"--junitxml={results}"]
+    subprocess.run(words, cwd=ROOT, check=False)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--from", dest="results", action="append", type=Path, default=[])
+    given: list[Path] = parser.parse_args().results
+    with tempfile.TemporaryDirectory() as scratch:
+        if not given:
+            given = [Path(scratch) / "results.xml"]
+            run(given[0])
+        found = [each for path in given for each in outcomes(path)]
+    failed = [each.name for each in found if each.result == "failed"]
+    if failed or not found:
+        sys.stderr.write(
+            f"nothing is written, these failed: {', '.join(failed) or 'nothing ran'}\n"
+        )
+        return 1
+    DOCUMENT.write_text(document(found), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
