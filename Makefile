@@ -33,8 +33,9 @@ test: $(TEST_READY)  ## everything that proves it, with the time of each part
 bench: $(RUN_READY)  ## speed of produce, consume, failover, start and memory as one table
 	$(BIN)/python -m bench
 
-soak: $(TEST_READY)  ## mutants, then the simulator over fresh seeds for an hour (MINUTES=n for another time)
+soak: $(TEST_READY)  ## mutants, all clients, then the simulator over fresh seeds for an hour (MINUTES=n for another time)
 	$(BIN)/tidelog sim mutants
+	TIDELOG_TEST_CLIENTS=all $(BIN)/python tests/run.py clients
 	$(BIN)/tidelog sim run --seeds $$(date +%s) --minutes $(MINUTES)
 
 breaks: $(TEST_READY)  ## every rule broken in a copy of the sources: its tests must notice (RULES="V12 A4")

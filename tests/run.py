@@ -115,7 +115,7 @@ LIMITS_S = {
     "breaks": 600,
     "store": 600,
     "fuzz": 300,
-    "clients": 600,
+    "clients": 900,
     "cluster": 900,
     "testing": 900,
     "spark": 900,

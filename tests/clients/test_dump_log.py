@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.clients import confluent
+from tests.clients import confluent, thorough
 from tests.clients.java.jars import KAFKA
 from tests.clients.java.tools import Tools, dumped
 from tests.clients.matrix.driver import Absent
@@ -89,7 +89,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Ours:
     return Ours(Path(place.directory) / "data", sent)
 
 
-@pytest.fixture(scope="module", params=KAFKA)
+@pytest.fixture(scope="module", params=KAFKA if thorough.IS_WANTED else KAFKA[:1])
 def tools(request: pytest.FixtureRequest) -> Tools:
     try:
         return Tools(request.param)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.clients import thorough
 from tests.clients.java.jars import KAFKA
 from tests.clients.java.tools import Tools
 from tests.clients.matrix.driver import Absent
@@ -17,7 +18,7 @@ from tidelog.local import LocalCluster
 NUMBERS = "".join(f"{number}\n" for number in range(100))
 
 
-@pytest.fixture(scope="module", params=KAFKA)
+@pytest.fixture(scope="module", params=KAFKA if thorough.IS_WANTED else KAFKA[:1])
 def tools(request: pytest.FixtureRequest) -> Tools:
     try:
         return Tools(request.param)

@@ -2,7 +2,7 @@
 
 They go to `.venv/clients/`, once; nothing of them is part of the project. A machine without Java,
 Maven or a reachable registry is told as Absent; a jar that is not what the lock file says is an
-error. `python -m tests.clients.java.jars 3.9.2` writes the lock file of a new version.
+error. `python -m tests.clients.java.jars kafka 3.9.2` writes the lock file of a version.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ _FETCH_LIMIT_S = 300
 
 def jars_of_kafka(version: str) -> Path:
     """The directory of the jars of a version of Kafka; raises Absent."""
-    return jars(f"kafka-{version}", HERE / "pom.xml", version)
+    return jars(f"kafka-{version}", HERE / "kafka.xml", version)
+
+
+def jars_of_spark(version: str) -> Path:
+    """The directory of the jars of Spark's Kafka connector; raises Absent."""
+    return jars(f"spark-{version}", HERE / "spark.xml", version)
 
 
 def jars(name: str, pom: Path, version: str) -> Path:
@@ -109,15 +114,16 @@ def write_lock(path: Path, sums: Mapping[str, str]) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
-def main(version: str) -> None:
-    """Fetch a version and write down what came."""
+def main(what: str, version: str) -> None:
+    """Fetch a version of "kafka" or "spark" and write down what came."""
+    pom = {"kafka": "kafka.xml", "spark": "spark.xml"}[what]
     into = CACHE / "to-be-locked"
     shutil.rmtree(into, ignore_errors=True)
     CACHE.mkdir(parents=True, exist_ok=True)
-    _fetch(HERE / "pom.xml", version, into)
-    write_lock(HERE / f"kafka-{version}.lock", _sums(into))
+    _fetch(HERE / pom, version, into)
+    write_lock(HERE / f"{what}-{version}.lock", _sums(into))
     shutil.rmtree(into)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -9,6 +9,7 @@ where one failed. `--from RESULTS.xml` takes pytest's JUnit files of runs that h
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.clients import thorough
 from tests.clients.matrix.table import CLIENTS, FEATURES, Client, Feature, Gap, Lacking, cell
 
 from tidelog.broker.apis import handlers
@@ -199,7 +201,8 @@ def run(results: Path) -> None:
     """Run the tests; their results as a JUnit file."""
     present = [name for name in TESTS if (ROOT / name).exists()]
     words = [sys.executable, "-m", "pytest", *present, f"--junitxml={results}"]
-    subprocess.run(words, cwd=ROOT, check=False)
+    environment = {**os.environ, thorough.VARIABLE: "all"}
+    subprocess.run(words, cwd=ROOT, check=False, env=environment)
 
 
 def main() -> int:

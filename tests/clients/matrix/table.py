@@ -49,6 +49,8 @@ class Client:
     module: str
     cls: str
     exceptions: Mapping[str, Lacking | Check]
+    #: Left to thorough runs (tests/clients/thorough.py).
+    thorough: bool = False
 
     def make(self, bootstrap: str) -> Driver:
         module = importlib.import_module(f"tests.clients.matrix.{self.module}")
@@ -138,7 +140,7 @@ CLIENTS = (
             "delete-groups": Lacking("no such admin call in aiokafka"),
         },
     ),
-    Client("java-3.9", "on_java", "java_3", {}),
+    Client("java-3.9", "on_java", "java_3", {}, thorough=True),
     Client("java-4", "on_java", "java_4", {}),
     Client("franz-go", "on_franz", "make", {"list-offsets": checks_records.latest_offset_by_time}),
     Client(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.clients import confluent
-from tests.clients.matrix.driver import Driver, eventually
+from tests.clients.matrix.driver import PATIENCE_S, Driver, eventually
 
 from tidelog.core.string_hash import coordinating_partition
 from tidelog.core.types import TopicPartition
@@ -79,8 +79,8 @@ class World:
         try:
             yield
         finally:
-            self.cluster.start(broker)
-            self.cluster.await_full_isrs()
+            self.cluster.start(broker, PATIENCE_S)
+            self.cluster.await_full_isrs(PATIENCE_S)
 
 
 def settled(seconds: float) -> None:
