@@ -13,8 +13,8 @@ from tests.clients.java.jars import jars_of_spark
 from tests.clients.matrix.driver import Absent
 from tests.spark.test_with_brokers import make_topic, produce
 
-from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.testing import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The newest that the registry has with all that it needs; PySpark is newer (requirements.lock).
@@ -24,25 +24,25 @@ Found = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def found(tmp_path_factory: pytest.TempPathFactory, tidelog_cluster_module: Cluster) -> Found:
     """What the connector saw of a topic of two partitions with batches of several compressions."""
     try:
         jars = jars_of_spark(VERSION)
     except Absent as absent:
         pytest.skip(f"Spark's Kafka connector: {absent}")
     scratch = tmp_path_factory.mktemp("official")
-    with LocalCluster(str(scratch / "cluster"), 3) as cluster:
-        with BlockingClient(cluster.bootstrap) as client:
-            make_topic(client, "official", 2)
-            make_topic(client, "official-sink", 2)
-        for place, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
-            produce(cluster, "official", place * 1000, 1000, codec)
-        program = Path(__file__).with_name("official_connector.py")
-        words = [sys.executable, str(program), cluster.bootstrap, str(jars), str(scratch)]
-        ended = subprocess.run(
-            words, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
-        )
-        assert ended.returncode == 0, ended.stderr[-4000:]
+    cluster = tidelog_cluster_module
+    with BlockingClient(cluster.bootstrap) as client:
+        make_topic(client, "official", 2)
+        make_topic(client, "official-sink", 2)
+    for place, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        produce(cluster, "official", place * 1000, 1000, codec)
+    program = Path(__file__).with_name("official_connector.py")
+    words = [sys.executable, str(program), cluster.bootstrap, str(jars), str(scratch)]
+    ended = subprocess.run(
+        words, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
     told: Found = json.loads((scratch / "found.json").read_text())
     return told
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import confluent_kafka
@@ -144,7 +144,12 @@ class Librdkafka:
             f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})"
         )
         self._bootstrap = bootstrap
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    @property
+    def _admin(self) -> AdminClient:
+        """One of its own for each call: an older one asks the controller that it knows, which may
+        be none any more, and takes NOT_CONTROLLER for the answer."""
+        return AdminClient({"bootstrap.servers": self._bootstrap})
 
     def write(
         self, topic: str, partition: int, codec: str, records: Sequence[Record]
@@ -169,9 +174,8 @@ class Librdkafka:
         spec = {EARLIEST: OffsetSpec.earliest, LATEST: OffsetSpec.latest}.get(
             str(at), lambda: OffsetSpec.for_timestamp(at)
         )()
-        [future] = self._admin.list_offsets({TopicPartition(topic, partition): spec}).values()
-        with _refusals():
-            return int(future.result(PATIENCE_S).offset)
+        wanted = TopicPartition(topic, partition)
+        return int(self._done(lambda admin: admin.list_offsets({wanted: spec})[wanted]).offset)
 
     def start_writer(self, topic: str, partition: int) -> Writer:
         return LibrdkafkaWriter(self._bootstrap, topic, partition)
@@ -195,16 +199,16 @@ class Librdkafka:
         self, topic: str, partitions: int, replicas: int, configs: Mapping[str, str]
     ) -> None:
         wanted = NewTopic(topic, partitions, replicas, config=dict(configs))
-        self._done(self._admin.create_topics([wanted])[topic])
+        self._done(lambda admin: admin.create_topics([wanted])[topic])
 
     def delete_topic(self, topic: str) -> None:
-        self._done(self._admin.delete_topics([topic])[topic])
+        self._done(lambda admin: admin.delete_topics([topic])[topic])
 
     def list_topics(self) -> list[str]:
         return list(self._admin.list_topics(timeout=PATIENCE_S).topics)
 
     def describe_topic(self, topic: str) -> dict[int, PartitionInfo]:
-        described = self._done(self._admin.describe_topics(TopicCollection([topic]))[topic])
+        described = self._done(lambda admin: admin.describe_topics(TopicCollection([topic]))[topic])
         return {
             each.id: PartitionInfo(
                 each.leader.id,
@@ -215,11 +219,11 @@ class Librdkafka:
         }
 
     def create_partitions(self, topic: str, total: int) -> None:
-        self._done(self._admin.create_partitions([NewPartitions(topic, total)])[topic])
+        self._done(lambda admin: admin.create_partitions([NewPartitions(topic, total)])[topic])
 
     def describe_configs(self, topic: str) -> dict[str, str | None]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        found = self._done(self._admin.describe_configs([resource])[resource])
+        found = self._done(lambda admin: admin.describe_configs([resource])[resource])
         return {name: entry.value for name, entry in found.items()}
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
@@ -228,19 +232,19 @@ class Librdkafka:
             for name, value in configs.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-        self._done(self._admin.incremental_alter_configs([resource])[resource])
+        self._done(lambda admin: admin.incremental_alter_configs([resource])[resource])
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         wanted = TopicPartition(topic, partition, before)
-        return int(self._done(self._admin.delete_records([wanted])[wanted]).low_watermark)
+        return int(self._done(lambda admin: admin.delete_records([wanted])[wanted]).low_watermark)
 
     def describe_cluster(self) -> tuple[frozenset[int], int]:
-        found = self._done(self._admin.describe_cluster())
+        found = self._done(lambda admin: admin.describe_cluster())
         return frozenset(node.id for node in found.nodes), found.controller.id
 
     def elect_preferred_leader(self, topic: str, partition: int) -> None:
         wanted = TopicPartition(topic, partition)
-        found = self._done(self._admin.elect_leaders(ElectionType.PREFERRED, [wanted]))
+        found = self._done(lambda admin: admin.elect_leaders(ElectionType.PREFERRED, [wanted]))
         for error in found.values():
             if error is not None:
                 raise Refused(error.str())
@@ -249,12 +253,12 @@ class Librdkafka:
         raise NotImplementedError
 
     def list_groups(self) -> list[str]:
-        found = self._done(self._admin.list_consumer_groups())
+        found = self._done(lambda admin: admin.list_consumer_groups())
         assert not found.errors, found.errors
         return [each.group_id for each in found.valid]
 
     def describe_group(self, group: str) -> GroupInfo:
-        found = self._done(self._admin.describe_consumer_groups([group])[group])
+        found = self._done(lambda admin: admin.describe_consumer_groups([group])[group])
         members = tuple(
             GroupMember(
                 each.client_id,
@@ -266,24 +270,24 @@ class Librdkafka:
 
     def group_offsets(self, group: str, topic: str) -> dict[int, int]:
         asked = ConsumerGroupTopicPartitions(group)
-        found = self._done(self._admin.list_consumer_group_offsets([asked])[group])
+        found = self._done(lambda admin: admin.list_consumer_group_offsets([asked])[group])
         return {each.partition: each.offset for each in found.topic_partitions}
 
     def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition, offset)])
-        found = self._done(self._admin.alter_consumer_group_offsets([wanted])[group])
+        found = self._done(lambda admin: admin.alter_consumer_group_offsets([wanted])[group])
         assert [each.error for each in found.topic_partitions] == [None]
 
     def delete_group(self, group: str) -> None:
-        self._done(self._admin.delete_consumer_groups([group])[group])
+        self._done(lambda admin: admin.delete_consumer_groups([group])[group])
 
     def close(self) -> None:
         """Nothing to be ended: the library ends its threads with the object."""
 
-    @staticmethod
-    def _done(future: Any) -> Any:
+    def _done(self, call: Callable[[AdminClient], Any]) -> Any:
+        admin = self._admin  # must live until the answer is there
         with _refusals():
-            return future.result(PATIENCE_S)
+            return call(admin).result(PATIENCE_S)
 
     @contextlib.contextmanager
     def _assigned(self, topic: str, partition: int, offset: int) -> Iterator[Consumer]:

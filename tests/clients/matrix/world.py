@@ -58,6 +58,14 @@ class World:
     def await_end(self, topic: str, at_least: int) -> None:
         eventually(lambda: self.end(topic) >= at_least, lambda: self.end(topic))
 
+    def _controllers(self) -> list[int]:
+        """Whom each broker takes for the controller: clients ask any of them."""
+        found = []
+        for place in self.cluster.places().values():
+            with BlockingClient(place.address) as client:
+                found.append(client.metadata().controller_id)
+        return found
+
     def leader(self, topic: str, partition: int) -> int:
         with BlockingClient(self.cluster.bootstrap) as client:
             return client.metadata([topic]).topics[topic].partitions[partition].leader
@@ -81,6 +89,7 @@ class World:
         finally:
             self.cluster.start(broker, PATIENCE_S)
             self.cluster.await_full_isrs(PATIENCE_S)
+            eventually(lambda: len(set(self._controllers())) == 1, self._controllers)
 
 
 def settled(seconds: float) -> None:
