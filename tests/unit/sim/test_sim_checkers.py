@@ -262,6 +262,24 @@ def test_a_leader_without_committed_records_is_told(setup: Setup) -> None:
     assert "leads in epoch 1 without" in setup.violations[0]
 
 
+def test_a_late_leader_of_a_lower_epoch_need_not_have_what_a_higher_one_committed(
+    setup: Setup,
+) -> None:
+    # Simulator seed 605: a paused broker hears that it led before another one was elected.
+    setup.replicate([1, 2], 0)
+    setup.lead(1, 0, 2)
+    setup.state(3, 1, [1, 2, 3], [11, 12, 13])
+    setup.state(2, 2, [1, 2], [11, 12])
+    setup.replicate([3], 2, 1, 2)
+    setup.lead(2, 2, 3)
+    setup.lead(3, 1, 2)
+    assert setup.violations == []
+    setup.register(1, 300)
+    setup.nodes[1].truncate(2)
+    setup.lead(1, 3, 2)
+    assert "leads in epoch 3 without" in setup.violations[0]
+
+
 def test_two_leaders_of_one_epoch_are_told(setup: Setup) -> None:
     setup.lead(1, 0, 0)
     setup.lead(2, 0, 0)

@@ -2,8 +2,9 @@
 
 Committed is what some leader's high watermark ever passed. From then on: its value never changes,
 every replica agrees with it below its own high watermark, every member of the maximal ISR that has
-not restarted since its recorded broker epoch has it, and every later leader has it. A leader's high
-watermark never goes back within its term; nor do epochs within an incarnation.
+not restarted since its recorded broker epoch has it, and the leader of every higher epoch has it;
+one of a lower epoch may take its role late, and commits nothing (V65). A leader's high watermark
+never goes back within its term; nor do epochs within an incarnation.
 """
 
 from __future__ import annotations
@@ -74,22 +75,29 @@ class _Seen:
 class Truth:
     """What is known of one partition."""
 
-    __slots__ = ("committed", "last_of_key", "name", "values")
+    __slots__ = ("committed", "ends", "last_of_key", "name", "values")
 
     def __init__(self, name: TopicPartition) -> None:
         self.name = name
         #: The number of each committed record, by offset.
         self.committed: list[int] = []
+        #: Where that ended when a leader last committed something, by leader epoch.
+        self.ends: dict[int, int] = {}
         #: The last committed offset of each key.
         self.last_of_key: dict[int, int] = {}
         #: The number of each record ever seen, by (leader epoch, offset).
         self.values: dict[tuple[int, int], int] = {}
 
-    def commit(self, numbers: list[int]) -> None:
-        """These records are committed, behind the others."""
+    def commit(self, numbers: list[int], leader_epoch: int) -> None:
+        """These records are committed, behind the others, by the leader of this epoch."""
         for offset, number in enumerate(numbers, len(self.committed)):
             self.last_of_key[key_of(number)] = offset
         self.committed += numbers
+        self.ends[leader_epoch] = len(self.committed)
+
+    def committed_before(self, leader_epoch: int) -> int:
+        """The end of what leaders of lower epochs committed."""
+        return max((end for epoch, end in self.ends.items() if epoch < leader_epoch), default=0)
 
     def agrees(self, offset: int, number: int) -> bool:
         """Whether a log may hold this at a committed offset: the record, or, where compaction is
@@ -286,7 +294,7 @@ class ReplicationChecker:
         self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth
     ) -> None:
         self.published.leads(claim.key, claim.leader_epoch, node.node_id, str(truth.name))
-        problem = _lacks(log, truth)
+        problem = _lacks(log, truth, truth.committed_before(claim.leader_epoch))
         if problem:
             self._violate(
                 f"{truth.name}: node {node.node_id} leads in epoch {claim.leader_epoch} without"
@@ -325,7 +333,7 @@ class ReplicationChecker:
                 " has compacted it before it was committed"
             )
             return
-        truth.commit(more)
+        truth.commit(more, claim.leader_epoch)
         self._check_isr(claim)
 
     # The ISR
