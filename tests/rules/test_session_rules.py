@@ -121,6 +121,40 @@ def test_after_an_expiry_a_broker_leads_nothing_and_registers_under_a_higher_epo
     house.tell(story())
 
 
+@pytest.mark.rule("V4")
+def test_a_registration_whose_session_expires_before_its_answer_is_handled_is_made_again(
+    house: House,
+) -> None:
+    # Simulator seed 641: the broker took itself for registered, and nobody registered it again.
+    async def story() -> None:
+        broker = await house.registered()
+        store = simulated(broker)
+        transact = store.transact
+        sessions: list[int | None] = []
+
+        async def handled_late(ops: Any) -> Any:
+            results = await transact(ops)
+            sessions.append(store.session_id)
+            if len(sessions) == 1:
+                house.expire(broker)
+                await house.cluster.until(lambda: store.session_id is None)
+            return results
+
+        store.transact = handled_late  # type: ignore[method-assign]
+        renewed: list[int] = []
+        broker.controller.session_renewed = lambda: renewed.append(  # type: ignore[method-assign]
+            broker.broker_epoch
+        )
+        house.expire(broker)
+        await house.cluster.until(lambda: bool(renewed))
+        node = house.node()
+        assert node is not None
+        assert node.stat.ephemeral_owner == store.session_id == sessions[-1] != sessions[0]
+        assert renewed == [broker.broker_epoch] == [node.stat.czxid]
+
+    house.tell(story())
+
+
 @pytest.mark.rule("S3")
 def test_a_store_that_cannot_be_reached_ends_neither_leadership_nor_registration(
     house: House,

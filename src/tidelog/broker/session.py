@@ -48,6 +48,8 @@ class Session:
         self._store = broker.store
         self._closing = False
         self._registering = False
+        #: How many sessions have ended by themselves.
+        self._expiries = 0
 
     async def open(self) -> str:
         """Start a session; returns the cluster id, which the first broker of a cluster makes."""
@@ -89,6 +91,7 @@ class Session:
         broker.tracer.event("store_session", session=event.name)
         if event is not SessionEvent.EXPIRED or self._closing:
             return
+        self._expiries += 1
         broker.tracer.log("server", logging.WARNING, "the session with the store has expired")
         broker.broker_epoch = NO_BROKER_EPOCH
         broker.controller.resign("the session has expired")
@@ -121,6 +124,7 @@ class Session:
         broker = self._broker
         deadline_ms = broker.clock.monotonic_ms() + 2 * self._store.session_timeout_ms
         path = layout.broker_path(broker.broker_id)
+        expiries = self._expiries
         while True:
             info = BrokerInfo(
                 broker_id=broker.broker_id,
@@ -137,7 +141,7 @@ class Session:
             except TransactionFailed as failure:
                 if not isinstance(failure.error, NodeExists | BadVersion):
                     raise
-                if await self._is_own(path):
+                if await self._is_own(path, expiries):
                     return
                 if broker.clock.monotonic_ms() >= deadline_ms:
                     raise BrokerIdInUseError(
@@ -147,17 +151,17 @@ class Session:
                 # A dying session still holds it: it goes at its timeout (S5).
                 await broker.tasks.sleep(_RETRY_MS)
             except OutcomeUnknown:
-                if await self._is_own(path):
+                if await self._is_own(path, expiries):
                     return
             except StoreUnavailable:
                 await broker.tasks.sleep(_RETRY_MS)
             else:
                 stat = results[1].stat
                 assert stat is not None
-                self._registered(stat.czxid)
+                self._registered(stat.czxid, expiries)
                 return
 
-    async def _is_own(self, path: str) -> bool:
+    async def _is_own(self, path: str, expiries: int) -> bool:
         """Whether the node is of this very session (V42: never judged by broker id)."""
         while True:
             try:
@@ -168,10 +172,14 @@ class Session:
             break
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
             return False
-        self._registered(node.stat.czxid)
+        self._registered(node.stat.czxid, expiries)
         return True
 
-    def _registered(self, broker_epoch: int) -> None:
+    def _registered(self, broker_epoch: int, expiries: int) -> None:
+        """Take over what the store answered, unless the session that it was asked in is over: the
+        registration has gone with it, and nobody would tell of that again."""
+        if self._expiries != expiries:
+            raise SessionExpired()
         broker = self._broker
         broker.registered(broker_epoch)
         broker.tracer.event("broker_registered", broker=broker.broker_id, epoch=broker_epoch)
