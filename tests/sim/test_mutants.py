@@ -20,6 +20,7 @@ KILLING_SEEDS = {
     "expand_without_epoch_rule": (8, 14, 13),
     "bounce_unnoticed": (6, 0, 11),
     "topic_id_unchecked": (0, 5, 8),
+    "commands_out_of_order": (33, 18, 17),
     "clean_stop_unflushed": (14, 8, 15),
     "compaction_ignores_high_watermark": (6, 5, 14),
     "compaction_drops_last_value": (7, 3, 9),

@@ -15,7 +15,14 @@ from tidelog.sim.run import Totals, run_seed
 
 KNOWN = Path(__file__).with_name("known_seeds.txt")
 DEFAULT_SEEDS = range(1000, 1030)
-OTHER_PROFILES = ("topic_churn", "quick_restarts", "slow_catch_up", "slow_followers", "compaction")
+OTHER_PROFILES = (
+    "topic_churn",
+    "late_commands",
+    "quick_restarts",
+    "slow_catch_up",
+    "slow_followers",
+    "compaction",
+)
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(4)]
 
 

@@ -87,6 +87,16 @@ PROFILES: Final[Mapping[str, Profile]] = {
             recreates=1.0,
             chosen_replicas=1.0,
         ),
+        # Links are cut while topics are deleted and made anew: commands are repeated, and the first
+        # of them arrive when the link is whole again.
+        Profile(
+            "late_commands",
+            weights={"cut_two_ways": 4.0, "cut_one_way": 4.0, "isolate": 2.0},
+            left_out=0.0,
+            mean_interval_ms=(200, 600),
+            topic_life_ms=(300, 1_200),
+            recreates=1.0,
+        ),
         # Brokers lose data and are back before the controller has heard of their death.
         Profile(
             "quick_restarts",

@@ -92,6 +92,11 @@ def _any_generation(_: Any) -> Any:
     return lambda group, generation_id: True
 
 
+def _never(_: Any) -> Any:
+    """Commands are carried out in whatever order they come (breaks V30)."""
+    return lambda latest_correlation_id, correlation_id: False
+
+
 def _high_watermark(_: Any) -> Any:
     """A coordinator loads what is surely committed, not what may be (breaks G1)."""
     return lambda partition: partition.high_watermark
@@ -132,6 +137,13 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
             "topic_id_matches",
             _always,
             profile="topic_churn",
+        ),
+        Mutant(
+            "commands_out_of_order",
+            "tidelog.replication.commands",
+            "is_overtaken",
+            _never,
+            profile="late_commands",
         ),
         Mutant("clean_stop_unflushed", "tidelog.log.directory", "close_logs", _leave_unflushed),
         Mutant(

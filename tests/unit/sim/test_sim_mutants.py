@@ -52,6 +52,7 @@ def test_the_mutants_asked_for_are_there() -> None:
         "expand_without_epoch_rule",
         "bounce_unnoticed",
         "topic_id_unchecked",
+        "commands_out_of_order",
         "clean_stop_unflushed",
         "compaction_ignores_high_watermark",
         "compaction_drops_last_value",
