@@ -35,14 +35,14 @@ bench: $(RUN_READY)  ## speed of produce, consume, failover, start and memory as
 
 soak: $(TEST_READY)  ## mutants, all clients, then the simulator over fresh seeds for an hour (MINUTES=n for another time)
 	$(BIN)/tidelog sim mutants
-	TIDELOG_TEST_CLIENTS=all $(BIN)/python tests/run.py clients
+	TIDELOG_TEST_CLIENTS=all $(BIN)/python tests/run.py clients matrix
 	$(BIN)/tidelog sim run --seeds $$(date +%s) --minutes $(MINUTES)
 
 breaks: $(TEST_READY)  ## every rule broken in a copy of the sources: its tests must notice (RULES="V12 A4")
 	$(BIN)/python -m tests.breaks.broken_rules $(RULES)
 
-matrix: $(TEST_READY)  ## every feature with every client that this machine can run: ten minutes
-	$(BIN)/python tests/run.py matrix
+matrix: $(TEST_READY)  ## every feature with every client that this machine can run, into docs/compatibility.md
+	$(BIN)/python -m tests.clients.matrix.document
 
 fuzz: $(TEST_READY)  ## fresh malformed bytes against codecs, logs, a real broker (EXAMPLES=n times as many)
 	TIDELOG_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/python tests/run.py fuzz unit wire_oracles store

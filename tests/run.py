@@ -120,9 +120,12 @@ LIMITS_S = {
     "testing": 900,
     "spark": 900,
 }
-#: The matrix of clients and features takes longer than all other client tests together and is not
-#: settled yet (README, limits): it runs when it is named, as `make matrix` does.
-MATRIX = ("tests/clients/test_matrix.py", "tests/clients/test_tools.py")
+#: Of tests/clients, what is a part of its own: it takes longer than all others there together.
+MATRIX = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("test_matrix.py", "test_tools*.py")
+    for path in (TESTS / "clients").glob(pattern)
+)
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
 COMPUTING = ("sim", "rules", "wire_oracles", "breaks")
 
@@ -137,8 +140,9 @@ def all_parts() -> list[Part]:
             words = [f"tests/{name}"]
             if name == "clients":
                 words += [f"--ignore={path}" for path in MATRIX]
-            part = pytest_part(name, *words, limit_s=limit_s, needs_quiet=needs_quiet)
-            parts.append(part)
+            parts.append(pytest_part(name, *words, limit_s=limit_s, needs_quiet=needs_quiet))
+        if name == "clients":
+            parts.append(pytest_part("matrix", *MATRIX, limit_s=1500, needs_quiet=True))
     return parts
 
 
@@ -318,18 +322,17 @@ def report(outcomes: list[Outcome], seconds: float) -> bool:
 def chosen(words: list[str]) -> list[Part]:
     """The parts that the command line asks for; exits with 2 for a name that is none."""
     parts = {part.name: part for part in all_parts()}
-    longer = {"matrix": pytest_part("matrix", *MATRIX, limit_s=1800, needs_quiet=True)}
     names: list[str] = []
     for word in words or ["test"]:
         if word == "test":
             names += list(parts) if len(words) <= 1 else []
         elif word == "check":
             names += [part.name for part in check_parts()] if len(words) <= 1 else []
-        elif word in parts or word in longer:
+        elif word in parts:
             names.append(word)
         else:
-            sys.exit(f"no part {word!r}: check, test or one of {', '.join([*parts, *longer])}")
-    return [(parts | longer)[name] for name in dict.fromkeys(names)]
+            sys.exit(f"no part {word!r}: check, test or one of {', '.join(parts)}")
+    return [parts[name] for name in dict.fromkeys(names)]
 
 
 def main() -> int:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.clients import thorough
+from tests.clients.java.jars import KAFKA
+from tests.clients.java.tools import Tools
+from tests.clients.matrix.driver import Absent
+from tests.clients.matrix.world import World
 
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
@@ -49,3 +54,26 @@ def make_topic(bootstrap: str, request: pytest.FixtureRequest) -> MakeTopic:
 def topic(make_topic: MakeTopic) -> str:
     """A topic of one partition."""
     return make_topic()
+
+
+@pytest.fixture(scope="module", params=KAFKA if thorough.IS_WANTED else KAFKA[:1])
+def tools(request: pytest.FixtureRequest) -> Tools:
+    """Kafka's command line tools, of one version."""
+    try:
+        return Tools(request.param)
+    except Absent as absent:
+        pytest.skip(f"Kafka's tools {request.param}: {absent}")
+
+
+@pytest.fixture
+def server(bootstrap: str) -> tuple[str, str]:
+    """The option that all of them take."""
+    return "--bootstrap-server", bootstrap
+
+
+@pytest.fixture
+def world(cluster: LocalCluster, request: pytest.FixtureRequest) -> World:
+    """Names and topics of a test of tools."""
+    # The driver is not asked for anything: tools are.
+    name = "".join(letter if letter.isalnum() else "-" for letter in f"tools-{request.node.name}")
+    return World(cluster, None, name)  # type: ignore[arg-type]

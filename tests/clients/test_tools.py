@@ -5,37 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-from tests.clients import thorough
-from tests.clients.java.jars import KAFKA
 from tests.clients.java.tools import Tools
-from tests.clients.matrix.driver import Absent
 from tests.clients.matrix.world import World
 
 from tidelog.broker.apis import handlers
-from tidelog.local import LocalCluster
 
 NUMBERS = "".join(f"{number}\n" for number in range(100))
-
-
-@pytest.fixture(scope="module", params=KAFKA if thorough.IS_WANTED else KAFKA[:1])
-def tools(request: pytest.FixtureRequest) -> Tools:
-    try:
-        return Tools(request.param)
-    except Absent as absent:
-        pytest.skip(f"Kafka's tools {request.param}: {absent}")
-
-
-@pytest.fixture
-def server(bootstrap: str) -> tuple[str, str]:
-    return "--bootstrap-server", bootstrap
-
-
-@pytest.fixture
-def world(cluster: LocalCluster, tools: Tools, request: pytest.FixtureRequest) -> World:
-    # The driver is not asked for anything: tools are.
-    name = f"tools-{tools.version}-{request.node.originalname}"
-    return World(cluster, None, name)  # type: ignore[arg-type]
 
 
 def test_kafka_topics(tools: Tools, server: tuple[str, str], world: World) -> None:

@@ -30,6 +30,9 @@ APIS_BEGIN, APIS_END = "<!-- from the handlers' cards -->", "<!-- end of the car
 TESTS = (
     "tests/clients/test_matrix.py",
     "tests/clients/test_tools.py",
+    "tests/clients/test_tools_groups.py",
+    "tests/clients/test_tools_load.py",
+    "tests/clients/test_tools_gaps.py",
     "tests/clients/test_dump_log.py",
     "tests/spark/test_official_connector.py",
 )
