@@ -2,7 +2,8 @@
 
 A blocked log disk must not stop the loop, so lines are queued and written by a thread. Loggers are
 named as Kafka's operators expect (`tidelog.server`, `.controller`, `.state_change`, `.request`);
-control characters are escaped, since names in lines may come from peers.
+control characters are escaped, since names in lines may come from peers, and a flood of equal
+warnings is counted instead of written (log_floods.py).
 """
 
 from __future__ import annotations
@@ -12,11 +13,17 @@ import logging
 import logging.handlers
 import queue
 import sys
+import time
+from collections.abc import Iterable
 from typing import Any
+
+from tidelog.runtime.log_floods import Floods
 
 _FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 #: Lines that may wait for a blocked disk; later ones are dropped and counted.
 _QUEUE_LINES = 100_000
+#: How often the thread looks for floods that have ended, when nothing else is to be written.
+_TELL_EVERY_S = 1.0
 
 
 class _DroppingQueueHandler(logging.handlers.QueueHandler):
@@ -31,6 +38,38 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
             self.dropped += 1
 
 
+class _Listener(logging.handlers.QueueListener):
+    """The thread that writes; it wakes now and then to tell what a flood held back."""
+
+    def __init__(self, lines: queue.Queue[Any], output: logging.Handler) -> None:
+        super().__init__(lines, output)
+        self._lines = lines
+        self._floods = Floods(time.monotonic)
+
+    def dequeue(self, block: bool) -> logging.LogRecord:
+        while True:
+            self._tell(self._floods.ended())
+            try:
+                line: logging.LogRecord = self._lines.get(block, _TELL_EVERY_S if block else None)
+            except queue.Empty:
+                if not block:
+                    raise
+            else:
+                return line
+
+    def handle(self, record: logging.LogRecord) -> None:
+        if self._floods.admits(record):
+            super().handle(record)
+
+    def stop(self) -> None:
+        super().stop()
+        self._tell(self._floods.ended(everything=True))
+
+    def _tell(self, summaries: Iterable[logging.LogRecord]) -> None:
+        for summary in summaries:
+            super().handle(summary)
+
+
 def start_logging(level: int = logging.INFO) -> logging.handlers.QueueListener:
     """Send the `tidelog` loggers to standard error through a thread; stop it with `.stop()`."""
     lines: queue.Queue[Any] = queue.Queue(_QUEUE_LINES)
@@ -40,7 +79,7 @@ def start_logging(level: int = logging.INFO) -> logging.handlers.QueueListener:
     root.setLevel(level)
     root.propagate = False
     root.handlers = [_DroppingQueueHandler(lines)]
-    listener = logging.handlers.QueueListener(lines, output)
+    listener = _Listener(lines, output)
     listener.start()
     atexit.register(_stop_quietly, listener)
     return listener
