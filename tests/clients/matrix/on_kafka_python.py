@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import kafka
@@ -43,6 +43,10 @@ from tests.clients.samples import Record
 PREFERRED = 0
 
 
+#: A member without partitions for longer has lost what it was given.
+LOST_S = 5.0
+
+
 class Listener(ConsumerRebalanceListener):
     def __init__(self, seen: Seen, cooperative: bool) -> None:
         self._seen = seen
@@ -68,12 +72,29 @@ class KafkaPythonMember(ThreadMember):
 
     def open(self) -> None:
         self._consumer = KafkaConsumer(**self._settings)
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        self._has_none_since = time.monotonic()
         self._consumer.subscribe([self._topic], listener=Listener(self.seen, self._cooperative))
 
     def poll(self) -> None:
         # A poll that ends between a SyncGroup and its answer loses the assignment for good in
-        # kafka-python 3.0.12: turns are long, so that few end there.
-        for tp, messages in self._consumer.poll(timeout_ms=1000).items():
+        # kafka-python 3.0.12: turns are long, so that few end there, and who has nothing for long
+        # subscribes anew.
+        if self._consumer.assignment():
+            self._has_none_since = time.monotonic()
+        elif time.monotonic() - self._has_none_since > LOST_S:
+            self._consumer.unsubscribe()
+            self._subscribe()
+        try:
+            polled = self._consumer.poll(timeout_ms=1000)
+        except KafkaError as error:
+            # What a dead broker refused comes out of poll: it asks another next.
+            if not error.retriable:
+                raise
+            polled = {}
+        for tp, messages in polled.items():
             for message in messages:
                 self.seen.note(tp.partition, message.offset)
 
@@ -126,13 +147,31 @@ def _refusals() -> Iterator[None]:
         raise Refused(f"{type(error).__name__}: {error}") from error
 
 
+class _Admin:
+    """Each call by a client of its own: an older one reaches only the brokers that were alive when
+    it last asked for them (UnknownBrokerIdError for five minutes after a broker came back)."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            client = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+            try:
+                return getattr(client, name)(*args, **kwargs)
+            finally:
+                client.close()
+
+        return call
+
+
 class KafkaPython:
     """The driver."""
 
     def __init__(self, bootstrap: str) -> None:
         self.version = str(kafka.__version__)
         self._bootstrap = bootstrap
-        self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        self._admin = _Admin(bootstrap)
 
     def write(
         self, topic: str, partition: int, codec: str, records: Sequence[Record]
@@ -281,7 +320,7 @@ class KafkaPython:
             raise Refused(str(found[group]))
 
     def close(self) -> None:
-        self._admin.close()
+        """Nothing is kept open."""
 
     @contextlib.contextmanager
     def _assigned(
