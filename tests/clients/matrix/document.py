@@ -204,7 +204,6 @@ def run(results: Path) -> None:
     """Run the tests; their results as a JUnit file."""
     present = [name for name in TESTS if (ROOT / name).exists()]
     words = [sys.executable, "-m", "pytest", *present, f"--junitxml={results}"]
-    words += ["-o", "junit_family=xunit1"]  # the other has no properties
     environment = {**os.environ, thorough.VARIABLE: "all"}
     subprocess.run(words, cwd=ROOT, check=False, env=environment)
 

@@ -33,11 +33,15 @@ class KcatMember:
     """`kcat -G`: what it reads on standard output, its assignments on standard error."""
 
     def __init__(self, words: Sequence[str], cooperative: bool) -> None:
+        self._words_of_command = words
         self._cooperative = cooperative
         self._seen = Seen()
         self._told: list[str] = []
+        self._start()
+
+    def _start(self) -> None:
         self._process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            self._words_of_command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None and self._process.stderr is not None
         self._threads = [
@@ -64,7 +68,12 @@ class KcatMember:
                 self._seen.remove(partitions)
 
     def state(self) -> MemberState:
-        assert self._process.poll() is None, self._told
+        if self._process.poll() is not None:
+            # It ends when the first address is dead and refuses before it knows of the next ones:
+            # then one starts it again.
+            self.close()
+            assert "1/1 brokers are down: terminating" in self._told[-1], self._told
+            self._start()
         return self._seen.state()
 
     def commit(self) -> None:
