@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,10 @@ TESTS = (
     "tests/clients/test_dump_log.py",
     "tests/spark/test_official_connector.py",
 )
+
+#: Of a test's module as pytest names it: the class that holds the test, and what begins its words.
+_CLASS = re.compile(r"\.Test(\w+)$")
+_CAPITAL = re.compile(r"([A-Z])")
 
 #: Of Kafka's APIs, those that clients send and brokers do not serve, and what that means.
 NOT_SERVED = {
@@ -165,13 +170,21 @@ def matrix(found: Sequence[Outcome]) -> str:
 
 
 def others(found: Sequence[Outcome], module: str) -> str:
-    """Tests one by one, of a module whose names speak for themselves."""
-    rows = [
-        (each.name.removeprefix("test_").replace("_", " ").strip(), each.result)
-        for each in found
-        if module in each.module
-    ]
-    return table(("", ""), rows) if rows else "Not run.\n"
+    """Tests of modules whose names speak for themselves: a row each, its variants side by side."""
+    rows: dict[str, list[str]] = {}
+    for each in found:
+        if module in each.module:
+            words, _, variant = each.name.removeprefix("test_").partition("[")
+            of_class = _CLASS.search(each.module)
+            title = words.replace("_", " ").strip()
+            if of_class is not None:
+                words_of_class = _CAPITAL.sub(r" \1", of_class[1]).strip()
+                title = f"{words_of_class}: {title}".capitalize()
+            told = f"{variant.rstrip(']')}: {each.result}" if variant else each.result
+            rows.setdefault(title, []).append(told)
+    if not rows:
+        return "Not run.\n"
+    return table(("test", "result"), ((title, ", ".join(told)) for title, told in rows.items()))
 
 
 def document(found: Sequence[Outcome]) -> str:
