@@ -74,12 +74,14 @@ class Driven:
     def read_until(self, holds: Callable[[], bool]) -> None:
         """Read what it says until a condition holds."""
         deadline = time.monotonic() + DEADLINE_S
+        assert self.process.stdout is not None
+        descriptor = self.process.stdout.fileno()
+        poller = select.poll()  # select() takes no descriptor above 1023
+        poller.register(descriptor, select.POLLIN)
         while not holds():
             left = deadline - time.monotonic()
             assert left > 0, f"process {self.pid} does not answer; it said {self.heard}"
-            assert self.process.stdout is not None
-            descriptor = self.process.stdout.fileno()
-            if not select.select([descriptor], [], [], min(left, 1.0))[0]:
+            if not poller.poll(min(left, 1.0) * 1000):
                 continue
             data = os.read(descriptor, 65536)
             assert data, f"process {self.pid} has ended; it said {self.heard}"
