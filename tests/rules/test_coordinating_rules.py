@@ -94,6 +94,19 @@ async def test_a_commit_is_answered_when_it_is_replicated_under_the_leader_epoch
 
 @pytest.mark.rule("G2")
 @told
+async def test_partitions_are_counted_as_they_are_not_as_the_topic_would_be_made() -> None:
+    rig = CoordinatorBroker(offsets_topic_num_partitions="1")
+    known, rig.broker.view.topics = rig.broker.view.topics, {}
+    await rig.lead()
+    assert fetch(rig) == (ErrorCode.NOT_COORDINATOR, -1), "nobody has told how many there are"
+    rig.broker.view.topics = known
+    assert fetch(rig) == (NONE, -1)
+    rig.broker.view.topics = {}
+    assert fetch(rig) == (NONE, -1), "what a broker forgets with its session stays as it was"
+
+
+@pytest.mark.rule("G2")
+@told
 async def test_records_are_kafkas() -> None:
     rig = CoordinatorBroker()
     await rig.lead()

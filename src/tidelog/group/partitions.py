@@ -17,18 +17,22 @@ from tidelog.group.settings import GroupSettings
 class GroupPartitions:
     """The coordinators of one broker, by partition."""
 
-    def __init__(self, settings: GroupSettings, partition_count: int) -> None:
+    def __init__(self, settings: GroupSettings, partition_count: int = 0) -> None:
         self.settings = settings
+        #: Of the topic as it is, never as it would be made; 0 while that is not known: then nobody
+        #: is coordinated, for who counts otherwise than others takes their groups.
         self.partition_count = partition_count
         self._loaded: dict[int, GroupPartition] = {}
         self._epochs: dict[int, int] = {}
 
     def partition_of(self, group_id: str) -> int:
-        """The partition that owns a group (G2)."""
+        """The partition that owns a group (G2); the number of partitions must be known."""
         return coordinating_partition(group_id, self.partition_count)
 
     def coordinator_of(self, group_id: str) -> GroupPartition | None:
         """Who decides for a group; None: NOT_COORDINATOR."""
+        if not self.partition_count:
+            return None
         return self._loaded.get(self.partition_of(group_id))
 
     def load(self, partition: int, leader_epoch: int) -> tuple[GroupPartition | None, Effects]:

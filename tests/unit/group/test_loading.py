@@ -311,6 +311,14 @@ def test_each_partition_is_loaded_under_its_own_epoch() -> None:
     assert partitions.coordinator_of("h") is None
 
 
+def test_nobody_is_coordinated_before_the_number_of_partitions_is_known() -> None:
+    partitions = GroupPartitions(SETTINGS)
+    core, _ = partitions.load(0, 3)
+    assert partitions.coordinator_of(G) is None
+    partitions.partition_count = 1
+    assert partitions.coordinator_of(G) is core
+
+
 def test_a_partition_is_given_up_under_the_epoch_that_was_led() -> None:
     partitions = GroupPartitions(SETTINGS, 1)
     assert partitions.unload(0, 3) is None

@@ -1,7 +1,9 @@
 """CreatePartitions (key 37), versions 0 to 3: more partitions for topics (V70, KIP-195).
 
 Answered when the new partitions are durable and their leaders were told. Any other broker than the
-controller answers NOT_CONTROLLER for each topic. Partitions of internal topics are never added.
+controller answers NOT_CONTROLLER for each topic. Internal topics are refused, whose partitions
+their coordinators count to find who decides for a group: INVALID_TOPIC_EXCEPTION. Kafka 3.9 adds
+them, and finds groups and their offsets elsewhere after the next restart of its brokers.
 """
 
 from __future__ import annotations

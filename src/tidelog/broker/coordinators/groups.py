@@ -121,7 +121,7 @@ class GroupCoordinators:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         config = broker.config
-        self._partitions = GroupPartitions(_settings(config), config.offsets_topic_num_partitions)
+        self._partitions = GroupPartitions(_settings(config))
         #: By partition.
         self._coordinations: dict[int, Coordination] = {}
         #: Who wants the answer under a ticket.
@@ -144,11 +144,16 @@ class GroupCoordinators:
     # Who coordinates whom.
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that owns a group (G2)."""
+        """The partition of `__consumer_offsets` that owns a group (G2); the topic must be known."""
+        self._look_at_topic()
+        return self._partitions.partition_of(group_id)
+
+    def _look_at_topic(self) -> None:
+        """The number of partitions is what the controller has told. It refuses to add any to an
+        internal topic (V70), so the number does not change while the topic is there."""
         topic = self.broker.view.topics.get(CONSUMER_OFFSETS)
         if topic is not None:
             self._partitions.partition_count = len(topic.partitions)
-        return self._partitions.partition_of(group_id)
 
     def role_taken(self, partition: Partition, leader_epoch: int) -> None:
         """This broker leads a partition of the topic from now on."""
@@ -270,7 +275,7 @@ class GroupCoordinators:
     def _ask(self, asked: Asked) -> tuple[Coordination | None, Effects]:
         error = ErrorCode.NOT_COORDINATOR
         if is_nameable(asked):
-            self.partition_of(asked.group_id)
+            self._look_at_topic()
             core = self._partitions.coordinator_of(asked.group_id)
             if core is not None:
                 return self._coordinations[core.partition], core.ask(asked, self.now())
