@@ -389,7 +389,7 @@ class TestDescriptions:
         for one in told:
             [directory] = one["log_dirs"]
             assert directory["log_dir"] == f"{cluster.places()[one['broker']].directory}/data"
-            assert directory["usable_bytes"] > 0
+            assert 0 < directory["usable_bytes"] <= directory["total_bytes"]
             [described_topic] = directory["topics"]
             sizes = {
                 part["partition_index"]: part["partition_size"]

@@ -14,8 +14,11 @@ from tidelog.broker.apis import describe_log_dirs
 from tidelog.broker.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.core.ports import VolumeSize
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+
+VOLUME = VolumeSize(total_bytes=2, usable_bytes=1)
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -25,23 +28,23 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
 class Lane:
     """A directory's lane, at whose end there is a disk."""
 
-    def __init__(self, outcome: int | StorageError) -> None:
+    def __init__(self, outcome: VolumeSize | StorageError) -> None:
         self._outcome = outcome
 
-    def submit(self, operation: Any, work: Any, name: str) -> Completion[int]:
-        completion: Completion[int] = Completion()
+    def submit(self, operation: Any, work: Any, name: str) -> Completion[VolumeSize]:
+        completion: Completion[VolumeSize] = Completion()
         if isinstance(self._outcome, StorageError):
             completion.fail(self._outcome)
         else:
-            free_bytes = self._outcome
-            completion.resolve(operation(SimpleNamespace(free_bytes=lambda path: free_bytes)))
+            size = self._outcome
+            completion.resolve(operation(SimpleNamespace(volume_size=lambda path: size)))
         return completion
 
 
 class TestDescribeLogDirs:
     async def described(
         self,
-        outcome: int | StorageError,
+        outcome: VolumeSize | StorageError = VOLUME,
         topics: Sequence[DescribableLogDirTopic] | None = None,
     ) -> Any:
         cluster = a_cluster()
@@ -63,10 +66,10 @@ class TestDescribeLogDirs:
         return result
 
     @pytest.mark.rule("D11")
-    def test_replicas_with_their_sizes_and_the_free_space(self) -> None:
+    def test_replicas_with_their_sizes_and_the_size_of_the_volume(self) -> None:
         async def story() -> None:
-            result = await self.described(77)
-            assert (result.log_dir, result.usable_bytes) == ("/data", 77)
+            result = await self.described(VolumeSize(total_bytes=99, usable_bytes=77))
+            assert (result.log_dir, result.total_bytes, result.usable_bytes) == ("/data", 99, 77)
             [topic] = result.topics
             [one] = topic.partitions
             assert (topic.name, one.partition_index, one.partition_size) == ("t", 0, 42)
@@ -77,10 +80,10 @@ class TestDescribeLogDirs:
     @pytest.mark.rule("D11")
     def test_only_what_is_asked_for(self) -> None:
         async def story() -> None:
-            assert (await self.described(1, [DescribableLogDirTopic("t", [1])])).topics == []
-            named = await self.described(1, [DescribableLogDirTopic("t", [0])])
+            assert (await self.described(VOLUME, [DescribableLogDirTopic("t", [1])])).topics == []
+            named = await self.described(VOLUME, [DescribableLogDirTopic("t", [0])])
             assert [one.name for one in named.topics] == ["t"]
-            assert (await self.described(1, [])).topics == []
+            assert (await self.described(VOLUME, [])).topics == []
 
         run(story())
 
@@ -89,6 +92,7 @@ class TestDescribeLogDirs:
         async def story() -> None:
             result = await self.described(StorageError("/data", "statvfs", "/data", 5, 0))
             assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (result.total_bytes, result.usable_bytes) == (-1, -1)
             assert result.topics == []
 
         run(story())

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tidelog.core.completion import Completion
 
@@ -58,6 +58,13 @@ class Handle(Protocol):
     def path(self) -> str: ...
 
 
+class VolumeSize(NamedTuple):
+    """Bytes of a volume: all, and those that an unprivileged process may still write."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class Files(Protocol):
     """File calls of one log directory, as POSIX has them; failures are OSError with errno.
 
@@ -97,7 +104,8 @@ class Files(Protocol):
     def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
         """Write `path + ".tmp"`, sync it if asked, rename it to `path`: old or new, never half."""
 
-    def free_bytes(self, path: str) -> int: ...
+    def volume_size(self, path: str) -> VolumeSize:
+        """The size of the volume that holds a path, and what is free there."""
 
 
 class Work(Enum):

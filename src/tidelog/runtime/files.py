@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from tidelog.core.buffers import BufferPool
 from tidelog.core.errors import ConfigError
 from tidelog.core.limits import KIB, READ_POOL_BYTES
-from tidelog.core.ports import Buffer, Handle
+from tidelog.core.ports import Buffer, Handle, VolumeSize
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 #: preadv2 without the flag's support, or a file system that has none of it.
@@ -227,13 +227,13 @@ class OsFiles:
         if sync:
             self.fsync_directory(os.path.dirname(path))
 
-    def free_bytes(self, path: str) -> int:
-        """Bytes that an unprivileged process may still write."""
+    def volume_size(self, path: str) -> VolumeSize:
+        """The size of the volume that holds a path, and what is free there."""
         try:
             found = os.statvfs(path)
         except OSError as error:
             raise CallError.of(error, "statvfs", path) from error
-        return found.f_bavail * found.f_frsize
+        return VolumeSize(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
 def _descriptor(handle: Handle) -> int:

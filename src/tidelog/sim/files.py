@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.core.errors import NodeDead
-from tidelog.core.ports import Buffer, Handle
+from tidelog.core.ports import Buffer, Handle, VolumeSize
 from tidelog.sim.disk import Directory, File, SimDisk, os_error
 
 if TYPE_CHECKING:
@@ -221,7 +221,8 @@ class SimFiles:
         if sync:
             self.fsync_directory(path.rpartition("/")[0])
 
-    def free_bytes(self, path: str) -> int:
-        """Bytes that can still be written."""
-        self._begin("free_bytes", path)
-        return max(0, self.disk.capacity_bytes - self.disk.used_bytes)
+    def volume_size(self, path: str) -> VolumeSize:
+        """The size of the disk, and what can still be written."""
+        self._begin("volume_size", path)
+        capacity = self.disk.capacity_bytes
+        return VolumeSize(capacity, max(0, capacity - self.disk.used_bytes))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.volume import examples
 
+from tidelog.core.ports import VolumeSize
 from tidelog.sim.disk import File, Loss, SimDisk
+from tidelog.sim.files import SimFiles
 
 
 def write(disk: SimDisk, path: str, content: bytes, position: int | None = None) -> None:
@@ -141,6 +145,14 @@ def test_a_full_disk_takes_a_short_write_and_then_none() -> None:
     assert caught.value.errno == errno.ENOSPC
     disk.unlink("/data/a")
     assert disk.used_bytes == 0
+
+
+def test_a_volume_tells_its_size_and_what_is_free() -> None:
+    disk = SimDisk("/data", capacity_bytes=10)
+    incarnation: Any = SimpleNamespace(port_call=lambda name: None)
+    files = SimFiles(incarnation, disk, random.Random(1))
+    write(disk, "/data/a", b"1234567")
+    assert files.volume_size("/data") == VolumeSize(total_bytes=10, usable_bytes=3)
 
 
 def test_removing_a_tree_removes_all_of_it() -> None:

@@ -1,7 +1,8 @@
 """DescribeLogDirs (key 35), versions 1 to 4: log directories and what they hold (D11).
 
-Bytes of each replica, and how far its log end is behind its high watermark. The free space of the
-volume is told, its size is not. Replicas do not move between directories, so none is a future one.
+Bytes of each replica, and how far its log end is behind its high watermark; from version 4 on also
+the size of the directory's volume and what is free there (KIP-827). Replicas do not move between
+directories, so none is a future one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode, StorageError
-from tidelog.core.ports import Files, Work
+from tidelog.core.ports import Files, VolumeSize, Work
 from tidelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -41,7 +42,7 @@ async def _describe(broker: Broker, message: DescribeLogDirsRequest) -> Describe
         result = DescribeLogDirsResult(log_dir=directory.path)
         response.results.append(result)
         try:
-            result.usable_bytes = await _free_bytes(directory)
+            result.total_bytes, result.usable_bytes = await _volume_size(directory)
         except StorageError:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             continue
@@ -55,13 +56,13 @@ async def _describe(broker: Broker, message: DescribeLogDirsRequest) -> Describe
     return response
 
 
-async def _free_bytes(directory: LogDirectory) -> int:
+async def _volume_size(directory: LogDirectory) -> VolumeSize:
     path = directory.path
 
-    def look(files: Files) -> int:
-        return files.free_bytes(path)
+    def look(files: Files) -> VolumeSize:
+        return files.volume_size(path)
 
-    return await directory.lane.submit(look, Work.SLOW, "free_bytes")
+    return await directory.lane.submit(look, Work.SLOW, "volume_size")
 
 
 def _told(number: int, partition: Partition) -> DescribeLogDirsPartition:
