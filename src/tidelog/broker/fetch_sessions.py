@@ -4,7 +4,8 @@ A session remembers the partitions that one consumer or follower reads, so that 
 fetch names only what changed. A partition that changes puts itself on its session's dirty list;
 a fetch looks at that list and nothing else (DESIGN.md, rule 7). Fetches without a session use one
 that is thrown away after the answer. Sessions are bounded in number and partitions, and evicted as
-Kafka does: unused for two minutes, or larger ones by followers (privileged) over smaller ones.
+Kafka does: unused for two minutes, or larger ones by followers (privileged) over smaller ones. One
+that grows makes others give way by the same rules, or ends: Kafka bounds no more than their number.
 What is read for a partition is decided in `fetch_reader`.
 """
 
@@ -153,8 +154,13 @@ class FetchSession:
 class FetchSessions:
     """The sessions of one broker."""
 
-    def __init__(self, max_sessions: int = limits.MAX_FETCH_SESSIONS) -> None:
+    def __init__(
+        self,
+        max_sessions: int = limits.MAX_FETCH_SESSIONS,
+        max_partitions: int = limits.MAX_FETCH_SESSION_PARTITIONS,
+    ) -> None:
         self._max_sessions = max_sessions
+        self._max_partitions = max_partitions
         self._sessions: dict[int, FetchSession] = {}
         self.partitions_total = 0
         self.evictions = 0
@@ -169,26 +175,30 @@ class FetchSessions:
     def add(self, session: FetchSession, session_id: int, now_ms: int) -> bool:
         """Keep a session under an id that is not in use; False where there is no room."""
         size = len(session.partitions)
-        if size > limits.MAX_FETCH_SESSION_PARTITIONS or session_id in self._sessions:
+        if size > self._max_partitions or session_id in self._sessions:
             return False
         while (
             len(self._sessions) >= self._max_sessions
-            or self.partitions_total + size > limits.MAX_FETCH_SESSION_PARTITIONS
+            or self.partitions_total + size > self._max_partitions
         ):
-            victim = self._evictable(session, now_ms)
-            if victim is None:
+            if not self._evict(session, now_ms):
                 return False
-            self.evictions += 1
-            self.remove(victim.session_id)
         session.session_id = session_id
         self._sessions[session_id] = session
         self.partitions_total += size
         return True
 
-    def resized(self, session: FetchSession, size_before: int) -> None:
-        """An incremental fetch added or removed partitions."""
-        if session.session_id:
-            self.partitions_total += len(session.partitions) - size_before
+    def resized(self, session: FetchSession, size_before: int, now_ms: int) -> bool:
+        """An incremental fetch added or removed partitions; False where there is no room for what
+        it added, although others gave way: then the session has ended."""
+        size = len(session.partitions)
+        self.partitions_total += size - size_before
+        while self.partitions_total > self._max_partitions:
+            if size > self._max_partitions or not self._evict(session, now_ms):
+                self.evictions += 1
+                self.remove(session.session_id)
+                return False
+        return True
 
     def remove(self, session_id: int) -> None:
         """End a session; harmless when there is none."""
@@ -202,7 +212,17 @@ class FetchSessions:
         for session_id in list(self._sessions):
             self.remove(session_id)
 
+    def _evict(self, newcomer: FetchSession, now_ms: int) -> bool:
+        """End a session that gives way to this one; False where none does."""
+        victim = self._evictable(newcomer, now_ms)
+        if victim is None:
+            return False
+        self.evictions += 1
+        self.remove(victim.session_id)
+        return True
+
     def _evictable(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
+        """The session that gives way; never the newcomer, which has just been used."""
         privileged = newcomer.replica_id >= 0
         candidates: Iterable[FetchSession] = self._sessions.values()
         oldest = min(candidates, key=lambda session: session.last_used_ms, default=None)

@@ -10,7 +10,12 @@ import pytest
 from tests.broker_fakes import TOPIC, TOPIC_ID, FakeBroker, a_cluster, state
 
 from tidelog.broker.apis import fetch
-from tidelog.broker.fetch_sessions import EVICTION_MS, FetchSession, FetchSessions
+from tidelog.broker.fetch_sessions import (
+    EVICTION_MS,
+    FetchSession,
+    FetchSessions,
+    SessionPartition,
+)
 from tidelog.broker.requests import Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -381,6 +386,56 @@ def test_sessions_are_bounded_and_the_smaller_gives_way_to_the_larger() -> None:
     assert sessions.get(1) is None
     assert sessions.partitions_total == 5
     assert sessions.evictions == 1
+
+
+def test_a_session_that_grows_makes_smaller_ones_give_way_and_ends_where_none_does() -> None:
+    sessions = FetchSessions(max_partitions=6)
+    small, growing = a_session(2), a_session(3)
+    assert sessions.add(small, 1, 0) and sessions.add(growing, 2, 0)
+    for session in (small, growing):
+        session.partitions = {
+            key: SessionPartition(session, key, None) for key in session.partitions
+        }
+    assert grown(sessions, growing, 1) and len(sessions) == 2
+    assert grown(sessions, growing, 2)
+    assert sessions.get(1) is None and sessions.get(2) is growing
+    assert (sessions.partitions_total, sessions.evictions) == (6, 1)
+    assert not grown(sessions, growing, 1)
+    assert (len(sessions), sessions.partitions_total, sessions.evictions) == (0, 0, 2)
+
+
+def test_a_session_too_large_for_all_takes_nobody_elses_place() -> None:
+    sessions = FetchSessions(max_partitions=6)
+    assert sessions.add(closable(a_session(0)), 1, 0) and sessions.add(a_session(0, 2), 2, 0)
+    follower = sessions.get(2)
+    assert follower is not None
+    assert not grown(sessions, follower, 7)
+    assert sessions.get(1) is not None and sessions.get(2) is None
+
+
+def grown(sessions: FetchSessions, session: FetchSession, count: int) -> bool:
+    """An incremental fetch adds so many partitions."""
+    before = len(session.partitions)
+    for number in range(before, before + count):
+        key = (b"", number)
+        session.partitions[key] = SessionPartition(session, key, None)
+    return sessions.resized(session, before, 0)
+
+
+def test_an_incremental_fetch_for_which_there_is_no_room_must_begin_anew() -> None:
+    async def story() -> None:
+        broker = await leading()
+        broker.fetch_sessions = FetchSessions(max_partitions=2)
+        first = ask(broker, wanted(2), session=(0, 0))
+        told = ask(broker, wanted(0, 1), session=(first.session_id, 1))
+        assert told.error_code == ErrorCode.NONE and len(parts(told)) == 1
+        refused = ask(broker, wanted(0, 2), session=(first.session_id, 2))
+        assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert len(broker.fetch_sessions) == 0 and not broker.partition().watchers._consumers
+        whole = ask(broker, *(wanted(0, number) for number in range(3)), session=(0, 0))
+        assert (whole.session_id, len(parts(whole))) == (0, 3)
+
+    asyncio.run(story())
 
 
 def test_a_follower_never_gives_way_to_a_consumer_but_takes_its_place() -> None:

@@ -96,7 +96,8 @@ def _session(
     existing.last_used_ms = now_ms
     size_before = len(existing.partitions)
     listed = _update(broker, existing, message)
-    sessions.resized(existing, size_before)
+    if not sessions.resized(existing, size_before, now_ms):
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     return existing, listed
 
 
