@@ -35,6 +35,27 @@ if TYPE_CHECKING:
 _LEADER_HINT_VERSION = 16
 
 
+class _Read:
+    """A read from the disk for one partition, under the leadership in which it began."""
+
+    __slots__ = ("_partition", "_role", "answer", "completion", "item")
+
+    def __init__(
+        self, item: SessionPartition, answer: PartitionData, completion: Completion[LogSlice]
+    ) -> None:
+        assert item.watched is not None, "what is read is watched"
+        self.item = item
+        self.answer = answer
+        self.completion = completion
+        self._partition = item.watched
+        self._role = item.watched.role
+
+    @property
+    def is_over(self) -> bool:
+        """Whether that leadership has ended."""
+        return self._partition.role is not self._role
+
+
 class FetchWait:
     """One fetch under way: reads, waits, answers once."""
 
@@ -158,7 +179,7 @@ class FetchWait:
         total = 0
         urgent = False
         answers = self._answers
-        reads: list[tuple[SessionPartition, PartitionData, Completion[LogSlice]]] = []
+        reads: list[_Read] = []
         for item in list(session.dirty):
             is_full = total > 0 and remaining <= 0
             if is_full and not self._all_partitions:
@@ -174,7 +195,7 @@ class FetchWait:
                     size = _take(self._broker, answer, read)
                     urgent = urgent or answer.error_code != 0
                 else:
-                    reads.append((item, answer, read))
+                    reads.append(_Read(item, answer, read))
                     size = min(item.max_bytes, remaining)
                 total += size
                 remaining -= size
@@ -203,23 +224,25 @@ class FetchWait:
             return partition.log.size_bytes
         return bytes_below(partition.log, partition.high_watermark)
 
-    def _await_reads(
-        self,
-        reads: list[tuple[SessionPartition, PartitionData, Completion[LogSlice]]],
-    ) -> None:
+    def _await_reads(self, reads: list[_Read]) -> None:
         """Some of it must come from the disk: answer when all of it is here."""
         self._reading = len(reads)
 
-        def one_read(answer: PartitionData, read: Completion[LogSlice]) -> None:
-            _take(self._broker, answer, read)
+        def one_read(read: _Read) -> None:
+            if read.is_over:
+                # What was read may be cut off, or of an epoch that its reader does not know of.
+                refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                self._answers[read.item] = self._refused(read.item, refusal)
+            else:
+                _take(self._broker, read.answer, read.completion)
             self._reading -= 1
             if self._reading == 0 and not self._answered:
                 self._answered = True
                 if self.pending is not None:
                     self._complete()
 
-        for _, answer, read in reads:
-            read.then(lambda done, answer=answer: one_read(answer, done))  # type: ignore[misc]
+        for read in reads:
+            read.completion.then(lambda _, read=read: one_read(read))  # type: ignore[misc]
 
     def _look(
         self, item: SessionPartition, max_bytes: int, min_one: bool

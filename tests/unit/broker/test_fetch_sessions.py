@@ -17,6 +17,7 @@ from tidelog.broker.fetch_sessions import (
     SessionPartition,
 )
 from tidelog.broker.requests import Pending, Request
+from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.replication.leader import LeaderReplica
@@ -265,6 +266,26 @@ def test_losing_leadership_ends_a_waiting_fetch_with_the_reason() -> None:
         answers = completed(ask(broker, wanted(2), max_wait_ms=500))
         broker.replicas.stop_leading("test")
         assert [part.error_code for part in parts(answers[0])] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("leads_anew", [False, True])
+def test_what_comes_from_the_disk_after_the_leadership_was_lost_is_not_handed_out(
+    leads_anew: bool,
+) -> None:
+    async def story() -> None:
+        broker = await leading()
+        read: Completion[Any] = Completion()
+        broker.log().read = lambda *asked, **named: read  # type: ignore[method-assign]
+        answers = completed(ask(broker, wanted(0)))
+        await broker.command(state(2, leader_epoch=2, isr=(1, 2), replicas=(1, 2)))
+        if leads_anew:
+            await broker.command(state(1, leader_epoch=3, isr=(1, 2), replicas=(1, 2)))
+        assert answers == [], "it waits for the disk"
+        read.resolve(SimpleNamespace(data=memoryview(b"rr")))
+        (part,) = parts(answers[0])
+        assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not part.records
 
     asyncio.run(story())
 

@@ -42,7 +42,13 @@ async def a_leader() -> FakeBroker:
 
 
 async def list_offset(
-    broker: FakeBroker, timestamp: int, *, topic: str = "t", epoch: int = -1, version: int = 9
+    broker: FakeBroker,
+    timestamp: int,
+    *,
+    topic: str = "t",
+    epoch: int = -1,
+    version: int = 9,
+    until: Completion[Any] | None = None,
 ) -> Any:
     message = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsTopic(topic, [ListOffsetsPartition(0, epoch, timestamp)])]
@@ -52,6 +58,8 @@ async def list_offset(
     if isinstance(answer, Pending):
         got: list[Any] = []
         answer.deliver_to(got.append)
+        if until is not None:
+            await until
         await settle()
         (answer,) = got
     return answer.topics[0].partitions[0]
@@ -72,6 +80,27 @@ def test_earliest_and_latest_come_with_their_leader_epochs() -> None:
         assert (latest.offset, latest.leader_epoch, latest.timestamp) == (6, 4, -1)
         earliest = await list_offset(broker, -2)
         assert (earliest.offset, earliest.leader_epoch) == (0, 1)
+
+    run(story())
+
+
+@pytest.mark.parametrize("timestamp", [2, -3])
+@pytest.mark.parametrize("leads_anew", [False, True])
+def test_who_lost_the_leadership_during_a_search_answers_nothing(
+    timestamp: int, leads_anew: bool
+) -> None:
+    async def story() -> None:
+        broker = await a_leader()
+        log, found = broker.log(), Completion[Any]()
+        log.offset_for_timestamp = lambda *asked: found  # type: ignore[method-assign]
+        asking = asyncio.ensure_future(list_offset(broker, timestamp, until=found))
+        await settle()
+        await broker.command(state(2, leader_epoch=5, isr=(1, 2), replicas=(1, 2)))
+        if leads_anew:
+            await broker.command(state(1, leader_epoch=6, isr=(1, 2), replicas=(1, 2)))
+        found.resolve((2, 2, 1))
+        answer = await asking
+        assert (answer.error_code, answer.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
     run(story())
 

@@ -133,6 +133,7 @@ async def _looked_up(
                 found = None
         else:
             found = await partition.log.offset_for_timestamp(asked.timestamp, end)
+        _check_still_leads(broker, request, topic, asked, role)
         if found is not None:
             answer.timestamp, offset, leader_epoch = found
             _fill(answer, request, offset, leader_epoch)
@@ -143,6 +144,19 @@ async def _looked_up(
     except StorageError:
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return answer
+
+
+def _check_still_leads(
+    broker: Broker, request: Request, topic: str, asked: ListOffsetsPartition, role: LeaderReplica
+) -> None:
+    """Raises KafkaError where the leadership in which a search began has ended meanwhile: what it
+    found may be cut off, and nobody here may answer for what is there now."""
+    partition, now = _leader(broker, request, topic, asked)
+    if now is not role:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"the leadership of {partition.topic_partition} began anew during the search",
+        )
 
 
 def _fill(
