@@ -104,7 +104,7 @@ def test_nothing_at_or_above_the_high_watermark_goes(rig: Rig, compact: Small) -
 
 def test_a_log_that_is_not_dirty_enough_waits(rig: Rig, compact: Small) -> None:
     log = rig.log(compact(min_cleanable_dirty_ratio=0.5))
-    rounds(log, 40, keys=40)  # nothing superseded within one segment: it stays large
+    rounds(log, 10, keys=40)  # nothing superseded within one segment: it stays large
     assert clean(log, rig.clock) is not None
     size = log.size_bytes
     rounds(log, 1, keys=40)
@@ -568,7 +568,7 @@ def test_a_gap_where_nothing_is_compacted_now_is_taken_with_a_warning(
         assert bool(warned) != is_compacted
 
 
-@examples(150)
+@examples(100)
 @given(
     data=st.data(),
     segment_bytes=st.integers(500, 1500),
