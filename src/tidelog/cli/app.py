@@ -86,6 +86,10 @@ def run() -> None:
     except (ConnectionLost, RequestTimeout) as error:
         say(f"tidelog: the cluster could not be reached: {error}")
         sys.exit(EXIT_NOT_REACHED)
-    except (TidelogError, OSError) as error:
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        say(f"tidelog: {what}")
+        sys.exit(EXIT_FAILED)
+    except TidelogError as error:
         say(f"tidelog: {error}")
         sys.exit(EXIT_FAILED)

@@ -17,16 +17,32 @@ import typer
 from tidelog.cli.documents import prints
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
 from tidelog.core.errors import TidelogError
+from tidelog.log import checkpoints
 from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
-from tidelog.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, parse_offset_name
+from tidelog.log.metadata_files import CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
+from tidelog.log.names import INDEX, LOG, SNAPSHOT, TEMPORARY, TIME_INDEX, parse_offset_name
 from tidelog.log.producers import DamagedSnapshot, read_snapshot
 from tidelog.records import compression
 from tidelog.records.batch import BatchView, CorruptBatch, check, iter_batches
 from tidelog.records.reader import iter_records
 
 Rows = Iterator[dict[str, Any]]
-#: Files that are text: checkpoints, meta.properties, partition.metadata.
+#: Files that are text.
+_TEXTS = (
+    checkpoints.LEADER_EPOCHS,
+    checkpoints.HIGH_WATERMARKS,
+    checkpoints.RECOVERY_POINTS,
+    checkpoints.LOG_START_OFFSETS,
+    checkpoints.CLEANER_OFFSETS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    CLEAN_SHUTDOWN,
+)
 _TEXT_LIMIT_BYTES = 16 * 1024 * 1024
+
+
+class NotOfALogError(TidelogError):
+    """What was named is nothing that a log directory holds."""
 
 
 class DamagedFileError(TidelogError):
@@ -69,7 +85,16 @@ def dump_log(
 
 
 def _rows(file: str, records: bool) -> Rows:
+    if os.path.isdir(file):
+        raise NotOfALogError(f"{file} is a directory: name a file in it{_some_of(file)}")
     suffix = os.path.splitext(file)[1]
+    known = suffix in (LOG, INDEX, TIME_INDEX, SNAPSHOT) or _is_text_of_a_log(file)
+    if not known and os.path.exists(file):
+        kinds = " ".join((LOG, INDEX, TIME_INDEX, SNAPSHOT))
+        raise NotOfALogError(
+            f"{file} is no file of a log directory: those are *{kinds.replace(' ', ' *')}"
+            f" {' '.join(_TEXTS)}"
+        )
     if suffix == LOG:
         with open(file, "rb") as opened:
             if os.fstat(opened.fileno()).st_size == 0:
@@ -92,6 +117,16 @@ def _rows(file: str, records: bool) -> Rows:
             yield from _lines(data)
     except (DamagedIndex, DamagedSnapshot) as error:
         raise DamagedFileError(str(error)) from error
+
+
+def _is_text_of_a_log(file: str) -> bool:
+    return os.path.basename(file).removesuffix(TEMPORARY) in _TEXTS
+
+
+def _some_of(directory: str) -> str:
+    """The end of a message: the segments of a partition's directory, the first ones."""
+    names = sorted(name for name in os.listdir(directory) if name.endswith(LOG))
+    return f", such as {' or '.join(names[:2])}" if names else ""
 
 
 def _batches(mapped: mmap.mmap, records: bool) -> Rows:
@@ -173,7 +208,7 @@ def _lines(data: bytes) -> Rows:
     try:
         text = data[:_TEXT_LIMIT_BYTES].decode("utf-8")
     except UnicodeDecodeError:
-        raise DamagedFileError("neither a known kind of file nor text") from None
+        raise DamagedFileError("text is expected, and this is no UTF-8") from None
     for number, line in enumerate(text.splitlines(), 1):
         yield {"line": number, "text": line}
 

@@ -31,6 +31,8 @@ _POLL_MS = 250
 #: Records of one poll: bounds what a write holds, and how late Ctrl-C comes.
 _POLL_RECORDS = 10_000
 _COMMIT_INTERVAL_S = 5.0
+#: How often topics that are read whole are looked at for new partitions.
+_LOOK_INTERVAL_S = 5.0
 _NEVER = 1 << 63
 
 
@@ -135,11 +137,40 @@ def read_alone(
     for tp in chosen:
         consumer.seek(tp, starts[tp])
     if group is None:
-        _read(consumer, write, ending, lambda: None)
+        newcomers = _Newcomers(client, words, consumer)
+        # With times to end at, it is settled what is read.
+        _read(consumer, write, ending, (lambda: None) if ending.stops else newcomers.in_time)
         return
     committer = _Committer(client, group, consumer, ending, stored)
     _read(consumer, write, ending, committer.in_time)
     committer.commit()
+
+
+class _Newcomers:
+    """Finds partitions that topics are given while they are read; they are read from their
+    beginning on. Topics of which some partitions were chosen are left as they are."""
+
+    def __init__(
+        self, client: BlockingClient, words: list[PartitionWord], consumer: BlockingConsumer
+    ) -> None:
+        self._client, self._consumer = client, consumer
+        self._topics = [word.topic for word in words if word.partitions is None]
+        self._due_s = time.monotonic() + _LOOK_INTERVAL_S
+
+    def in_time(self) -> None:
+        """Look where it is due."""
+        if not self._topics or time.monotonic() < self._due_s:
+            return
+        topics = self._client.metadata(self._topics).topics.values()
+        known = self._consumer.positions
+        for topic in topics:
+            for number in topic.partitions:
+                tp = TopicPartition(topic.name, number)
+                if tp not in known:
+                    say(f"tidelog: {tp} is new; reading it from its beginning on")
+                    (start,) = positions(self._client, {tp: EARLIEST}).values()
+                    self._consumer.seek(tp, start)
+        self._due_s = time.monotonic() + _LOOK_INTERVAL_S
 
 
 class _Committer:

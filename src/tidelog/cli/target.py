@@ -5,16 +5,20 @@ The options that commands share, and how they fit together. Connects to nothing 
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from tidelog.cli.output import say
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
 
 #: Where `tidelog up` puts a cluster, and other commands look for it, without being told.
 DEFAULT_DIRECTORY = "tidelog-cluster"
+#: After so long without an answer a person is told what is tried.
+NOTICE_S = 2.0
 
 DirectoryOption = Annotated[str, typer.Option("--dir", "-d", help="Directory of a local cluster.")]
 OptionalDirectoryOption = Annotated[
@@ -28,6 +32,27 @@ TimeoutOption = Annotated[
 ]
 
 
+class CommandClient(BlockingClient):
+    """A client that tells a waiting person what is tried, where no broker answers for a while."""
+
+    def __init__(self, bootstrap: str, timeout_s: float) -> None:
+        super().__init__(bootstrap, client_id="tidelog-cli", timeout_ms=int(timeout_s * 1000))
+        # Connecting may block for longer than this: only another thread can speak meanwhile.
+        self._notice = threading.Timer(NOTICE_S, self._tell, (bootstrap, timeout_s))
+        self._notice.daemon = True
+        if timeout_s > NOTICE_S:
+            self._notice.start()
+
+    def close(self) -> None:
+        """Close all connections, and say nothing more."""
+        self._notice.cancel()
+        super().close()
+
+    def _tell(self, bootstrap: str, timeout_s: float) -> None:
+        if not self.is_reached:
+            say(f"tidelog: no broker answers yet at {bootstrap}; trying for {timeout_s:g} s in all")
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A cluster; `local` where its directory is known."""
@@ -37,9 +62,7 @@ class Target:
 
     def client(self, timeout_s: float) -> BlockingClient:
         """A client for it."""
-        return BlockingClient(
-            self.bootstrap, client_id="tidelog-cli", timeout_ms=int(timeout_s * 1000)
-        )
+        return CommandClient(self.bootstrap, timeout_s)
 
 
 def choose_target(bootstrap: str | None, directory: str | None) -> Target:

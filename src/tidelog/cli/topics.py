@@ -48,6 +48,7 @@ from tidelog.cli.target import (
 from tidelog.cli.waiting import WaitOption, wait_for
 from tidelog.client.cluster import TopicMetadata
 from tidelog.client.configs import TOPIC, ConfigResource
+from tidelog.core.config_keys import INT16_MAX, INT32_MAX
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, topic_id_to_text
 from tidelog.local.status import PartitionStatus, describe_partitions
@@ -68,10 +69,16 @@ _NameArgument = Annotated[
 @prints(TopicCreated)
 def create(
     name: _NewNameArgument,
-    partitions: Annotated[int, typer.Option(help="Partitions; the broker's default.")] = -1,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, max=INT32_MAX, help="Partitions [the broker's default]."),
+    ] = None,
     replication_factor: Annotated[
-        int, typer.Option(help="Replicas of each partition; the broker's default.")
-    ] = -1,
+        int | None,
+        typer.Option(
+            min=1, max=INT16_MAX, help="Replicas of each partition [the broker's default]."
+        ),
+    ] = None,
     config: ConfigOption = None,
     wait: WaitOption = True,
     bootstrap: BootstrapOption = None,
@@ -82,10 +89,10 @@ def create(
     """Create a topic; returns when every partition has a leader."""
     configs = key_values(config)
     with choose_target(bootstrap, directory).client(timeout) as client:
-        topic_id = client.create_topic(name, partitions, replication_factor, configs)
+        topic_id = client.create_topic(name, partitions or -1, replication_factor or -1, configs)
         if wait:
-            _await_leaders(client, name, max(partitions, 1), timeout)
-        count = len(client.await_topic(name).partitions) if partitions < 0 else partitions
+            _await_leaders(client, name, partitions or 1, timeout)
+        count = partitions or len(client.await_topic(name).partitions)
     if output is OutputFormat.JSON:
         print_document(TopicCreated(name, topic_id_to_text(topic_id), count))
     else:

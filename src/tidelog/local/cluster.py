@@ -65,6 +65,7 @@ class LocalCluster:
         ends: the kernel kills them. `client_id`: under which the brokers are asked.
         """
         self.directory = os.path.abspath(directory)
+        layout.check_size(3 if brokers is None else brokers, log_dirs)
         self._wanted = (brokers, dict(config or {}), log_dirs)
         self._end_with_program = end_with_program
         self._client_id = client_id
@@ -169,7 +170,7 @@ class LocalCluster:
         deadline = time.monotonic() + timeout_s
         if self._places is None and layout.load(self.directory) is None:
             layout.check_unused(self.directory)
-        os.makedirs(self.directory, exist_ok=True)
+        layout.make_directory(self.directory)
         with layout.locked(self.directory):
             self._lay_out()
             started = [number for number in self.broker_ids if self.process(number) is None]

@@ -26,6 +26,8 @@ from tidelog.local.processes import ProcessIdentity
 _STATE_VERSION = 1
 #: One machine notices a killed process at once; this is for stopped and hanging ones.
 _SESSION_TIMEOUT_MS = 6_000
+#: More are a mistake: they would take the memory and the descriptors of the machine.
+MAX_BROKERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,7 @@ def create(
     directory: str, brokers: int, config: Mapping[str, str], log_dirs: int
 ) -> dict[int, BrokerPlace]:
     """Lay out a new cluster; raises LocalClusterError for a directory that holds something else."""
-    if brokers < 1 or log_dirs < 1:
-        raise LocalClusterError("a cluster has at least one broker with one log directory")
+    check_size(brokers, log_dirs)
     check_unused(directory)
     places = {
         number: BrokerPlace(number, port, f"{directory}/broker-{number}")
@@ -108,6 +109,32 @@ def create(
     }
     _replace(_state_path(directory), json.dumps(state, indent=2) + "\n")
     return places
+
+
+def check_size(brokers: int, log_dirs: int) -> None:
+    """Raise LocalClusterError for a size that no local cluster can have."""
+    if brokers < 1 or log_dirs < 1:
+        raise LocalClusterError("a cluster has at least one broker with one log directory")
+    if brokers > MAX_BROKERS:
+        raise LocalClusterError(
+            f"{brokers} brokers are too many for one machine: at most {MAX_BROKERS}, for each is a"
+            " process of about 40 MB with connections to all others"
+        )
+
+
+def make_directory(directory: str) -> None:
+    """Make a cluster's directory where it is not there; LocalClusterError where it cannot be."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError as error:
+        raise _unusable(directory, error) from error
+
+
+def _unusable(directory: str, error: OSError) -> LocalClusterError:
+    return LocalClusterError(
+        f"{directory} cannot hold a cluster: {error.strerror}: give a directory that can be made"
+        " and written to"
+    )
 
 
 def check_unused(directory: str) -> None:
@@ -136,6 +163,8 @@ def load(directory: str) -> dict[int, BrokerPlace] | None:
         }
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise LocalClusterError(f"{path} cannot be read: {error.strerror}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LocalClusterError(f"{path} is not the state of a cluster: {error}") from error
 
@@ -146,7 +175,11 @@ _LOCK_NAME = ".lock"
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[None]:
     """One command at a time changes a cluster; others wait."""
-    descriptor = os.open(f"{directory}/{_LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        descriptor = os.open(f"{directory}/{_LOCK_NAME}", flags, 0o644)
+    except OSError as error:
+        raise _unusable(directory, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -163,6 +196,8 @@ def _names_in(directory: str) -> list[str]:
         return sorted(os.listdir(directory))
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise _unusable(directory, error) from error
 
 
 def _properties(

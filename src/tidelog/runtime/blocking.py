@@ -132,6 +132,8 @@ class BlockingClient:
         self, bootstrap: str, client_id: str = "tidelog", timeout_ms: int = 30_000
     ) -> None:
         """`bootstrap`: `host:port,...`; raises ConfigError for anything else. Connects lazily."""
+        #: Whether any broker has answered yet.
+        self.is_reached = False
         self._client_id = client_id
         self._connections: dict[Address, _Connection] = {}
         self._router = ClusterRouter(parse_bootstrap(bootstrap), timeout_ms, _monotonic_ms)
@@ -401,4 +403,5 @@ class BlockingClient:
             connection.socket.close()
             raise
         self._connections[call.address] = connection
+        self.is_reached = True
         return answer

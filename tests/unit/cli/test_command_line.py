@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from tidelog.cli import app as command_line
+from tidelog.cli import target
 from tidelog.cli.output import print_table
 from tidelog.local import layout
 
@@ -43,6 +45,11 @@ class TestExitCodes:
             ["status", "-o", "xml"],
             ["break", "kill", "first", "--dir", "d"],
             ["up", "-n", "0"],
+            ["topics", "create", "t", "--partitions", "-1"],
+            ["topics", "create", "t", "--partitions", "0"],
+            ["topics", "create", "t", "--partitions", "2147483648"],
+            ["topics", "create", "t", "--replication-factor", "-1"],
+            ["topics", "create", "t", "--replication-factor", "32768"],
             ["broker"],
             ["topics", "alter", "t"],
             ["topics", "alter", "t", "--config", "a=1", "--delete-config", "a"],
@@ -160,6 +167,33 @@ class TestExitCodes:
         (tmp_path / "something").write_text("else")
         assert run(monkeypatch, "up", "--dir", str(tmp_path)) == 1
         assert "is not empty" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("place", ["/proc/cluster", "/proc/version/cluster", "/proc/version"])
+    def test_a_directory_that_cannot_be_made_is_one(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
+    ) -> None:
+        assert run(monkeypatch, "up", "--dir", place) == 1
+        told = capsys.readouterr().err
+        assert told.startswith(f"tidelog: {place} cannot hold a cluster: ")
+        assert "Errno" not in told and "give a directory that can be made" in told
+
+    def test_more_brokers_than_a_machine_can_take_are_one(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        assert run(monkeypatch, "up", "--dir", str(tmp_path / "new"), "-n", "101") == 1
+        assert "101 brokers are too many for one machine: at most 100" in capsys.readouterr().err
+        assert not (tmp_path / "new").exists()
+
+    def test_who_waits_for_an_answer_is_told_what_is_tried(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(target, "NOTICE_S", 0.0)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            assert run(monkeypatch, "topics", "list", "-b", address, "--timeout", "0.5") == 3
+        first, last = capsys.readouterr().err.splitlines()
+        assert first == (f"tidelog: no broker answers yet at {address}; trying for 0.5 s in all")
+        assert "could not be reached" in last and address in last
 
     def test_a_cluster_that_is_down_is_shown_and_three(
         self,

@@ -16,7 +16,7 @@ from tests.unit.client.fake_coordinator import FakeCoordinator
 from tests.unit.client.fake_logs import FakeLogs
 from tests.unit.client.test_consuming import batch
 
-from tidelog.cli import completion, documents
+from tidelog.cli import completion, documents, reading
 from tidelog.cli.brokers import size_text
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
@@ -35,6 +35,7 @@ from tidelog.wire.registry import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     ELECT_LEADERS,
+    FETCH,
     LIST_GROUPS,
     OFFSET_COMMIT,
 )
@@ -101,6 +102,24 @@ def shell(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], logs: FakeLogs
 ) -> Shell:
     return Shell(monkeypatch, capfd, logs.bootstrap)
+
+
+def test_partitions_that_are_added_meanwhile_are_read_from_their_beginning(
+    shell: Shell, logs: FakeLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_LOOK_INTERVAL_S", 0.0)
+    asked: list[Any] = []
+
+    def growing(request: Any) -> Any:
+        asked.append(request)
+        if len(asked) == 4:
+            logs.create("trains", 2)
+            logs.append(TopicPartition("trains", 1), batch(0, b"new", b"line"))
+        return logs._fetch(request)
+
+    logs[1].on(FETCH, growing)
+    assert shell("consume", "trains", "-o", "end", "-c", "2").split() == ["new", "line"]
+    assert shell.err == "tidelog: trains-1 is new; reading it from its beginning on\n"
 
 
 class TestNames:

@@ -145,6 +145,21 @@ def test_a_producer_snapshot(tmp_path: Path, dump: Dump) -> None:
     assert "CRC" in dump(path, code=1)["damage"]
 
 
+def test_a_directory_and_what_no_log_directory_holds_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segment(tmp_path, batch(100, b"a"))
+    for place, told in {
+        str(tmp_path): f"{tmp_path} is a directory: name a file in it, such as {SEGMENT}",
+        "/etc/passwd": "/etc/passwd is no file of a log directory: those are *.log *.index ",
+        str(tmp_path / "no.log"): f"{tmp_path / 'no.log'}: No such file or directory",
+        str(tmp_path / "no"): f"{tmp_path / 'no'}: No such file or directory",
+    }.items():
+        assert run(monkeypatch, "dump-log", place) == 1
+        output = capsys.readouterr()
+        assert output.out == "" and output.err.startswith(f"tidelog: {told}")
+
+
 def test_checkpoints_are_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,10 +173,10 @@ def test_checkpoints_are_text(
     ("name", "content", "message"),
     [
         ("notes.index", b"", "does not begin with an offset"),
-        ("picture", b"\xff\xd8\xff", "neither a known kind of file nor text"),
+        ("meta.properties", b"\xff\xd8\xff", "text is expected"),
     ],
 )
-def test_files_of_other_kinds_are_named(
+def test_files_that_are_not_what_their_name_says_are_told(
     tmp_path: Path, dump: Dump, name: str, content: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)

@@ -454,6 +454,17 @@ class TestWriting:
             client.produce(T0, PLAIN_BATCH)
         assert info.value.code is ErrorCode.INVALID_RECORD
 
+    def test_a_reason_that_is_told_twice_is_given_once(
+        self, cluster: FakeCluster, client: BlockingClient
+    ) -> None:
+        answer = produce_answer(ErrorCode.INVALID_RECORD, -1, "null key")
+        answer.responses[0].partition_responses[0].record_errors = [
+            BatchIndexAndErrorMessage(0, "null key")
+        ]
+        cluster[1].script(PRODUCE, answer)
+        with pytest.raises(KafkaError, match="^INVALID_RECORD: t-0: null key$"):
+            client.produce(T0, PLAIN_BATCH)
+
     @pytest.mark.parametrize(
         "failure",
         [
