@@ -25,6 +25,7 @@ from tidelog.client.fetching import (
     LogReader,
 )
 from tidelog.client.groups import CommittedOffset, GroupAdmin
+from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember
 from tidelog.client.steps import Operation
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
@@ -219,27 +220,38 @@ class GroupConsumer:
         partitions: PartitionConsumer,
         start: Callable[[Iterable[TopicPartition]], Operation[Mapping[TopicPartition, int]]],
         now_ms: Callable[[], int],
+        heartbeats: Heartbeats,
     ) -> None:
         self.member = member
+        #: Whoever polls has `heartbeats.beat` run beside, or loses its membership while it is busy.
+        self.heartbeats = heartbeats
         self.partitions = partitions
         self._groups = groups
         self._start = start
         self._now_ms = now_ms
-        self._heartbeat_due_ms = 0
         self._commit_due_ms = 0
         self._metadata_due_ms = now_ms() + _METADATA_INTERVAL_MS
         self._committed: dict[TopicPartition, int] = {}
 
     def poll(self, max_records: int, max_wait_ms: int) -> Operation[list[ConsumedRecord]]:
         """Take part in the group as far as that is due, then read as PartitionConsumer does."""
+        heard = self.heartbeats.poll_begins()
+        try:
+            if heard is not None:
+                self.member.hear(*heard)
+            return (yield from self._poll(max_records, max_wait_ms))
+        finally:
+            self.heartbeats.poll_ended()
+
+    def _poll(self, max_records: int, max_wait_ms: int) -> Operation[list[ConsumedRecord]]:
         while self.member.must_join:
             yield from self._rebalance()
         now_ms = self._now_ms()
         if now_ms >= self._commit_due_ms:
             yield from self.commit()
-        if now_ms >= self._heartbeat_due_ms:
+        if self.heartbeats.is_due:
             yield from self.member.heartbeat()
-            self._heartbeat_due_ms = now_ms + self.member.options.heartbeat_interval_ms
+            self.heartbeats.sent()
         if now_ms >= self._metadata_due_ms:
             yield from self.member.look_for_partitions()
             self._metadata_due_ms = now_ms + _METADATA_INTERVAL_MS
@@ -271,12 +283,12 @@ class GroupConsumer:
         it still has, and commits what it lost in the new generation, before others get it."""
         yield from self.commit()
         assignment = yield from self.member.join()
-        now_ms = self._now_ms()
-        self._heartbeat_due_ms = now_ms + self.member.options.heartbeat_interval_ms
+        self.heartbeats.sent()
         is_cooperative = self.member.options.assignor.is_cooperative
         known = self.partitions.positions
         for tp in known:
-            if tp not in assignment or not is_cooperative:
+            # Who was no member for a while may find that others have read on.
+            if tp not in self.member.kept or not is_cooperative:
                 self.partitions.drop(tp)
                 self._committed.pop(tp, None)
         gained = [tp for tp in sorted(assignment) if tp not in self.partitions.positions]

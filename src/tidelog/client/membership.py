@@ -1,18 +1,18 @@
 """A member of a group: joins, assigns where it leads, shows that it lives, commits, leaves.
 
-One state machine without a clock of its own: whoever drives it calls `heartbeat` in time and `join`
-while `must_join` holds. Members meet Kafka's consumers as equals: the protocol type is "consumer",
-assignors have Kafka's names, subscriptions and assignments Kafka's form. With a cooperative
-assignor a member keeps what it owns while it joins, and joins again after it had to give something
-up (KIP-429). A newcomer is given its id first and joins with it (KIP-394); a member with an
-instance id is static (KIP-345).
+One state machine without a clock of its own: whoever drives it calls `heartbeat` in time (between
+polls `heartbeats` does that) and `join` while `must_join` holds. Members meet Kafka's consumers as
+equals: the protocol type is "consumer", assignors have Kafka's names, subscriptions and assignments
+Kafka's form. With a cooperative assignor a member keeps what it owns while it joins, and joins
+again after it had to give something up (KIP-429). A newcomer is given its id first and joins with
+it (KIP-394); a member with an instance id is static (KIP-345).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidelog.client.assignors import ASSIGNORS, Assignor, MemberSubscription, RangeAssignor
 from tidelog.client.cluster import TopicMetadata
@@ -54,21 +54,32 @@ _ANSWER_MARGIN_MS: Final = 5_000
 #: To leave is a courtesy: without it the session times out.
 _LEAVE_MS: Final = 5_000
 #: The member is none any more: what it owned belongs to others.
-_LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
 @dataclass(frozen=True, slots=True)
 class MemberOptions:
-    """How to be a member. A coordinator gives up one that is silent for the session timeout, and
-    waits for those that have not joined again for the rebalance timeout."""
+    """How to be a member. A coordinator gives up one that is silent for the session timeout.
+
+    Who does not poll for `max_poll_interval_ms` leaves; for as long a coordinator waits for those
+    that have to join again (KIP-62). A heartbeat interval of 0 means one with every poll, and none
+    between polls.
+    """
 
     group: str
     topics: tuple[str, ...]
     assignor: Assignor = ASSIGNORS[RangeAssignor.name]
     instance_id: str | None = None
     session_timeout_ms: int = 10_000
-    rebalance_timeout_ms: int = 60_000
+    max_poll_interval_ms: int = 300_000
     heartbeat_interval_ms: int = 3_000
+
+
+class Membership(NamedTuple):
+    """As what a member is known to its coordinator since it joined last."""
+
+    generation: int
+    member_id: str
 
 
 class GroupMember:
@@ -86,6 +97,10 @@ class GroupMember:
         self.member_id = ""
         self.generation = -1
         self.assignment: frozenset[TopicPartition] = frozenset()
+        #: What of the assignment it had before it joined, without a break.
+        self.kept: frozenset[TopicPartition] = frozenset()
+        #: None while it joins, or is no member.
+        self.membership: Membership | None = None
         #: `join` is due: at the start, when the group rebalances, when the membership is lost.
         self.must_join = True
         self.is_leader = False
@@ -105,14 +120,15 @@ class GroupMember:
         still holds. Raises KafkaError, also for topics that do not exist.
         """
         what = f"joining group {self.options.group!r}"
-        timeout_ms = self.options.rebalance_timeout_ms + self._router.timeout_ms
+        timeout_ms = self.options.max_poll_interval_ms + self._router.timeout_ms
+        self.membership = None
         while True:
             try:
                 yield from self._router.repeat(what, self._attempt, timeout_ms)
             except KafkaError as error:
                 if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
                     continue
-                if error.code not in _LOST:
+                if error.code not in LOST:
                     raise
                 self._lose()
                 continue
@@ -134,7 +150,9 @@ class GroupMember:
             shares = yield from self._shares(joined, topics, patience)
         assigned = yield from self._sync(joined, shares, patience)
         given_up = self.assignment - assigned
+        self.kept = self.assignment & assigned
         self.assignment = assigned
+        self.membership = Membership(self.generation, self.member_id)
         self.must_join = bool(given_up) and self.options.assignor.is_cooperative
 
     def _known_topics(self, patience: Patience) -> Operation[dict[str, TopicMetadata]]:
@@ -165,7 +183,7 @@ class GroupMember:
         message = JoinGroupRequest(
             group_id=options.group,
             session_timeout_ms=options.session_timeout_ms,
-            rebalance_timeout_ms=options.rebalance_timeout_ms,
+            rebalance_timeout_ms=options.max_poll_interval_ms,
             member_id=self.member_id,
             group_instance_id=options.instance_id,
             protocol_type=protocol.CONSUMER_PROTOCOL_TYPE,
@@ -229,7 +247,7 @@ class GroupMember:
 
     def _wait(self, api_key: int, message: Any, patience: Patience) -> Operation[Any]:
         """Ask what is answered only when the other members have joined as well."""
-        timeout_ms = self.options.rebalance_timeout_ms + _ANSWER_MARGIN_MS
+        timeout_ms = self.options.max_poll_interval_ms + _ANSWER_MARGIN_MS
         return (
             yield from self._coordinators.ask(
                 self.options.group, api_key, always(message), patience, timeout_ms
@@ -243,20 +261,20 @@ class GroupMember:
 
         Raises KafkaError FENCED_INSTANCE_ID where another member took this one's instance id.
         """
-        message = HeartbeatRequest(
-            self.options.group, self.generation, self.member_id, self.options.instance_id
-        )
+        membership = Membership(self.generation, self.member_id)
 
         def attempt(patience: Patience) -> Operation[None]:
-            answer = yield from self._coordinators.ask(
-                self.options.group, HEARTBEAT, always(message), patience
-            )
-            response = expect(answer, HeartbeatResponse)
-            self._coordinators.check(self.options.group, response.error_code)
+            yield from send_heartbeat(self._coordinators, self.options, membership, patience)
 
         yield from self._judged(
             self._router.repeat(f"a heartbeat to group {self.options.group!r}", attempt)
         )
+
+    def hear(self, membership: Membership, error: ErrorCode) -> None:
+        """Take over what a heartbeat between polls was told of a membership (KIP-62). Raises
+        KafkaError as `heartbeat` does."""
+        if membership == self.membership:
+            self._judge(KafkaError(error, f"group {self.options.group!r}"))
 
     def look_for_partitions(self) -> Operation[None]:
         """Where this member leads: join again when its topics were given partitions."""
@@ -292,40 +310,63 @@ class GroupMember:
         self._lose()
 
     def _go(self, patience: Patience) -> Operation[None]:
-        group = self.options.group
-
-        def build(version: int) -> LeaveGroupRequest:
-            if version < _LEAVING_MEMBERS_VERSION:
-                return LeaveGroupRequest(group, member_id=self.member_id)
-            return LeaveGroupRequest(group, members=[MemberIdentity(self.member_id)])
-
-        answer = yield from self._coordinators.ask(group, LEAVE_GROUP, build, patience)
-        response = expect(answer, LeaveGroupResponse)
-        for number in [response.error_code, *(each.error_code for each in response.members)]:
-            if error_code(number) is not ErrorCode.UNKNOWN_MEMBER_ID:  # gone already
-                self._coordinators.check(group, number)
+        membership = Membership(self.generation, self.member_id)
+        yield from leave_group(self._coordinators, self.options.group, membership, patience)
 
     def _judged(self, operation: Operation[None]) -> Operation[bool]:
         """Go through an operation; whether the membership stood it."""
         try:
             yield from operation
         except KafkaError as error:
-            if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
-                self.must_join = True
-                return False
-            if error.code not in _LOST:
-                raise
-            self._lose()
+            self._judge(error)
             return False
         return True
 
+    def _judge(self, error: KafkaError) -> None:
+        """Do what the coordinator's refusal asks for; raises it where that is nothing."""
+        if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.must_join = True
+        elif error.code in LOST:
+            self._lose()
+        else:
+            raise error
+
     def _lose(self) -> None:
+        self.membership = None
         self.member_id = ""
         self.generation = -1
         self.assignment = frozenset()
         self.is_leader = False
         self._counts = {}
         self.must_join = True
+
+
+def send_heartbeat(
+    coordinators: Coordinators, options: MemberOptions, membership: Membership, patience: Patience
+) -> Operation[None]:
+    """One heartbeat for a membership. Raises KafkaError with what the coordinator answers."""
+    message = HeartbeatRequest(
+        options.group, membership.generation, membership.member_id, options.instance_id
+    )
+    answer = yield from coordinators.ask(options.group, HEARTBEAT, always(message), patience)
+    coordinators.check(options.group, expect(answer, HeartbeatResponse).error_code)
+
+
+def leave_group(
+    coordinators: Coordinators, group: str, membership: Membership, patience: Patience
+) -> Operation[None]:
+    """End a membership; no error where it is over already."""
+
+    def build(version: int) -> LeaveGroupRequest:
+        if version < _LEAVING_MEMBERS_VERSION:
+            return LeaveGroupRequest(group, member_id=membership.member_id)
+        return LeaveGroupRequest(group, members=[MemberIdentity(membership.member_id)])
+
+    answer = yield from coordinators.ask(group, LEAVE_GROUP, build, patience)
+    response = expect(answer, LeaveGroupResponse)
+    for number in [response.error_code, *(each.error_code for each in response.members)]:
+        if error_code(number) is not ErrorCode.UNKNOWN_MEMBER_ID:  # gone already
+            coordinators.check(group, number)
 
 
 def _assignment(share: list[TopicPartition]) -> bytes:

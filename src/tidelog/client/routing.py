@@ -83,6 +83,10 @@ class ClusterRouter:
         self._brokers = {}
         self._controller_id = -1
 
+    def learn(self, other: ClusterRouter) -> None:
+        """Ask also the brokers that another router has seen."""
+        self._seen = {**other._seen, **self._seen}
+
     # -- metadata -------------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None) -> Operation[ClusterMetadata]:

@@ -27,6 +27,7 @@ from tidelog.client.fetching import (
     LogReader,
 )
 from tidelog.client.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
+from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember, MemberOptions
 from tidelog.client.producing import LogWriter
 from tidelog.client.routing import ClusterRouter
@@ -50,7 +51,7 @@ from tidelog.core.errors import (
 from tidelog.core.limits import MIB
 from tidelog.core.ports import Buffer
 from tidelog.core.types import TopicId, TopicPartition
-from tidelog.runtime.blocking_consumer import BlockingConsumer, BlockingGroupConsumer
+from tidelog.runtime.blocking_consumer import Background, BlockingConsumer, BlockingGroupConsumer
 from tidelog.runtime.sockets import FrameSocket
 from tidelog.wire.codec import decode_response, encode_request
 from tidelog.wire.messages.api_versions import ApiVersionsResponse
@@ -134,8 +135,10 @@ class BlockingClient:
         """`bootstrap`: `host:port,...`; raises ConfigError for anything else. Connects lazily."""
         #: Whether any broker has answered yet.
         self.is_reached = False
+        self._bootstrap = bootstrap
         self._client_id = client_id
         self._connections: dict[Address, _Connection] = {}
+        self._backgrounds: list[Background] = []
         self._router = ClusterRouter(parse_bootstrap(bootstrap), timeout_ms, _monotonic_ms)
         self._admin = TopicAdmin(self._router)
         self._reader = LogReader(self._router)
@@ -157,7 +160,10 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; the client may be used again."""
+        """Close all connections; the client may be used again. Members of groups that were not
+        closed send no heartbeats any more until they poll."""
+        for background in self._backgrounds:
+            background.end()
         for connection in self._connections.values():
             connection.socket.close()
         self._connections.clear()
@@ -337,9 +343,19 @@ class BlockingClient:
         ) -> Operation[dict[TopicPartition, int]]:
             return self._reader.positions(dict.fromkeys(wanted, start), isolation_level)
 
-        return BlockingGroupConsumer(
-            self, GroupConsumer(member, self._groups, partitions, starts, _monotonic_ms)
+        beside = BlockingClient(self._bootstrap, self._client_id, self._router.timeout_ms)
+        heartbeats = Heartbeats(member, beside._router, _monotonic_ms)
+
+        def beat() -> int:
+            beside._router.learn(self._router)
+            return beside.run(heartbeats.beat())
+
+        consumer = GroupConsumer(
+            member, self._groups, partitions, starts, _monotonic_ms, heartbeats
         )
+        background = Background(beat, beside.close)
+        self._backgrounds.append(background)
+        return BlockingGroupConsumer(self, consumer, background)
 
     # -- writing --------------------------------------------------------------------------------
 

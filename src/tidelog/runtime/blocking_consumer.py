@@ -1,14 +1,16 @@
 """Consumers of `tidelog.client.consuming` for one thread that may wait: poll, commit, close.
 
-They make their calls through a BlockingClient, which the caller closes after them. Heartbeats go
-out in `poll` alone: whoever takes longer than the session timeout between two polls loses its
-membership, and with it what it had not committed.
+They make their calls through a BlockingClient, which the caller closes after them. A member of a
+group has a thread beside, with connections of its own, that sends heartbeats between polls: only
+who does not poll for `max_poll_interval_ms` loses its membership, and what it had not committed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
@@ -60,13 +62,46 @@ class BlockingConsumer:
         return skips
 
 
+class Background:
+    """Calls `beat` in a thread of its own, each time so many milliseconds later as it returns."""
+
+    def __init__(self, beat: Callable[[], int], close: Callable[[], None]) -> None:
+        self._beat = beat
+        self._close = close
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Start it; harmless when it runs."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """End it, and return when it has: what it has under way takes no longer than it may."""
+        if self._thread is not None:
+            self._ending.set()
+            self._thread.join()
+            self._thread = None
+            self._ending.clear()
+
+    def _run(self) -> None:
+        try:
+            delay_ms = 0
+            while not self._ending.wait(delay_ms / 1000):
+                delay_ms = self._beat()
+        finally:
+            self._close()
+
+
 class BlockingGroupConsumer(BlockingConsumer):
     """Reads what its group assigns to it. As a context manager it commits and leaves in the end,
     and leaves without a commit where the block raised."""
 
-    def __init__(self, client: _Driver, consumer: GroupConsumer) -> None:
+    def __init__(self, client: _Driver, consumer: GroupConsumer, background: Background) -> None:
         super().__init__(client, consumer.partitions)
         self._consumer = consumer
+        self._background = background
 
     def __enter__(self) -> BlockingGroupConsumer:
         return self
@@ -80,6 +115,7 @@ class BlockingGroupConsumer(BlockingConsumer):
         if kind is None:
             self.close()
         else:
+            self._background.end()
             with contextlib.suppress(TidelogError):  # the first error is the one to be told
                 self._client.run(self._consumer.member.leave())
 
@@ -101,7 +137,10 @@ class BlockingGroupConsumer(BlockingConsumer):
 
     def poll(self, max_records: int = _NO_LIMIT, max_wait_ms: int = 500) -> list[ConsumedRecord]:
         """Join where that is due, show to be alive, and read."""
-        return self._client.run(self._consumer.poll(max_records, max_wait_ms))
+        records = self._client.run(self._consumer.poll(max_records, max_wait_ms))
+        if self._consumer.member.options.heartbeat_interval_ms:
+            self._background.begin()
+        return records
 
     def commit(self) -> bool:
         """Commit what polls have returned; False where the membership was lost meanwhile."""
@@ -109,4 +148,7 @@ class BlockingGroupConsumer(BlockingConsumer):
 
     def close(self) -> None:
         """Commit and leave the group."""
-        self._client.run(self._consumer.close())
+        try:
+            self._client.run(self._consumer.close())
+        finally:
+            self._background.end()

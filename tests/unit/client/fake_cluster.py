@@ -46,6 +46,10 @@ class FakeBroker:
     def on(self, api_key: int, handler: Handler) -> None:
         self._handlers[api_key] = handler
 
+    def handler(self, api_key: int) -> Handler:
+        """What answers an API now."""
+        return self._handlers[api_key]
+
     def script(self, api_key: int, *answers: Any) -> None:
         """These answers in order, the last one for ever; callables are called with the request."""
         queue = list(answers)

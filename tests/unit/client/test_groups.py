@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.unit.client.fake_coordinator import FakeCoordinator
@@ -307,7 +309,7 @@ class TestAMember:
     ) -> None:
         with BlockingClient(logs.bootstrap, timeout_ms=100) as client:
             consumer = client.group_consumer(
-                MemberOptions("g", ("missing",), rebalance_timeout_ms=100)
+                MemberOptions("g", ("missing",), max_poll_interval_ms=100)
             )
             with pytest.raises(KafkaError, match="topic 'missing': there is no such topic"):
                 consumer.poll(max_wait_ms=0)
@@ -333,7 +335,77 @@ class TestAMember:
             consumer.seek(T0, 0)
 
 
+class Asked:
+    """Lets a test wait for requests of one API, which come from another thread."""
+
+    def __init__(self, coordinator: FakeCoordinator, api_key: int) -> None:
+        self._count = threading.Semaphore(0)
+        broker = coordinator.cluster[1]
+        answer = broker.handler(api_key)
+
+        def handler(request: Any) -> Any:
+            answered = answer(request)
+            self._count.release()
+            return answered
+
+        broker.on(api_key, handler)
+
+    def wait(self, times: int = 1) -> None:
+        for _ in range(times):
+            assert self._count.acquire(timeout=30), "nobody has asked"
+
+
+class TestABusyMember:
+    """An application that works on records and does not poll (KIP-62)."""
+
+    def test_is_kept_alive(self, coordinator: FakeCoordinator, client: BlockingClient) -> None:
+        heartbeats = Asked(coordinator, HEARTBEAT)
+        with member(client, heartbeat_interval_ms=5) as consumer:
+            read(consumer)
+            heartbeats.wait(3)
+            assert read(consumer) == []
+        told = {(it.generation_id, it.member_id) for it in coordinator.asked(HEARTBEAT)}
+        assert told == {(1, "me-1")}
+        assert len(coordinator.asked(JOIN_GROUP)) == 2, "as a newcomer, and never again"
+
+    def test_keeps_what_it_has_until_it_polls_when_others_come(
+        self, coordinator: FakeCoordinator, client: BlockingClient
+    ) -> None:
+        with member(client, heartbeat_interval_ms=5) as consumer:
+            read(consumer)
+            coordinator.errors = {HEARTBEAT: [REBALANCE_IN_PROGRESS]}
+            coordinator.assigned = [T2]
+            Asked(coordinator, HEARTBEAT).wait(3)  # it goes on
+            assert consumer.assignment == {T0, T1, T2}
+            read(consumer)
+            assert consumer.assignment == {T2}
+            assert coordinator.committed == {T0: 3, T1: 3, T2: 3}
+
+    def test_that_is_busy_for_too_long_leaves_and_joins_anew_when_it_polls(
+        self, coordinator: FakeCoordinator, client: BlockingClient
+    ) -> None:
+        left = Asked(coordinator, LEAVE_GROUP)
+        consumer = member(client, heartbeat_interval_ms=5, max_poll_interval_ms=50)
+        assert len(read(consumer)) == 9
+        left.wait()
+        coordinator.errors = {OFFSET_COMMIT: [UNKNOWN_MEMBER_ID]}
+        assert not consumer.commit(), "what it read belongs to others"
+        assert len(read(consumer)) == 9, "from what is committed on"
+        assert coordinator.asked(LEAVE_GROUP)[0].members[0].member_id == "me-1"
+        assert [it.member_id for it in coordinator.asked(JOIN_GROUP)] == ["", "me-1", "", "me-1"]
+
+
 class TestACooperativeMember:
+    def test_that_was_none_for_a_while_reads_on_where_others_have_come_to(
+        self, coordinator: FakeCoordinator, client: BlockingClient
+    ) -> None:
+        consumer = member(client, assignor=ASSIGNORS["cooperative-sticky"], heartbeat_interval_ms=0)
+        assert read(consumer, max_records=1) == ["0:0"]
+        coordinator.errors = {HEARTBEAT: [UNKNOWN_MEMBER_ID]}
+        coordinator.committed = {T0: 2, T1: 3, T2: 3}
+        assert read(consumer) == []
+        assert read(consumer) == ["0:2"]
+
     def test_reads_on_while_others_join_and_gives_up_in_two_rounds(
         self, coordinator: FakeCoordinator, client: BlockingClient
     ) -> None:
