@@ -171,7 +171,9 @@ class FakeLog:
             self.epochs.assign(epoch, self.log_end_offset)
             self.records.append(epoch)
 
-    def plan_leader_append(self, records: Any, leader_epoch: int, now_ms: int) -> Completion[Any]:
+    def plan_leader_append(
+        self, records: Any, leader_epoch: int, now_ms: int, checked: Any = None
+    ) -> Completion[Any]:
         return self._plan(bytes([leader_epoch]) * len(records))
 
     def plan_follower_append(self, records: Any) -> Completion[Any]:

@@ -81,7 +81,9 @@ class BatchLog(FakeLog):
         self.batches.append(bytes(data))
         return batch
 
-    def plan_leader_append(self, records: Any, leader_epoch: int, now_ms: int) -> Completion[Any]:
+    def plan_leader_append(
+        self, records: Any, leader_epoch: int, now_ms: int, checked: Any = None
+    ) -> Completion[Any]:
         completion: Completion[Any] = Completion()
         data, error = bytearray(records), self.append_error
 

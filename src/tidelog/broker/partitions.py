@@ -13,12 +13,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.late_appends import LateAppends
 from tidelog.broker.purgatory import PartitionWatchers
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.ports import Buffer
 from tidelog.core.types import NO_EPOCH, RECOVERING, EpochEnd, TopicId
+from tidelog.log.planning import Checked, CostlyBatch
 from tidelog.replication import commands, truncation, watermark
 from tidelog.replication.effects import (
     MOVED,
@@ -53,6 +55,7 @@ class Partition:
         "_appends",
         "_broker",
         "_known_partition_epoch",
+        "_late",
         "_pending",
         "_resting_high_watermark",
         "directory",
@@ -81,6 +84,7 @@ class Partition:
         self.watchers = PartitionWatchers()
         #: Appends of this read event, planned and not submitted.
         self._appends: list[Completion[AppendInfo]] = []
+        self._late = LateAppends(log, self._plan, self.flush_appends)
         #: Operations on the log that are not done.
         self._pending: list[Completion[Any]] = []
 
@@ -149,8 +153,20 @@ class Partition:
         """Plan an append as leader; `flush_appends` writes it. `now_ms` is wall time.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS for acks=-1 (V64), or what
-        the log refuses.
+        the log refuses. Where a batch is large inside, it and those behind it are planned later:
+        then such an error is the completion's.
         """
+        if self._late:
+            return self._late.add(records, acks, now_ms)
+        try:
+            return self._plan(records, acks, now_ms, None)
+        except CostlyBatch:
+            return self._late.add(records, acks, now_ms)
+
+    def _plan(
+        self, records: Buffer, acks: int, now_ms: int, checked: Checked | None
+    ) -> Completion[AppendInfo]:
+        """Raises CostlyBatch, too."""
         role = self.role
         if type(role) is not LeaderReplica:
             raise KafkaError(
@@ -159,7 +175,7 @@ class Partition:
             )
         if acks == -1 and role.is_below_minimum:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self._below_minimum(role))
-        completion = self.log.plan_leader_append(records, role.leader_epoch, now_ms)
+        completion = self.log.plan_leader_append(records, role.leader_epoch, now_ms, checked)
         self._appends.append(completion)
         return completion
 
@@ -378,6 +394,7 @@ class Partition:
             if self.topic_partition.topic == CONSUMER_OFFSETS:
                 self._broker.groups.role_ended(self)
             self.flush_appends()
+            self._late.refuse()
             self._broker.isr_changes.withdraw(self)
             self.watchers.leadership_lost(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

@@ -32,6 +32,8 @@ MAX_SEND_QUEUE_BYTES = 16 * MIB
 MAX_FETCH_SESSIONS = 1000
 #: Partitions over all fetch sessions: about 400 bytes each.
 MAX_FETCH_SESSION_PARTITIONS = 200_000
+#: What the check of one batch may decompress on the loop: a few milliseconds. More is for a thread.
+MAX_DECOMPRESSED_ON_LOOP_BYTES = 4 * MIB
 #: `max.decompressed.message.bytes`: decompressed size of one batch, whatever it claims.
 MAX_DECOMPRESSED_BYTES = 100 * MIB
 #: Records of one batch whose framing the leader walks before it appends: 2 to 3 µs each, so about

@@ -26,7 +26,13 @@ from tidelog.log import cutting, flushing, lookups, names, reading, retention
 from tidelog.log.appends import AppendInfo, BatchStarts, Plan
 from tidelog.log.config import LogConfig
 from tidelog.log.index import MAX_RELATIVE_OFFSET
-from tidelog.log.planning import plan_from_client, plan_from_leader
+from tidelog.log.planning import (
+    Checked,
+    check_on_loop,
+    check_on_thread,
+    plan_from_client,
+    plan_from_leader,
+)
 from tidelog.log.producers import ProducerState
 from tidelog.log.reading import LogSlice
 from tidelog.log.segment import Segment
@@ -136,8 +142,17 @@ class PartitionLog:
 
     # appending
 
+    def check_on_thread(self, records: Buffer) -> Completion[Checked]:
+        """Check what a client sent where the loop need not wait for it; for `plan_leader_append`.
+        The completion's error is a KafkaError."""
+        return check_on_thread(self, records)
+
     def plan_leader_append(
-        self, records: Buffer, leader_epoch: int, now_ms: int
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        now_ms: int,
+        checked: Checked | None = None,
     ) -> Completion[AppendInfo]:
         """Check what a client sent, give it offsets and the leader epoch, and queue it.
 
@@ -147,12 +162,14 @@ class PartitionLog:
         RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
         INVALID_TXN_STATE; NOT_LEADER_OR_FOLLOWER while the log is being cut or is gone;
         StorageError when the directory has failed. The completion's error is a StorageError.
+        Raises CostlyBatch where the check is for `check_on_thread`, and is not `checked` yet.
 
         What an idempotent producer repeats is not written again: the completion tells the
         original's offsets, as soon as the original is written (V38).
         """
         self._check_open()
-        plan_or_original = plan_from_client(self, records, leader_epoch, now_ms)
+        found = check_on_loop(self, records) if checked is None else checked
+        plan_or_original = plan_from_client(self, found, leader_epoch, now_ms)
         if isinstance(plan_or_original, Plan):
             self._queue.append(plan_or_original)
             return plan_or_original.completion

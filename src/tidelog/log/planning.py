@@ -9,12 +9,14 @@ Sources: UnifiedLog.append, LogValidator.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.ports import Buffer
+from tidelog.core import limits
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.ports import Buffer, Files, Work
 from tidelog.log.appends import AppendInfo, Plan, PlannedBatch
-from tidelog.log.config import LOG_APPEND_TIME
+from tidelog.log.config import LOG_APPEND_TIME, LogConfig
 from tidelog.records.batch import (
     COMPRESSION_MASK,
     NO_PRODUCER_ID,
@@ -23,6 +25,7 @@ from tidelog.records.batch import (
     BatchView,
     CorruptBatch,
     InvalidBatch,
+    OversizedBatch,
     assign,
     check,
     check_from_client,
@@ -37,17 +40,52 @@ if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
 
 
+class CostlyBatch(TidelogError):
+    """A compressed batch whose check would hold the loop for too long: a thread is to do it."""
+
+
+class Checked(NamedTuple):
+    """A client's batch, found good, with the largest timestamp in it."""
+
+    batch: BatchView
+    max_timestamp_ms: int
+
+
+def check_on_loop(log: PartitionLog, records: Buffer) -> Checked:
+    """Check a client's batch at once. Raises KafkaError, and CostlyBatch where it has too much
+    inside for that."""
+    config = log.config
+    limit_bytes = min(config.max_decompressed_bytes, limits.MAX_DECOMPRESSED_ON_LOOP_BYTES)
+    try:
+        return _checked(log.topic_partition.topic, config, records, limit_bytes)
+    except OversizedBatch as error:
+        if limit_bytes < config.max_decompressed_bytes:
+            raise CostlyBatch(str(error)) from None
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+
+
+def check_on_thread(log: PartitionLog, records: Buffer) -> Completion[Checked]:
+    """Check a client's batch on the directory's thread; the completion's error is a KafkaError."""
+    topic, config = log.topic_partition.topic, log.config
+
+    def check_it(_: Files) -> Checked:
+        try:
+            return _checked(topic, config, records, config.max_decompressed_bytes)
+        except OversizedBatch as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+
+    return log.directory.lane.submit(check_it, Work.SLOW, "check of a batch")
+
+
 def plan_from_client(
-    log: PartitionLog, records: Buffer, leader_epoch: int, now_ms: int
+    log: PartitionLog, found: Checked, leader_epoch: int, now_ms: int
 ) -> Plan | AppendInfo:
     """The plan of a client's batch, or what became of the original where it is repeated.
 
     Raises KafkaError.
     """
-    view = memoryview(records)
-    if view.readonly:
-        view = memoryview(bytearray(view))
-    batch, max_timestamp_ms = _checked(log, view)
+    batch, max_timestamp_ms = found
+    view = memoryview(batch.buffer)
     if batch.producer_id > NO_PRODUCER_ID:
         original = log.producers.check(batch)
         if original is not None:
@@ -87,9 +125,12 @@ def plan_from_client(
     return plan
 
 
-def _checked(log: PartitionLog, view: memoryview) -> tuple[BatchView, int]:
-    """The only batch in `view`, found good, and its largest timestamp. Raises KafkaError."""
-    config = log.config
+def _checked(topic: str, config: LogConfig, records: Buffer, max_decompressed: int) -> Checked:
+    """The only batch in `records`, which are copied where they cannot be written to. Raises
+    KafkaError, and OversizedBatch where it decompresses to more bytes than `max_decompressed`."""
+    view = memoryview(records)
+    if view.readonly:
+        view = memoryview(bytearray(view))
     try:
         batch = BatchView(view)
         size = batch.size_bytes
@@ -98,7 +139,7 @@ def _checked(log: PartitionLog, view: memoryview) -> tuple[BatchView, int]:
         if size > config.max_message_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a batch of {size} bytes; {log.topic_partition.topic} takes at most "
+                f"a batch of {size} bytes; {topic} takes at most "
                 f"{config.max_message_bytes} (max.message.bytes)",
             )
         if size > config.segment_bytes:
@@ -119,8 +160,10 @@ def _checked(log: PartitionLog, view: memoryview) -> tuple[BatchView, int]:
                 f"compression codec {batch.compression} is not known",
             )
         max_timestamp_ms = check_records(
-            batch, config.max_decompressed_bytes, keys_required=config.compact_enabled
+            batch, max_decompressed, keys_required=config.compact_enabled
         )
+    except OversizedBatch:
+        raise
     except InvalidBatch as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
     except CorruptBatch as error:
@@ -128,9 +171,9 @@ def _checked(log: PartitionLog, view: memoryview) -> tuple[BatchView, int]:
     if batch.attributes & TRANSACTIONAL_MASK:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,
-            f"producer {batch.producer_id} has no transaction on {log.topic_partition}",
+            f"producer {batch.producer_id} has no transaction on {topic}",
         )
-    return batch, max_timestamp_ms
+    return Checked(batch, max_timestamp_ms)
 
 
 def plan_from_leader(log: PartitionLog, records: Buffer) -> Plan | None:

@@ -63,6 +63,10 @@ class CorruptBatch(ProtocolError):
         self.reason = reason
 
 
+class OversizedBatch(CorruptBatch):
+    """A batch that decompresses to more than was allowed for."""
+
+
 class InvalidBatch(CorruptBatch):
     """A whole batch with a right checksum whose content contradicts itself."""
 

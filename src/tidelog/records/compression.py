@@ -43,6 +43,10 @@ class CompressionError(ProtocolError):
     """Compressed bytes that are damaged, of an unknown codec, or larger than allowed inside."""
 
 
+class OversizedError(CompressionError):
+    """There is more inside than was allowed for."""
+
+
 def compress(codec: int, data: Buffer) -> bytes:
     """Compress as a Kafka client does. Raises CompressionError for an unknown codec."""
     if codec == NONE:
@@ -84,8 +88,8 @@ _INTO: dict[int, Callable[[Any, Any], int]] = {
 }
 
 
-def _too_large(max_bytes: int) -> CompressionError:
-    return CompressionError(f"decompresses to more than {max_bytes} bytes")
+def _too_large(max_bytes: int) -> OversizedError:
+    return OversizedError(f"decompresses to more than {max_bytes} bytes")
 
 
 def _decompress_growing(

@@ -22,6 +22,7 @@ from tidelog.records.batch import (
     BatchView,
     CorruptBatch,
     InvalidBatch,
+    OversizedBatch,
 )
 
 #: Length, attributes, timestamp delta, offset delta, key, value, header count: one byte each.
@@ -58,12 +59,17 @@ class RecordColumns(NamedTuple):
 def records_payload(
     batch: BatchView, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> bytes:
-    """The bytes of the records, decompressed: at most `max_decompressed_bytes`."""
+    """The bytes of the records, decompressed: at most `max_decompressed_bytes`.
+
+    Raises OversizedBatch where there are more, CorruptBatch.
+    """
     codec = batch.attributes & COMPRESSION_MASK
     if codec == compression.NONE:
         return bytes(batch.records)
     try:
         return bytes(compression.decompress(codec, batch.records, max_decompressed_bytes))
+    except compression.OversizedError as error:
+        raise OversizedBatch(batch.position, str(error)) from None
     except compression.CompressionError as error:
         raise CorruptBatch(batch.position, str(error)) from None
 

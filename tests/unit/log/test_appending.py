@@ -9,9 +9,11 @@ import pytest
 from tests.unit.log.conftest import Rig
 from tests.unit.log.log_rig import NOW_MS, append, batch_of, values_of
 
+from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LOG_APPEND_TIME, LogConfig
 from tidelog.log.partition_log import PartitionLog
+from tidelog.log.planning import CostlyBatch
 from tidelog.records.batch import LOG_APPEND_TIME as APPEND_TIME_TYPE
 from tidelog.records.batch import BatchView, check, iter_batches
 from tidelog.records.builder import NewRecord, Producer, build_batch
@@ -127,6 +129,41 @@ def test_unknown_compressions_and_bombs_are_refused(rig: Rig) -> None:
     assert refused(log, with_crc(unknown)).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     bomb = refused(log, batch_of([bytes(50_000)], codec=ZSTD))
     assert bomb.code == ErrorCode.CORRUPT_MESSAGE and "more than 10000" in bomb.message
+
+
+def test_a_batch_with_much_inside_is_checked_on_the_directorys_thread(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_DECOMPRESSED_ON_LOOP_BYTES", 5_000)
+    log = rig.log(LogConfig(max_decompressed_bytes=10_000))
+    append(log, [bytes(4_000)], codec=ZSTD)
+    assert "check of a batch" not in rig.lane.names
+    large = batch_of([bytes(8_000)], codec=ZSTD, timestamp_ms=NOW_MS + 7)
+    with pytest.raises(CostlyBatch, match="more than 5000"):
+        log.plan_leader_append(large, 0, NOW_MS)
+    checked = log.check_on_thread(bytes(large)).result()
+    assert checked.max_timestamp_ms == NOW_MS + 7
+    assert rig.lane.names[-1] == "check of a batch"
+    planned = log.plan_leader_append(large, 0, NOW_MS, checked)
+    log.submit_planned()
+    assert planned.result().base_offset == 1
+    assert values_of(log) == [bytes(4_000), bytes(8_000)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "code", "why"),
+    [
+        (batch_of([bytes(50_000)], codec=ZSTD), ErrorCode.CORRUPT_MESSAGE, "more than 10000"),
+        (batch_of([bytes(50_000)]), ErrorCode.MESSAGE_TOO_LARGE, "at most 40000"),
+        (b"short", ErrorCode.CORRUPT_MESSAGE, "5 bytes left"),
+    ],
+)
+def test_the_check_on_a_thread_refuses_what_any_other_does(
+    rig: Rig, batch: bytes, code: ErrorCode, why: str
+) -> None:
+    log = rig.log(LogConfig(max_decompressed_bytes=10_000, max_message_bytes=40_000))
+    error = log.check_on_thread(batch).error
+    assert isinstance(error, KafkaError) and error.code is code and why in error.message
 
 
 def test_a_batch_may_be_as_large_as_the_topic_says(rig: Rig) -> None:
