@@ -27,6 +27,7 @@ KILLING_SEEDS = {
     "offsets_acked_before_replicated": (5, 13, 4),
     "generation_unchecked": (9, 1, 15),
     "loaded_to_hw_only": (1, 14, 6),
+    "missed_changes_stay_missed": (6, 2, 0),
 }
 #: Seeds tried where none of them kills any more.
 OTHERS = range(16)

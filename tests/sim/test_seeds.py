@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.sim.faults import PROFILES
-from tidelog.sim.run import Totals, run_seed
+from tidelog.sim.run import SeedRun, Totals, run_seed
+from tidelog.sim.workload.churn import VALUES
 
 KNOWN = Path(__file__).with_name("known_seeds.txt")
 DEFAULT_SEEDS = range(1000, 1030)
@@ -22,6 +23,7 @@ OTHER_PROFILES = (
     "slow_catch_up",
     "slow_followers",
     "compaction",
+    "topic_changes",
 )
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(4)]
 
@@ -60,6 +62,15 @@ def test_it_was_worth_looking(totals: Totals) -> None:
 def test_nothing_is_violated_under_other_profiles(profile: str, seed: int) -> None:
     result = run_seed(seed, profile)
     assert not result.violation, complain(profile, seed, result.violation, result.recent)
+
+
+def test_topics_were_altered_and_grew_on_the_way() -> None:
+    run = SeedRun(0, "topic_changes")
+    assert not run.run().violation
+    churn = run.churn
+    assert churn is not None
+    assert churn.alterations > 8 and churn.partitions > 1
+    assert sorted(churn.values) == sorted(VALUES) and churn.is_done
 
 
 @pytest.mark.parametrize(("profile", "seed"), known_seeds())

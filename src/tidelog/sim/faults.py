@@ -71,6 +71,8 @@ class Profile:
     properties: Mapping[str, str] = field(default_factory=dict)
     #: Whether its topics are compacted.
     compacted: bool = False
+    #: Whether a topic is altered and given partitions all the time.
+    churns: bool = False
 
 
 PROFILES: Final[Mapping[str, Profile]] = {
@@ -140,6 +142,20 @@ PROFILES: Final[Mapping[str, Profile]] = {
                 "log.cleaner.delete.retention.ms": "1000",
             },
             compacted=True,
+        ),
+        # Configurations and numbers of partitions change while brokers miss the notifications.
+        Profile(
+            "topic_changes",
+            weights={
+                "crash_controller": 3.0,
+                "crash_any": 3.0,
+                "cut_store": 3.0,
+                "expire_session": 3.0,
+                "strike": 3.0,
+                "lose_answer": 3.0,
+            },
+            left_out=0.2,
+            churns=True,
         ),
         Profile(
             "last_replica_standing",

@@ -97,6 +97,11 @@ def _never(_: Any) -> Any:
     return lambda latest_correlation_id, correlation_id: False
 
 
+def _watch_no_more(_: Any) -> Any:
+    """Who registers anew does not look for the changes that it missed."""
+    return lambda live_configs: None
+
+
 def _high_watermark(_: Any) -> Any:
     """A coordinator loads what is surely committed, not what may be (breaks G1)."""
     return lambda partition: partition.high_watermark
@@ -179,6 +184,13 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
             "load_end",
             _high_watermark,
             profile="slow_catch_up",
+        ),
+        Mutant(
+            "missed_changes_stay_missed",
+            "tidelog.broker.live_configs",
+            "LiveConfigs.session_renewed",
+            _watch_no_more,
+            profile="topic_changes",
         ),
     )
 }

@@ -21,6 +21,7 @@ from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.mutants import applied
 from tidelog.sim.seeds import stream
 from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.client import ClientNode
 from tidelog.sim.workload.consumers import PartitionConsumer
 from tidelog.sim.workload.groups import FAMILIES, Committer, GroupMember, GroupPlan
@@ -37,6 +38,7 @@ _CLIENT_TIMEOUT_MS: Final = 4_000
 _CLIENTS_CUT_OFF: Final = (101, 102, 104, 105)
 _STEADY_TOPIC: Final = "steady"
 _VOLATILE_TOPIC: Final = "volatile"
+_CHANGING_TOPIC: Final = "changing"
 #: Highest versions that clients speak: a newest one, and old families'.
 _PRODUCE_VERSIONS: Final = (None, None, 3, 7, 8, 9)
 _FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 15)
@@ -118,6 +120,8 @@ class SeedRun:
         self._producers: list[PartitionProducer] = []
         self._consumers: list[PartitionConsumer] = []
         self._members: list[GroupMember | Committer] = []
+        #: What changes a topic all the time, where the profile has that.
+        self.churn: Churn | None = None
         self._numbers = Numbers()
         self._crashes = 0
         self.world.on_death.append(self._count_crash)
@@ -149,8 +153,12 @@ class SeedRun:
             return
         self.faults.end()
         self._admin.stopping = True
+        if self.churn is not None:
+            self.churn.stopping = True
         limit_ns = world.now_ns + LIVENESS_LIMIT_NS
         if not self._wait(lambda: bool(self.cluster.health()), limit_ns, "in sync again"):
+            return
+        if self.churn is not None and not self._end_churn(self.churn, limit_ns):
             return
         for producer in self._producers:
             producer.stopping = True
@@ -170,6 +178,35 @@ class SeedRun:
         if not self._wait(self._unread, limit_ns, "everything committed is read"):
             return
         self.cluster.clients.check_end()
+
+    def _end_churn(self, churn: Churn, limit_ns: int) -> bool:
+        """Every partition that was added is there, and every replica goes by what was set last."""
+        done = self._wait(lambda: not churn.is_done, limit_ns, "alterations are acknowledged")
+        if not done:
+            return False
+        topic = self.cluster.published.topics[churn.topic]
+        if len(topic.assignment) < churn.partitions:
+            self.world.violate(
+                f"topic {churn.topic} has partitions {sorted(topic.assignment)}, but"
+                f" {churn.partitions} were acknowledged"
+            )
+        if self._wait(
+            lambda: bool(self._unaltered(churn) or self.cluster.health()),
+            limit_ns,
+            "replicas go by what was set",
+        ):
+            return True
+        self.world.note(-1, "churn", "; ".join(self._unaltered(churn)))
+        return False
+
+    def _unaltered(self, churn: Churn) -> list[str]:
+        return churn.differences(
+            (f"{partition.topic_partition} on broker {node_id}", partition.log.config)
+            for node_id, node in self.cluster.brokers.items()
+            if node.broker is not None
+            for partition in node.broker.replicas.all()
+            if partition.topic_partition.topic == churn.topic
+        )
 
     def _end_groups(self, limit_ns: int) -> bool:
         """Every member gets its share and commits; then each group has what was committed."""
@@ -238,7 +275,7 @@ class SeedRun:
             admin.client.tasks.spawn(
                 f"create {name}", admin.create(name, partitions, BROKERS, dict(_TOPIC_CONFIGS))
             )
-            for name, partitions in ((_STEADY_TOPIC, self._partitions), (_VOLATILE_TOPIC, 1))
+            for name, partitions in self._topics()
         ]
         limit_ns = self.world.now_ns + START_LIMIT_NS
 
@@ -246,6 +283,22 @@ class SeedRun:
             return not all(task.done() for task in tasks) or bool(self.cluster.health())
 
         return self._wait(unfinished, limit_ns, "topics are made")
+
+    def _topics(self) -> list[tuple[str, int]]:
+        topics = [(_STEADY_TOPIC, self._partitions), (_VOLATILE_TOPIC, 1)]
+        return [*topics, (_CHANGING_TOPIC, 1)] if self.profile.churns else topics
+
+    def _begin_churn(self) -> None:
+        """A topic is changed all the time; its partitions are written to and read."""
+        admin, writer, reader = self._client(), self._client(), self._client()
+
+        def work(partition: TopicPartition) -> None:
+            self._produce(writer, partition, acks=-1, idempotent=True)
+            self._consume(reader, partition, None)
+
+        work(TopicPartition(_CHANGING_TOPIC, 0))
+        churn = self.churn = Churn(admin, stream(self.seed, "churn"), _CHANGING_TOPIC, work)
+        admin.tasks.spawn("churn", churn.run())
 
     def _begin_work(self) -> None:
         draw = self._draw
@@ -268,6 +321,8 @@ class SeedRun:
             if draw.random() < 0.3:
                 self._consume(reader, partition, draw.choice(_FETCH_VERSIONS))
         self._begin_groups()
+        if self.profile.churns:
+            self._begin_churn()
         self._admin.chooses_replicas = self.profile.chosen_replicas
         if draw.random() < self.profile.recreates:
             self._admin.client.tasks.spawn(

@@ -188,6 +188,17 @@ def test_a_member_is_unchanged_while_its_process_and_its_registration_stand(setu
     assert not any(setup.checker.is_unchanged(state, member) for member in (1, 2, 3))
 
 
+@pytest.mark.rule("V70")
+def test_partitions_may_be_added_and_none_may_vanish(setup: Setup) -> None:
+    topic = {"version": 3, "topic_id": topic_id_to_text(TOPIC_ID)}
+    for partitions in ({"0": [1, 2, 3], "1": [2]}, {"1": [2]}):
+        data = json.dumps({**topic, "partitions": partitions}).encode()
+        setup.commit(SetData("/brokers/topics/t", data, ANY_VERSION))
+        assert setup.violations == ["partitions [0] of topic t have vanished (V70)"] * (
+            "0" not in partitions
+        )
+
+
 @pytest.mark.parametrize("registers_again", [False, True])
 def test_a_role_taken_for_a_topic_that_was_gone_before_is_told(
     setup: Setup, registers_again: bool

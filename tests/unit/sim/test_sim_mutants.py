@@ -59,4 +59,5 @@ def test_the_mutants_asked_for_are_there() -> None:
         "offsets_acked_before_replicated",
         "generation_unchecked",
         "loaded_to_hw_only",
+        "missed_changes_stay_missed",
     ]

@@ -11,9 +11,11 @@ from tests.unit.sim.sim_programs import MS, S
 from tidelog.client.steps import Address
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
+from tidelog.log.config import LogConfig
 from tidelog.sim.disk import Loss
 from tidelog.sim.history import History, Outcome, Produce
 from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.client import ClientNode
 from tidelog.sim.workload.consumers import PartitionConsumer
 from tidelog.sim.workload.producers import Numbers, PartitionProducer
@@ -248,3 +250,13 @@ def test_a_client_outlives_the_death_of_its_broker(bench: Bench) -> None:
     bench.run(3 * S)
     assert not producer.is_done
     assert bench.history.acknowledged_records > 0
+
+
+def test_a_replica_that_goes_by_other_values_than_those_set_is_named(bench: Bench) -> None:
+    churn = Churn(bench.client, random.Random(1), "t", lambda partition: None)
+    churn.values = {"segment.bytes": 2_048, "file.delete.delay.ms": 100}
+    right = LogConfig(segment_bytes=2_048, file_delete_delay_ms=100)
+    wrong = LogConfig(segment_bytes=8_192, file_delete_delay_ms=100)
+    assert churn.differences([("t-0 on broker 1", right), ("t-0 on broker 2", wrong)]) == [
+        "t-0 on broker 2 has segment.bytes=8192, not 2048"
+    ]

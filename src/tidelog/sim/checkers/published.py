@@ -145,6 +145,9 @@ class Published:
         assignment = {int(number): tuple(r) for number, r in value["partitions"].items()}
         topic = self.topics.get(name)
         if topic is not None and topic.topic_id == topic_id:
+            gone = [number for number in topic.assignment if number not in assignment]
+            if gone:
+                self._violate(f"partitions {gone} of topic {name} have vanished (V70)")
             topic.assignment = assignment
             return
         if topic_id in self.all_topics:

@@ -1,0 +1,114 @@
+"""An administrator who never rests: alters a topic's configuration, and gives the topic partitions.
+
+What was acknowledged must hold: the number of partitions never falls below it, and when the faults
+are over every replica goes by the values that were set last. A change whose outcome is unknown may
+hold or not; so in the end each key is set once more.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from tidelog.client.admin import TopicAdmin
+from tidelog.client.configs import TOPIC, ConfigAdmin, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import TopicPartition
+from tidelog.log.config import LogConfig
+from tidelog.sim.workload.client import ClientNode
+
+#: Keys and the values drawn for them; none changes what an acknowledgement promises.
+VALUES: Final[Mapping[str, Sequence[int]]] = {
+    "segment.bytes": (2_048, 8_192, 65_536),
+    "index.interval.bytes": (128, 512, 4_096),
+    "max.message.bytes": (200_000, 500_000, 1_000_000),
+    "file.delete.delay.ms": (100, 500, 3_000),
+}
+MAX_PARTITIONS: Final = 5
+_PAUSE_MS: Final = (50, 900)
+
+
+class Churn:
+    """Of one topic, which begins with one partition; `added` hears of each further one."""
+
+    def __init__(
+        self,
+        client: ClientNode,
+        draw: random.Random,
+        topic: str,
+        added: Callable[[TopicPartition], None],
+    ) -> None:
+        self.client = client
+        self.topic = topic
+        self.stopping = False
+        self.is_done = False
+        #: How many partitions were acknowledged.
+        self.partitions = 1
+        #: What was acknowledged and not made uncertain since.
+        self.values: dict[str, int] = {}
+        self.alterations = 0
+        self._draw = draw
+        self._added = added
+        self._topics = TopicAdmin(client.router)
+        self._configs = ConfigAdmin(client.router)
+
+    async def run(self) -> None:
+        """Go on until stopped, then make certain what holds."""
+        draw = self._draw
+        while not self.stopping:
+            await self.client.tasks.sleep(draw.randrange(*_PAUSE_MS))
+            if self.partitions < MAX_PARTITIONS and draw.random() < 0.15:
+                await self._grow()
+            else:
+                key = draw.choice(list(VALUES))
+                await self._set(key, draw.choice(VALUES[key]))
+        for key, values in VALUES.items():
+            while not await self._set(key, draw.choice(values)):
+                await self.client.tasks.sleep(draw.randrange(*_PAUSE_MS))
+        self.is_done = True
+
+    async def _grow(self) -> None:
+        wanted = self.partitions + 1
+        try:
+            await self.client.run(self._topics.add_partitions(self.topic, wanted, None))
+        except TidelogError as error:
+            self.client.ports.tracer.event("growth failed", topic=self.topic, error=str(error))
+            if not await self._has(wanted):
+                return
+        self.partitions = wanted
+        self.client.ports.tracer.event("grown", topic=self.topic, partitions=wanted)
+        self._added(TopicPartition(self.topic, wanted - 1))
+
+    async def _has(self, wanted: int) -> bool:
+        """Whether an attempt without an answer was carried out; the next one finds out if this
+        cannot."""
+        try:
+            metadata = await self.client.run(self.client.router.metadata([self.topic]))
+        except TidelogError:
+            return False
+        topic = metadata.topics.get(self.topic)
+        return topic is not None and len(topic.partitions) == wanted
+
+    async def _set(self, key: str, value: int) -> bool:
+        change = ConfigChange(ConfigOperation.SET, key, str(value))
+        resource = ConfigResource(TOPIC, self.topic)
+        self.values.pop(key, None)
+        try:
+            await self.client.run(self._configs.alter(resource, [change], False))
+        except TidelogError as error:
+            self.client.ports.tracer.event("alteration failed", key=key, error=str(error))
+            return False
+        self.values[key] = value
+        self.alterations += 1
+        self.client.ports.tracer.event("altered", key=key, value=value)
+        return True
+
+    def differences(self, replicas: Iterable[tuple[str, LogConfig]]) -> list[str]:
+        """Which replicas, each with its name, go by other values than those that were set."""
+        return [
+            f"{name} has {key}={found}, not {wanted}"
+            for name, config in replicas
+            for key, wanted in self.values.items()
+            if (found := getattr(config, key.replace(".", "_"))) != wanted
+        ]
