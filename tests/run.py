@@ -118,6 +118,7 @@ LIMITS_S = {
     "clients": 900,
     "cluster": 900,
     "testing": 900,
+    "guide": 900,
     "spark": 900,
 }
 #: Of tests/clients, what is a part of its own: it takes longer than all others there together.

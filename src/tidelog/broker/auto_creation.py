@@ -18,6 +18,7 @@ from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -37,6 +38,8 @@ class AutoCreation:
         self._broker = broker
         #: Asked for, and not answered.
         self._asked: dict[str, None] = {}
+        #: Why `__consumer_offsets` could not be made when it was last tried; "" else.
+        self.no_offsets_topic = ""
 
     def create(self, names: Iterable[str]) -> None:
         """Have these topics made, unless they are being made already."""
@@ -87,11 +90,24 @@ class AutoCreation:
             self._log(f"cannot create topics {names}: {error}")
         else:
             for result in answer.topics:
-                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    self._log(f"topic {result.name} was not created: {result.error_message}")
+                self._answered(result)
         finally:
             for name in names:
                 del self._asked[name]
+
+    def _answered(self, result: CreatableTopicResult) -> None:
+        """Tell of a refusal: in the log, and to those who look for a coordinator.
+
+        They ask again and again, so that the same reason is not logged twice in a row.
+        """
+        is_there = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        reason = "" if is_there else result.error_message or f"error {result.error_code}"
+        is_news = reason != ""
+        if result.name == CONSUMER_OFFSETS:
+            is_news = reason not in ("", self.no_offsets_topic)
+            self.no_offsets_topic = reason
+        if is_news:
+            self._log(f"topic {result.name} was not created: {reason}")
 
     def _log(self, message: str) -> None:
         self._broker.tracer.log("server", logging.WARNING, message)

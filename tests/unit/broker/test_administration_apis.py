@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.broker_fakes import FakeBroker, FakeConnection, a_cluster, settle, state
 
-from tidelog.broker.apis import describe_topic_partitions, metadata, produce
+from tidelog.broker.apis import describe_topic_partitions, find_coordinator, metadata, produce
 from tidelog.broker.auto_creation import AutoCreation
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.config_requests import entity_of
@@ -29,6 +29,7 @@ from tidelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.produce import (
     PartitionProduceData,
@@ -363,6 +364,37 @@ class TestAutoCreation:
             see_topics(broker, __consumer_offsets=7)
             made = creation.offsets_topic()
             assert made is not None and len(made.partitions) == 7
+
+        run(story())
+
+    def test_who_looks_for_a_coordinator_is_told_why_there_is_no_topic_of_offsets(self) -> None:
+        async def story() -> None:
+            broker, creation, link = self.made()
+            asked = request(FindCoordinatorRequest(coordinator_keys=["billing"]), 10, 4)
+
+            def told() -> str | None:
+                [found] = find_coordinator.handle(broker, asked).coordinators
+                assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                message: str | None = found.error_message
+                return message
+
+            too_few = CreatableTopicResult(
+                name=CONSUMER_OFFSETS,
+                error_code=ErrorCode.INVALID_REPLICATION_FACTOR,
+                error_message="3 of 2 brokers",
+            )
+            assert told() == "__consumer_offsets is being made"
+            for answers in range(2):
+                await settle()
+                link.answers[answers].set_result(CreateTopicsResponse(topics=[too_few]))
+                await settle()
+                assert told() == "__consumer_offsets cannot be made yet: 3 of 2 brokers"
+            assert len([line for line in broker.tracer.lines if "3 of 2 brokers" in line]) == 1
+            await settle()
+            there = CreatableTopicResult(name=CONSUMER_OFFSETS, error_code=ErrorCode.NONE)
+            link.answers[2].set_result(CreateTopicsResponse(topics=[there]))
+            await settle()
+            assert creation.no_offsets_topic == ""
 
         run(story())
 

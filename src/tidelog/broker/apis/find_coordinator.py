@@ -63,7 +63,9 @@ def _find(broker: Broker, key_type: int, key: str) -> Coordinator:
             f"a group id of {len(key)} characters; at most {MAX_GROUP_ID_CHARS} are taken",
         )
     if broker.auto_creation.offsets_topic() is None:
-        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} is being made")
+        reason = broker.auto_creation.no_offsets_topic
+        message = f"cannot be made yet: {reason}" if reason else "is being made"
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} {message}")
     partition = TopicPartition(CONSUMER_OFFSETS, broker.groups.partition_of(key))
     view = broker.view.partition(partition)
     endpoint = None if view is None else broker.client_endpoint(view.leader)
