@@ -242,3 +242,11 @@ def test_a_cluster_whose_broker_cannot_start_says_why_and_leaves_nothing(tmp_pat
     assert "broker 2 ended with code 1" in str(caught.value)
     assert str(places[2].port) in str(caught.value)
     assert [cluster.process(number) for number in cluster.broker_ids] == [None, None, None]
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        where = f"PLAINTEXT://{LOOPBACK}:{taken.getsockname()[1]}"
+        message = refusal(properties(tmp_path), "--override", f"listeners={where}")
+    assert f"listeners={where}" in message
+    assert "address already in use" in message

@@ -50,6 +50,13 @@ def test_up_writes_the_bootstrap_address_last_and_leaves_a_cluster(directory: st
         assert process.is_alive
 
 
+def test_up_tells_of_keys_that_have_no_effect(directory: str) -> None:
+    ended = tidelog("up", "-n", "1", "-c", "num.partitons=3", "--dir", directory)
+    assert ended.returncode == 0
+    warning = "tidelog: num.partitons is not a known key: it has no effect; did you mean"
+    assert ended.stderr.count(warning) == 1
+
+
 def test_topics_are_created_described_and_deleted(directory: str) -> None:
     done("up", "-n", "3", "--dir", directory)
     done(

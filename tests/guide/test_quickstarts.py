@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from tests.clients.java.jars import KAFKA, jars_of_kafka, jars_of_spark

@@ -34,7 +34,7 @@ from tidelog.broker.requests import Pending, Request
 from tidelog.broker.session import Session
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
-from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.errors import ConfigError, ErrorCode, TidelogError
 from tidelog.core.ports import FrameHandler, Lane, Listener, Ports, Transport
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartition
@@ -95,16 +95,14 @@ class Broker:
     # start and stop
 
     async def start(self) -> None:
-        """Come up; raises ConfigError, StorageError, OSError (port) or BrokerIdInUseError."""
+        """Come up; raises ConfigError, StorageError or BrokerIdInUseError."""
         self.cluster_id = await self.session.open()
         await self.live_configs.open()
         await self._open_directories()
         await self.replicas.open(self.directories)
         self.live_configs.start()
         for endpoint in self.config.listeners:
-            listener = await self.ports.network.listen(
-                endpoint.host, endpoint.port, self._accept, self.config.socket_request_max_bytes
-            )
+            listener = await self._listen(endpoint)
             self._listeners.append(listener)
             self._ports_listened[endpoint.listener] = listener.port
         await self.session.register()
@@ -114,6 +112,18 @@ class Broker:
         self.idle.start()
         self.groups.start()
         await self.controller.start()
+
+    async def _listen(self, endpoint: Endpoint) -> Listener:
+        try:
+            return await self.ports.network.listen(
+                endpoint.host, endpoint.port, self._accept, self.config.socket_request_max_bytes
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"listeners={endpoint.listener}://{endpoint.host}:{endpoint.port}:"
+                f" {error.strerror or error}; an address of this machine with a port that no"
+                " process listens on expected"
+            ) from error
 
     async def stop(self) -> None:
         """Leave the cluster, finish what is asked, flush, mark the shutdown as clean."""

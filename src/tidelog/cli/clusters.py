@@ -57,6 +57,8 @@ def up(
     """Start a cluster of background processes; returns when it can be written to."""
     cluster = LocalCluster(directory, brokers, config=key_values(config), log_dirs=log_dirs)
     cluster.up(timeout)
+    for warning in cluster.config_warnings():
+        say(f"tidelog: {warning}")
     for place in cluster.places().values():
         process = cluster.process(place.broker_id)
         pid = "?" if process is None else process.pid

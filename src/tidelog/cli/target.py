@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.output import say
-from tidelog.local import LocalCluster
+from tidelog.local import LocalCluster, LocalClusterError
 from tidelog.runtime.blocking import BlockingClient
 
 #: Where `tidelog up` puts a cluster, and other commands look for it, without being told.
@@ -71,7 +71,12 @@ def choose_target(bootstrap: str | None, directory: str | None) -> Target:
         if directory is not None:
             raise typer.BadParameter("give --bootstrap-server or --dir, not both")
         return Target(bootstrap, None)
-    cluster = LocalCluster.existing(directory or DEFAULT_DIRECTORY)
+    try:
+        cluster = LocalCluster.existing(directory or DEFAULT_DIRECTORY)
+    except LocalClusterError as error:
+        if directory is not None:
+            raise
+        raise LocalClusterError(f"{error}; --dir or --bootstrap-server name another") from error
     return Target(cluster.bootstrap, cluster)
 
 

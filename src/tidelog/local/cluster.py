@@ -283,12 +283,17 @@ class LocalCluster:
         if not self._running(broker_id).send(number):
             raise LocalClusterError(f"broker {broker_id} has just ended")
 
-    def _check_config(self, broker_id: int) -> None:
-        """Say what is wrong with a configuration before a process says it to its log."""
+    def config_warnings(self) -> tuple[str, ...]:
+        """What its brokers have to say of their configuration, each warning once."""
+        told = (warning for number in self.broker_ids for warning in self._check_config(number))
+        return tuple(dict.fromkeys(told))
+
+    def _check_config(self, broker_id: int) -> tuple[str, ...]:
+        """Say what is wrong with a configuration before a process says it to its log; warnings."""
         path = self._place(broker_id).properties_path
         with open(path, encoding="utf-8") as file:
             try:
-                BrokerConfig.from_properties(parse_properties(file.read()))
+                return BrokerConfig.from_properties(parse_properties(file.read())).warnings
             except TidelogError as error:
                 raise LocalClusterError(f"{path}: {error}") from error
 

@@ -158,6 +158,15 @@ class TestExitCodes:
         assert run(monkeypatch, *words, "--dir", str(tmp_path)) == 1
         assert f"{tmp_path} holds no cluster" in capsys.readouterr().err
 
+    def test_who_names_no_cluster_where_there_is_none_is_told_how_to(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert run(monkeypatch, "topics", "list") == 1
+        told = capsys.readouterr().err
+        assert "tidelog-cluster holds no cluster" in told
+        assert told.endswith("; --dir or --bootstrap-server name another\n")
+
     def test_a_foreign_directory_is_one(
         self,
         monkeypatch: pytest.MonkeyPatch,
