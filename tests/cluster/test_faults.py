@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.cluster.conftest import MakeCluster
 from tests.cluster.records import read_values, write_values
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import ClusterStatus, LocalCluster, PartitionStatus
+from tidelog.records.batch import iter_batches
+from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 
 TP = TopicPartition("t", 0)
@@ -140,3 +143,22 @@ def test_a_program_that_uses_the_cluster_leaves_nothing_running(make_cluster: Ma
         assert process is not None
     assert not process.is_alive
     assert cluster.process(1) is None
+
+
+def test_a_killed_broker_keeps_the_gaps_of_a_compacted_topic(make_cluster: MakeCluster) -> None:
+    """That a topic is compacted stands in the store; a follower's gaps are not flushed for long."""
+    cluster = make_cluster(1)
+    with BlockingClient(cluster.bootstrap) as client:
+        client.create_topic(TP.topic, 1, 1, {"cleanup.policy": "compact"})
+        client.await_topic(TP.topic, min_isr=1)
+        for number in range(3):
+            client.produce(TP, build_batch([NewRecord(b"%d" % number, b"value")]))
+    cluster.kill(1)
+    (path,) = Path(cluster.directory).glob("broker-1/**/t-0/00000000000000000000.log")
+    first, second, third = iter_batches(path.read_bytes())
+    path.write_bytes(first.buffer[: first.end_position] + third.buffer[third.position :])
+    cluster.start(1)
+    cluster.await_full_isrs()
+    with BlockingClient(cluster.bootstrap) as client:
+        assert client.list_offsets({TP: -1})[TP].offset == 3
+    assert read_values(cluster.bootstrap, TP) == [b"value", b"value"]

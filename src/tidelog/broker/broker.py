@@ -166,6 +166,7 @@ class Broker:
                 tracer=self.tracer,
                 default_config=self.replicas.default_log_config(),
                 config_of=self.replicas.log_config,
+                learn_configs=self.replicas.load_configs,
             )
             directory.on_failure = self._directory_failed
             self.directories.append(directory)

@@ -34,7 +34,7 @@ from tidelog.log.metadata_files import (
     format_clean_shutdown,
 )
 from tidelog.log.offset_checkpoints import OffsetCheckpoint, after_all
-from tidelog.log.opening import LoadedPartition, Opened, open_directory
+from tidelog.log.opening import LearnConfigs, LoadedPartition, Opened, open_directory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.reading import Recent
 from tidelog.log.rebuilding import read_indexes, rebuild_indexes
@@ -99,16 +99,20 @@ class LogDirectory:
         tracer: Tracer,
         default_config: LogConfig,
         config_of: Callable[[str], LogConfig],
+        learn_configs: LearnConfigs | None = None,
         max_open_files: int = DEFAULT_MAX_OPEN_FILES,
     ) -> LogDirectory:
         """Open the lane's directory, made if it is not there; recover after an unclean end.
+
+        `learn_configs` is told the topics that are here before `config_of` is asked: recovery must
+        know which of them are compacted.
 
         Raises ConfigError when it belongs to another cluster or broker or cannot be used, and
         StorageError when the disk fails.
         """
         directory = cls(lane, clock, tracer, default_config, max_open_files)
         opened = await open_directory(
-            lane, clock, cluster_id, broker_id, config_of, directory.log_note
+            lane, clock, cluster_id, broker_id, config_of, learn_configs, directory.log_note
         )
         await directory._take(opened, config_of)
         return directory

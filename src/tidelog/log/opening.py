@@ -9,7 +9,7 @@ be read count as empty: then everything is recovered from its start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidelog.core.errors import ConfigError
@@ -44,6 +44,8 @@ _PARTITIONS_PER_OPERATION = 32
 _KNOWN_FILES = (*OFFSET_CHECKPOINTS, META_PROPERTIES, CLEAN_SHUTDOWN, ".lock", "lost+found")
 
 Note = Callable[[int, str], None]
+#: Have the configuration of these topics known.
+LearnConfigs = Callable[[Iterable[str]], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -76,6 +78,7 @@ async def open_directory(
     cluster_id: str,
     broker_id: int,
     config_of: Callable[[str], LogConfig],
+    learn_configs: LearnConfigs | None,
     note: Note,
 ) -> Opened:
     """See LogDirectory.open. Raises ConfigError, StorageError."""
@@ -86,6 +89,8 @@ async def open_directory(
     for level, text in opened.notes:
         note(level, text)
     started_ms = clock.monotonic_ms()
+    if learn_configs is not None and opened.found:
+        await learn_configs(dict.fromkeys(found.topic for found in opened.found))
     requests = [
         (topic_partition, _request(root, opened, topic_partition, config_of, clock))
         for topic_partition in opened.found
