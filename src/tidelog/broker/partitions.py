@@ -298,7 +298,7 @@ class Partition:
 
     def configured(self, config: LogConfig, min_insync_replicas: int) -> None:
         """The topic's configuration may have changed (V60, V64)."""
-        self.log.config = config
+        self.log.configured(config)
         role = self.role
         if type(role) is LeaderReplica and role.min_insync_replicas != min_insync_replicas:
             now_ms = self._broker.clock.monotonic_ms()

@@ -46,6 +46,7 @@ class Plan:
         "buffer",
         "completion",
         "epochs_before",
+        "has_gap",
         "info",
         "max_timestamp_ms",
         "now_ms",
@@ -68,6 +69,8 @@ class Plan:
         self.now_ms = now_ms
         #: Where the log ended before: below the first batch where the leader's log has a gap.
         self.start_offset = info.base_offset
+        #: The leader's log has gaps before or between these batches.
+        self.has_gap = False
         self.completion: Completion[AppendInfo] = Completion()
         #: Producer entries before each batch, in order.
         self.undos: list[Undo] = []

@@ -188,7 +188,26 @@ class PartitionLog:
         if plan is None:
             return Completion.of(AppendInfo(self.next_offset, self.next_offset - 1, -1, 0, 0, -1))
         self._queue.append(plan)
+        if plan.has_gap and not self.config.compact_enabled:
+            plan.completion.then(lambda _: self._settle_gaps())
         return plan.completion
+
+    def configured(self, config: LogConfig) -> None:
+        """The topic's configuration may have changed."""
+        was_compacted, self.config = self.config.compact_enabled, config
+        if was_compacted and not config.compact_enabled:
+            self._settle_gaps()
+
+    def _settle_gaps(self) -> None:
+        """Have it on disk that all of the log was flushed: of a log that was compacted in earlier
+        days only, recovery would take gaps beyond the recovery point for losses."""
+
+        def flushed(done: Completion[None]) -> None:
+            if done.error is None:
+                self.directory.checkpoint()
+
+        if not self.is_closed:
+            self.flush().then(flushed)
 
     def submit_planned(self) -> None:
         """Have everything planned so far written; completions are resolved when it is.

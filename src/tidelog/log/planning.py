@@ -217,6 +217,7 @@ def plan_from_leader(log: PartitionLog, records: Buffer) -> Plan | None:
         # that compares its log with this one must not keep what it may have there of an epoch past.
         start = min(batch.base_offset, end)
         _assign_epoch(log, plan, batch.partition_leader_epoch, start)
+        plan.has_gap |= batch.base_offset > end
         end = batch.next_offset
     log.next_offset = end
     return plan

@@ -551,6 +551,30 @@ def test_a_follower_takes_a_compacted_log_and_may_lead_it(rig: Rig, compact: Sma
     assert pairs_of(again) == left and again.log_end_offset == log.log_end_offset
 
 
+@pytest.mark.parametrize(("then", "now"), [(True, True), (True, False), (False, False)])
+def test_a_gap_that_came_from_the_leader_outlives_a_crash(
+    rig: Rig, compact: Small, then: bool, now: bool
+) -> None:
+    """Whether the topic is compacted when the gap comes and when the broker is killed."""
+    log = rig.log(compact())
+    rounds(log, 10)
+    assert clean(log, rig.clock) is not None
+    config = compact(compact_enabled=then, segment_bytes=1 << 20)
+    follower = log.directory.create(TopicPartition("copy", 0), TOPIC_ID, config).result()
+    slice_ = log.read(0, 1 << 20, 1 << 30, min_one_batch=True).result()
+    while slice_.data:
+        follower.plan_follower_append(bytes(slice_.data))
+        follower.submit_planned()
+        slice_ = log.read(follower.log_end_offset, 1, 1 << 30, min_one_batch=True).result()
+    rig.config = compact(compact_enabled=now, segment_bytes=1 << 20)
+    follower.configured(rig.config)
+    left = pairs_of(follower)
+    assert len(follower.segments) == 1 and len(left) < follower.log_end_offset
+    again = rig.open().logs[TopicPartition("copy", 0)]
+    assert pairs_of(again) == left
+    assert again.log_end_offset == log.log_end_offset
+
+
 def test_a_gap_where_nothing_is_compacted_now_is_taken_with_a_warning(
     rig: Rig, compact: Small
 ) -> None:
