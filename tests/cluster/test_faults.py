@@ -155,7 +155,7 @@ def test_a_killed_broker_keeps_the_gaps_of_a_compacted_topic(make_cluster: MakeC
             client.produce(TP, build_batch([NewRecord(b"%d" % number, b"value")]))
     cluster.kill(1)
     (path,) = Path(cluster.directory).glob("broker-1/**/t-0/00000000000000000000.log")
-    first, second, third = iter_batches(path.read_bytes())
+    first, _, third = iter_batches(path.read_bytes())
     path.write_bytes(first.buffer[: first.end_position] + third.buffer[third.position :])
     cluster.start(1)
     cluster.await_full_isrs()
