@@ -248,6 +248,9 @@ class FakeLog:
 
         return self._change("truncate_fully_and_start_at", offset, change)
 
+    def configured(self, config: Any) -> None:
+        self.config = config
+
     def advance_log_start(self, offset: int) -> bool:
         self.calls.append(("advance_log_start", offset))
         if offset <= self.log_start_offset:

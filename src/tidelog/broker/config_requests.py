@@ -8,6 +8,7 @@ is Kafka's and not supported here, it is unknown, or its value is bad.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Resource types (ConfigResource.Type).
 TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE = 2, 4, 8
+#: Resources of one request between two turns of the loop.
+_PER_TURN = 100
 
 
 class Resource(NamedTuple):
@@ -76,12 +79,12 @@ async def alter(
     broker: Broker, resources: Sequence[Resource], *, replace: bool, validate_only: bool
 ) -> list[Outcome]:
     """Change each resource; `replace` unsets what is not named (AlterConfigs)."""
-    named = [(one.type, one.name) for one in resources]
+    named = Counter((one.type, one.name) for one in resources)
     outcomes = []
     for resource in resources:
         error, message = ErrorCode.NONE, None
         try:
-            if named.count((resource.type, resource.name)) > 1:
+            if named[resource.type, resource.name] > 1:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"resource {resource.name!r} is named more than once"
                 )
@@ -89,6 +92,8 @@ async def alter(
         except KafkaError as refused:
             error, message = refused.code, refused.message
         outcomes.append(Outcome(resource.type, resource.name, error, message))
+        if len(outcomes) % _PER_TURN == 0:
+            await broker.tasks.sleep(0)
     return outcomes
 
 

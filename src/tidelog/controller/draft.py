@@ -7,6 +7,7 @@ changes nothing in it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -326,9 +327,7 @@ class Draft:
         request = asked.request
         answer = CreateTopicsAnswer(asked.ticket)
         self.decision.creation_answers.append(answer)
-        counts: dict[str, int] = {}
-        for wanted in request.topics:
-            counts[wanted.name] = counts.get(wanted.name, 0) + 1
+        counts = Counter(wanted.name for wanted in request.topics)
         if self._names is None:
             self._names = TakenNames(self._image)
         room = MAX_PARTITIONS_PER_REQUEST
@@ -364,8 +363,8 @@ class Draft:
         """Plan more partitions for each topic asked for (V70). False where another request of this
         decision has done so for one of them: decide later."""
         request = asked.request
-        names = [wanted.name for wanted in request.topics]
-        if any(name in self._grown for name in names):
+        counts = Counter(wanted.name for wanted in request.topics)
+        if any(name in self._grown for name in counts):
             return False
         answer = CreatePartitionsAnswer(asked.ticket)
         self.decision.growth_answers.append(answer)
@@ -374,10 +373,10 @@ class Draft:
             result = GrowthResult(wanted.name)
             answer.results.append(result)
             try:
-                if names.count(wanted.name) > 1:
+                if counts[wanted.name] > 1:
                     raise KafkaError(
                         ErrorCode.INVALID_REQUEST,
-                        f"topic {wanted.name!r} is named {names.count(wanted.name)} times",
+                        f"topic {wanted.name!r} is named {counts[wanted.name]} times",
                     )
                 if wanted.name in self._queued:
                     raise KafkaError(

@@ -10,6 +10,7 @@ configuration at start, the default. Nothing is read or written here.
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -136,8 +137,8 @@ def altered(
 
 
 def _check_request(alterations: Sequence[Alteration]) -> None:
-    names = [one.name for one in alterations]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    counts = Counter(one.name for one in alterations)
+    twice = sorted(name for name, count in counts.items() if count > 1)
     if twice:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"named more than once: {', '.join(twice)}")
     for name, operation, value in alterations:

@@ -25,9 +25,9 @@ CARD = Card(api_key=15, min_version=0, max_version=5)
 
 
 def handle(broker: Broker, request: Request) -> Any:
-    """Ask the coordinator of each group."""
+    """Ask the coordinator of each group; one named twice is told once."""
     message: DescribeGroupsRequest = request.message
-    groups = list(message.groups)
+    groups = list(dict.fromkeys(message.groups))
     version = request.header.api_version
     return broker.groups.answer_all(
         request,

@@ -38,7 +38,7 @@ _Topics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics]
 
 
 def handle(broker: Broker, request: Request) -> Any:
-    """Ask the coordinator of each group."""
+    """Ask the coordinator of each group; of one named twice, for what is asked of it last."""
     message: OffsetFetchRequest = request.message
     if request.header.api_version < _MANY_GROUPS_VERSION:
         asked = _asked(broker, message.group_id, message.topics)
@@ -46,13 +46,14 @@ def handle(broker: Broker, request: Request) -> Any:
         return broker.groups.answer(
             request, asked, lambda answer: _response(message, answer, version)
         )
+    groups = list({group.group_id: group for group in message.groups}.values())
     return broker.groups.answer_all(
         request,
-        [_asked(broker, group.group_id, group.topics) for group in message.groups],
+        [_asked(broker, group.group_id, group.topics) for group in groups],
         lambda answers: OffsetFetchResponse(
             groups=[
                 _group(group.group_id, answer)
-                for group, answer in zip(message.groups, answers, strict=True)
+                for group, answer in zip(groups, answers, strict=True)
             ]
         ),
     )

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 #: time has come, and members that come and go could set any number of them.
 _TIMER_STEP_MS = 30_000
 _MINUTE_MS = 60_000
+#: Groups of one request that are asked between two turns of the loop: a few milliseconds.
+_ASKED_PER_TURN = 500
 
 
 class Coordination:
@@ -246,17 +248,32 @@ class GroupCoordinators:
             if not left:
                 pending.complete(respond(answers))
 
-        for index, one in enumerate(asked):
-            coordination, effects = self._ask(one)
+        def ask(index: int) -> None:
+            coordination, effects = self._ask(asked[index])
             if coordination is None:
                 assert isinstance(effects[0], Reply)
                 take(index, effects[0].answer)
             else:
-                self._wait(request, pending, one, partial(take, index))
+                self._wait(request, pending, asked[index], partial(take, index))
                 self.carry_out(coordination, effects)
+
         if not asked:
             pending.complete(respond(answers))
+        elif len(asked) <= _ASKED_PER_TURN:
+            for index in range(len(asked)):
+                ask(index)
+        else:
+            self.broker.tasks.spawn("ask of groups", self._ask_in_turns(len(asked), ask, pending))
         return pending
+
+    async def _ask_in_turns(self, count: int, ask: Callable[[int], None], pending: Pending) -> None:
+        """Ask of many groups, and let the loop go in between."""
+        for start in range(0, count, _ASKED_PER_TURN):
+            for index in range(start, min(start + _ASKED_PER_TURN, count)):
+                ask(index)
+            await self.broker.tasks.sleep(0)
+            if pending.done:
+                return
 
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]
