@@ -15,6 +15,7 @@ from tests.coordinator_rig import (
     told,
 )
 
+from tidelog.broker.requests import Pending
 from tidelog.core.errors import ErrorCode
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.wire.messages.delete_groups import DeleteGroupsRequest
@@ -325,6 +326,33 @@ class TestAdministration:
     async def test_nothing_asked_is_nothing_answered(self) -> None:
         rig = CoordinatorBroker()
         assert rig.ask(DESCRIBE_GROUPS, 5, DescribeGroupsRequest([])).groups == []
+
+    @told
+    async def test_a_group_that_is_named_again_and_again_is_told_once(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        commit(rig, 5)
+        described = rig.ask(DESCRIBE_GROUPS, 5, DescribeGroupsRequest([GROUP] * 1000)).groups
+        assert [each.group_id for each in described] == [GROUP]
+        groups = [OffsetFetchRequestGroup(GROUP, topics=None)] * 1000
+        fetched = rig.ask(OFFSET_FETCH, 8, OffsetFetchRequest(groups=groups)).groups
+        assert [each.group_id for each in fetched] == [GROUP]
+
+    @told
+    async def test_many_groups_are_asked_of_in_several_turns(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        names = [f"group {number}" for number in range(1200)]
+        pending = rig.ask(DESCRIBE_GROUPS, 5, DescribeGroupsRequest(names))
+        assert isinstance(pending, Pending)
+        await rig.settle()
+        await rig.clock.advance(0)
+        assert [each.group_id for each in answered(pending).groups] == names
+        lost = rig.ask(DELETE_GROUPS, 2, DeleteGroupsRequest(names))
+        lost.cancel()
+        await rig.settle()
+        await rig.clock.advance(0)
+        assert rig.broker.failures == []
 
     @told
     async def test_clients_cannot_write_to_the_coordinators_topic(self) -> None:
