@@ -426,3 +426,20 @@ class TestACooperativeMember:
         ]
         assert owned == [[], [], [0, 1, 2], [0, 1]]
         assert consumer.generation == 3
+
+    @pytest.mark.parametrize("api_key", [HEARTBEAT, OFFSET_COMMIT])
+    def test_reads_on_from_what_others_committed_where_its_membership_was_lost(
+        self, coordinator: FakeCoordinator, client: BlockingClient, api_key: int
+    ) -> None:
+        """What it owned may have been another member's meanwhile."""
+        consumer = member(client, assignor=ASSIGNORS["cooperative-sticky"], heartbeat_interval_ms=0)
+        assert read(consumer, max_records=1) == ["0:0"]
+        coordinator.errors = {api_key: [UNKNOWN_MEMBER_ID]}
+        if api_key == OFFSET_COMMIT:
+            assert not consumer.commit()
+        else:
+            assert read(consumer, max_records=1) == []
+        coordinator.committed = {T0: 2, T1: 3, T2: 3}
+        assert read(consumer) == ["0:2"]
+        assert consumer.commit()
+        assert coordinator.committed == {T0: 3, T1: 3, T2: 3}
