@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import StorageError
 from tidelog.log.cleaner import Cleaner, CleanerSettings
@@ -33,46 +34,57 @@ class ReplicaUpkeep:
         self._broker = broker
         self._closing = False
         self._strays_waiting = 0
-        config = broker.config
-        self._cleaner = Cleaner(
-            CleanerSettings(
-                dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
-                load_factor=config.log_cleaner_io_buffer_load_factor,
-                slice_bytes=config.log_cleaner_io_buffer_size // 2,
-                max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
-            ),
-            broker.clock,
-            broker.tasks.sleep,
-        )
+        settings = _cleaner_settings(broker.config)
+        self._cleaner = Cleaner(settings, broker.clock, broker.tasks.sleep)
 
     def start(self) -> None:
         """Begin; each loop waits first."""
-        config, tasks = self._broker.config, self._broker.tasks
-        loops: tuple[tuple[str, int, Callable[[], Awaitable[None]]], ...] = (
+        self.configured()
+        loops: tuple[tuple[str, Callable[[BrokerConfig], int], Callable[[], Awaitable[None]]], ...]
+        loops = (
             (
                 "high watermarks",
-                config.replica_high_watermark_checkpoint_interval_ms,
+                lambda config: config.replica_high_watermark_checkpoint_interval_ms,
                 self.write_high_watermarks,
             ),
-            ("recovery points", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint),
-            ("followers", config.replica_lag_time_max_ms // 2, self._examine_followers),
-            ("retention", config.log_retention_check_interval_ms, self._enforce_retention),
-            ("compaction", config.log_cleaner_backoff_ms, self._compact),
-            ("flushes", _FLUSH_CHECK_MS, self._flush),
-            ("strays", _STRAY_CHECK_MS, self._purge_strays),
+            (
+                "recovery points",
+                lambda config: config.log_flush_offset_checkpoint_interval_ms,
+                self._checkpoint,
+            ),
+            (
+                "followers",
+                lambda config: config.replica_lag_time_max_ms // 2,
+                self._examine_followers,
+            ),
+            (
+                "retention",
+                lambda config: config.log_retention_check_interval_ms,
+                self._enforce_retention,
+            ),
+            ("compaction", lambda config: config.log_cleaner_backoff_ms, self._compact),
+            ("flushes", lambda _: _FLUSH_CHECK_MS, self._flush),
+            ("strays", lambda _: _STRAY_CHECK_MS, self._purge_strays),
         )
         for name, interval_ms, work in loops:
-            tasks.spawn(f"replicas: {name}", self._repeat(name, max(1, interval_ms), work))
+            self._broker.tasks.spawn(f"replicas: {name}", self._repeat(name, interval_ms, work))
+
+    def configured(self) -> None:
+        """The broker's configuration has changed (`log.cleaner.*`, KIP-226)."""
+        self._cleaner.settings = _cleaner_settings(self._broker.config)
 
     def close(self) -> None:
         """Begin nothing any more."""
         self._closing = True
 
     async def _repeat(
-        self, name: str, interval_ms: int, work: Callable[[], Awaitable[None]]
+        self,
+        name: str,
+        interval_ms: Callable[[BrokerConfig], int],
+        work: Callable[[], Awaitable[None]],
     ) -> None:
         while not self._closing:
-            await self._broker.tasks.sleep(interval_ms)
+            await self._broker.tasks.sleep(max(1, interval_ms(self._broker.config)))
             if self._closing:
                 return
             try:
@@ -156,6 +168,15 @@ class ReplicaUpkeep:
             await directory.purge_strays(
                 self._broker.clock.wall_ms(), self._broker.config.log_stray_delete_delay_ms
             )
+
+
+def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    return CleanerSettings(
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        slice_bytes=config.log_cleaner_io_buffer_size // 2,
+        max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+    )
 
 
 def _most_in_one_event(since_ms: list[int]) -> int:

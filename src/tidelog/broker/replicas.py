@@ -206,6 +206,7 @@ class Replicas:
         }
         for directory in self.directories:
             directory.default_config = self.default_log_config()
+        self.upkeep.configured()
         self.configs_changed(self.topics())
 
     # start and end

@@ -48,7 +48,8 @@ class Cleaner:
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         """`sleep` takes milliseconds."""
-        self._settings = settings
+        #: May be replaced at any time: the rate counts at once, the rest for the next log.
+        self.settings = settings
         self._clock = clock
         self._sleep = sleep
         #: When what was read and written so far is paid for, monotonic.
@@ -105,7 +106,7 @@ class Cleaner:
             segment.first_timestamp_ms = timestamp_ms
 
     async def _clean(self, log: PartitionLog, plan: CleanableLog) -> CleaningStats | None:
-        settings, directory = self._settings, log.directory
+        settings, directory = self.settings, log.directory
         name = str(log.topic_partition)
         if plan.checkpoint_is_void:
             directory.log_note(
@@ -138,7 +139,7 @@ class Cleaner:
 
     async def _pace(self, done_bytes: int) -> None:
         now_ms = self._clock.monotonic_ms()
-        cost_ms = done_bytes * 1000 / self._settings.max_bytes_per_second
+        cost_ms = done_bytes * 1000 / self.settings.max_bytes_per_second
         self._paid_ms = max(self._paid_ms, now_ms) + cost_ms
         if self._paid_ms - now_ms >= 1:
             await self._sleep(self._paid_ms - now_ms)

@@ -22,6 +22,7 @@ from tests.broker_fakes import (
 
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.types import TopicPartition
+from tidelog.log.cleaner import CleanerSettings
 from tidelog.metadata import layout
 from tidelog.metadata.store import SessionExpired, StoreUnavailable
 from tidelog.replication.leader import LeaderReplica
@@ -234,6 +235,41 @@ def test_flushes_by_age_are_looked_for_only_where_a_topic_asks_for_them() -> Non
         await cluster[1].replicas.load_configs(["t"])
         await cluster[1].clock.advance(2_000)
         assert [name for name, _ in cluster[1].directory.calls].count("flush_due") == 2
+        await close(cluster)
+
+    run(story())
+
+
+class RecordingCleaner:
+    """Has nothing to compact."""
+
+    def __init__(self) -> None:
+        self.settings: Any = None
+        self.looks = 0
+
+    async def clean_one(self, logs: Any) -> None:
+        self.looks += 1
+
+
+def test_the_cleaner_takes_its_settings_while_the_broker_runs() -> None:
+    async def story() -> None:
+        cluster = await an_open_cluster(log_cleaner_backoff_ms="1000")
+        broker, cleaner = cluster[1], RecordingCleaner()
+        broker.replicas.upkeep._cleaner = cleaner  # type: ignore[assignment]
+        await broker.clock.advance(2_100)
+        assert cleaner.looks == 2
+        changed = {
+            "log.cleaner.backoff.ms": "100",
+            "log.cleaner.dedupe.buffer.size": "2048",
+            "log.cleaner.io.buffer.load.factor": "0.5",
+            "log.cleaner.io.buffer.size": "4096",
+            "log.cleaner.io.max.bytes.per.second": "1000",
+        }
+        broker.config = broker.config.with_dynamic(changed)
+        broker.replicas.defaults_changed()
+        assert cleaner.settings == CleanerSettings(2048, 0.5, 2048, 1000.0)
+        await broker.clock.advance(1_900)
+        assert cleaner.looks >= 10
         await close(cluster)
 
     run(story())
