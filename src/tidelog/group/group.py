@@ -131,7 +131,7 @@ class Group:
         #: Joins of static members that wait for the replacement, by instance.
         self.waiting_static: dict[str, JoinAsked] = {}
         #: Topics that members of a consumer group subscribe to; None where that is not known.
-        self.subscribed_topics: tuple[str, ...] | None = None
+        self.subscribed_topics: frozenset[str] | None = None
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
         #: How many commits of a partition are being written.
         self.uncommitted: dict[TopicPartition, int] = {}
@@ -285,13 +285,13 @@ class Group:
             self.members and self.protocol_name is None
         ):
             return
-        found: dict[str, None] = {}
+        found: set[str] = set()
         for member in self.members.values():
             topics = topics_of(member.metadata(self.protocol_name))
             if topics is None:
                 return
-            found.update(dict.fromkeys(topics))
-        self.subscribed_topics = tuple(found)
+            found.update(topics)
+        self.subscribed_topics = frozenset(found)
 
     def load(self, snapshot: GroupSnapshot) -> None:
         """Be what a record says; offsets stay (only while the partition is loaded)."""
