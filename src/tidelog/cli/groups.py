@@ -29,6 +29,7 @@ from tidelog.cli.output import (
     print_document,
     print_line,
     print_table,
+    printable,
     say,
 )
 from tidelog.cli.resetting import plan_of, targets
@@ -111,8 +112,10 @@ def describe(
         print_document(found)
         return
     print_line(
-        f"group {found.group}  {found.state}  assignor {found.assignor or '-'}"
-        f"  coordinator {found.coordinator}"
+        printable(
+            f"group {found.group}  {found.state}  assignor {found.assignor or '-'}"
+            f"  coordinator {found.coordinator}"
+        )
     )
     if found.members:
         print_line("")
@@ -237,7 +240,8 @@ def _check_unused(client: BlockingClient, name: str, execute: bool) -> None:
     found = client.describe_group(name)
     if found.state in (EMPTY, DEAD):
         return
-    clients = ", ".join(sorted({f"{it.client_id} at {it.host}" for it in found.members}))
+    names = {printable(f"{it.client_id} at {it.host}") for it in found.members}
+    clients = ", ".join(sorted(names))
     text = f"group {name!r} is {found.state} with {len(found.members)} members ({clients})"
     if execute:
         raise NotFoundError(f"{text}; stop them first")

@@ -92,7 +92,21 @@ def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
+def printable(text: str) -> str:
+    """Text of others as one line that does nothing to a terminal: groups, clients and members are
+    called what clients want, control characters included."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 def _cell(value: object) -> str:
+    return printable(_told(value))
+
+
+def _told(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):

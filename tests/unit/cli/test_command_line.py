@@ -227,3 +227,11 @@ def test_without_a_terminal_a_table_is_never_folded(capsys: pytest.CaptureFixtur
     print_table(("name", "none", "yes", "list"), [("x" * 300, None, True, (1, 2))])
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split() == ["x" * 300, "-", "yes", "1,2"] for line in lines)
+
+
+def test_names_of_others_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A client may call a group what it likes."""
+    print_table(("name", "size"), [("\x1b]0;title\x07\x1b[31mred\r\nsecond\u202eline é 名", 1)])
+    lines = capsys.readouterr().out.splitlines()
+    told = "\\x1b]0;title\\x07\\x1b[31mred\\r\\nsecond\\u202eline é 名"
+    assert [line.split("  ")[0] for line in lines[2:]] == [told]
