@@ -74,8 +74,9 @@ def join_timer_fired(turn: Turn, group: Group) -> None:
 
 
 def note_newcomer(group: Group) -> None:
-    """Somebody joins during the first rebalance: it may be extended."""
-    if group.initial_delay is not None:
+    """Somebody joins during the first rebalance: it may be extended. That of a group which was
+    empty for a while is not."""
+    if group.initial_delay is not None and group.generation_id == 0:
         group.initial_delay = replace(group.initial_delay, has_newcomer=True)
 
 

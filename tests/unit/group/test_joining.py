@@ -146,6 +146,20 @@ def test_without_a_newcomer_the_first_rebalance_is_not_extended() -> None:
     assert office.answers[office.last_join].error is ErrorCode.NONE
 
 
+def test_a_group_that_was_empty_for_a_while_waits_once() -> None:
+    """Only the first members of all make it wait for more (Kafka's newMemberAdded)."""
+    office = Office()
+    (member_id,) = office.stable(None)
+    office.leave(member_id)
+    assert office.state() == "Empty"
+    office.member()
+    office.sleep(DELAY_MS - 1)
+    office.member()
+    assert office.state() == "PreparingRebalance"
+    office.sleep(1)
+    assert office.state() == "CompletingRebalance"
+
+
 def test_the_first_rebalance_of_nobody_ends_empty() -> None:
     office = Office()
     member_id = office.member()
