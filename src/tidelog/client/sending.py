@@ -129,8 +129,12 @@ class RecordSender:
         options = self._options
         try:
             offset = yield from self._writer.produce(tp, batch, options.acks, options.timeout_ms)
-        except KafkaError as error:
-            if error.code not in _TOO_LARGE:
+        except TidelogError as error:
+            if not isinstance(error, KafkaError) or error.code not in _TOO_LARGE:
+                # It may be stored all the same. What is sent next under its sequence would pass for
+                # its repetition, and be lost: go on as another producer.
+                self._producer = None
+                self._sequences.clear()
                 raise
             if len(records) == 1:
                 raise TooLargeError(

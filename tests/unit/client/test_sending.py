@@ -9,7 +9,7 @@ from tests.unit.client.fake_cluster import CLOSE, FakeCluster
 
 from tidelog.client.partitioning import murmur2, partition_of
 from tidelog.client.sending import BATCH_BYTES, RecordSender, SendOptions, TooLargeError
-from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.limits import MAX_REQUEST_BYTES
 from tidelog.records import compression
 from tidelog.records.batch import BatchView, check
@@ -53,10 +53,13 @@ class Topic:
         self.max_bytes = 1 << 30
         self.batches: dict[int, list[bytes]] = {0: [], 1: []}
         self.refused = 0
-        #: Answers that get lost after the batch was stored.
+        #: Answers that get lost though the batch is stored.
         self.lost_answers = 0
         self.cluster[1].on(PRODUCE, self._take)
-        self.cluster[1].on(INIT_PRODUCER_ID, lambda _: InitProducerIdResponse(0, 0, 77, 3))
+        self.producer_ids = iter(range(77, 100))
+        self.cluster[1].on(
+            INIT_PRODUCER_ID, lambda _: InitProducerIdResponse(0, 0, next(self.producer_ids), 3)
+        )
 
     def _take(self, request: ProduceRequest) -> object:
         part = request.topic_data[0].partition_data[0]
@@ -66,14 +69,14 @@ class Topic:
         if len(data) > self.max_bytes:
             error = TOO_LARGE
             self.refused += 1
-        elif view.producer_id >= 0 and view.base_sequence < self.count(part.index):
+        elif view.producer_id >= 0 and view.base_sequence < self.known(part.index, view):
             offset = view.base_sequence  # it is there already
         else:
             offset = self.count(part.index)
             self.batches[part.index].append(data)
-            if self.lost_answers:
-                self.lost_answers -= 1
-                return CLOSE
+        if not error and self.lost_answers:
+            self.lost_answers -= 1
+            return CLOSE
         answer = PartitionProduceResponse(part.index, error_code=error, base_offset=offset)
         return ProduceResponse(responses=[TopicProduceResponse("t", [answer])])
 
@@ -82,6 +85,11 @@ class Topic:
 
     def count(self, partition: int) -> int:
         return sum(view.record_count for view in self.views(partition))
+
+    def known(self, partition: int, batch: BatchView) -> int:
+        """The next sequence of a batch's producer."""
+        views = self.views(partition)
+        return sum(each.record_count for each in views if each.producer_id == batch.producer_id)
 
     def values(self, partition: int) -> list[bytes | None]:
         found = []
@@ -151,6 +159,22 @@ def test_a_batch_whose_answer_was_lost_is_stored_once(topic: Topic, client: Bloc
     assert topic.values(0) == [b"a", b"b"]
     assert (sender.sent[0].first_offset, sender.sent[0].last_offset) == (0, 1)
     assert len(topic.cluster[1].asked(PRODUCE)) == 2
+
+
+def test_what_follows_a_batch_whose_outcome_is_not_known_is_no_repetition_of_it(
+    topic: Topic,
+) -> None:
+    topic.lost_answers = 1_000_000
+    with BlockingClient(topic.cluster.bootstrap, timeout_ms=200) as client:
+        sender = client.sender("t", [0, 1], SendOptions())
+        client.run(sender.add(NewRecord(None, b"a"), 0))
+        with pytest.raises(TidelogError):
+            client.run(sender.flush())
+        topic.lost_answers = 0
+        client.run(sender.add(NewRecord(None, b"b"), 0))
+        client.run(sender.flush())
+    assert topic.values(0) == [b"a", b"b"]
+    assert [view.producer_id for view in topic.views(0)] == [77, 78]
 
 
 def test_without_idempotence_no_producer_id_is_asked_for(
