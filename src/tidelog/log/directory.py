@@ -134,6 +134,12 @@ class LogDirectory:
         if not opened.was_clean:
             # What the disk claims must not outlive the records that were lost (V38).
             await self.checkpoints[HIGH_WATERMARKS].write(self.high_watermarks)
+        if not opened.was_clean or any(
+            self.checkpoints[RECOVERY_POINTS].offsets.get(key) != log.recovery_point
+            for key, log in self.logs.items()
+        ):
+            # Recovery points that are not on disk are none: after a crash, gaps that compaction
+            # left would be taken for lost records, and what is behind them would go.
             await self.checkpoint()
         self.tracer.event(
             "log_directory_opened", directory=self.path, partitions=len(self.logs),

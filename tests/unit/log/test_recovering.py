@@ -557,6 +557,22 @@ def test_a_damaged_marker_is_no_marker(rig: Rig) -> None:
     expect(directory.logs[TP], COUNT)
 
 
+def test_what_lies_behind_a_gap_survives_the_loss_of_recovery_points_and_then_a_crash(
+    rig: Rig, small: Small
+) -> None:
+    """A gap is compaction's only below the recovery point, so that has to be on disk first."""
+    log = filled(rig, small(segment_bytes=600))
+    first = log.segments[0]
+    drive(log.directory.close(broker_epoch=42))
+    for suffix in (".log", ".index", ".timeindex"):
+        (rig.log_path / f"{first.base_offset:020d}{suffix}").write_bytes(b"")
+    (rig.path / "recovery-point-offset-checkpoint").write_bytes(b"damaged")
+    log = rig.again()
+    assert log.log_end_offset == COUNT
+    append(log, [b"new"], epoch=9)
+    assert rig.again().log_end_offset == COUNT + 1
+
+
 def test_closing_what_did_not_change_writes_no_log_file(rig: Rig) -> None:
     log = filled(rig)
     drive(log.directory.close(broker_epoch=1))
