@@ -10,6 +10,7 @@ what a reload would find; and whoever waits has a timer that will end it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -57,6 +58,27 @@ FORGOTTEN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 def identity(member_id: str) -> str:
     """Who is behind an id: a static member has several, one after the other."""
     return member_id.partition("-")[0] if member_id.startswith("s") else member_id
+
+
+def check_shape(
+    group: Group, timers: Collection[TimerName], protocol_names: Collection[str] | None = None
+) -> None:
+    """What holds of any group at any time; with names of protocols: all its members speak them."""
+    members = group.members.values()
+    assert group.awaiting_join == sum(each.join_ticket is not None for each in members)
+    if protocol_names is not None:
+        spoken = dict.fromkeys(protocol_names, len(members)) if members else {}
+        assert group.speakers == spoken
+    assert group.static_ids == {
+        each.instance_id: each.member_id for each in members if each.instance_id is not None
+    }
+    assert group.leader_id is None if not members else group.leader_id in group.members
+    has_join_timer = TimerName(TimerKind.JOIN, group.group_id) in timers
+    is_preparing = group.state is GroupState.PREPARING_REBALANCE
+    assert is_preparing == has_join_timer, "joins that nothing ends"
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        is_stored = group.storing_generation == group.generation_id
+        assert is_stored or group.sync_deadline_ms is not None, "syncs that nothing ends"
 
 
 @dataclass(slots=True)
@@ -375,20 +397,9 @@ class World:
         assert self.core._member_count == size
 
     def check_group(self, group: Group) -> None:
-        members = group.members.values()
-        assert group.awaiting_join == sum(each.join_ticket is not None for each in members)
-        assert group.speakers == ({"range": len(members)} if members else {})
-        assert group.static_ids == {
-            each.instance_id: each.member_id for each in members if each.instance_id is not None
-        }
-        assert group.leader_id is None if not members else group.leader_id in group.members
+        check_shape(group, self.timers.keys(), {"range"})
         deadline_ms = self.timers.get(TimerName(TimerKind.JOIN, group.group_id))
         assert group.join_deadline_ms == deadline_ms
-        is_preparing = group.state is GroupState.PREPARING_REBALANCE
-        assert is_preparing == (deadline_ms is not None), "joins that nothing ends"
-        if group.state is GroupState.COMPLETING_REBALANCE:
-            is_stored = group.storing_generation == group.generation_id
-            assert is_stored or group.sync_deadline_ms is not None, "syncs that nothing ends"
         if group.state is GroupState.STABLE:
             self.check_stored(group)
 
