@@ -44,8 +44,9 @@ breaks: $(TEST_READY)  ## every rule broken in a copy of the sources: its tests 
 matrix: $(TEST_READY)  ## every feature with every client that this machine can run, into docs/compatibility.md
 	$(BIN)/python -m tests.clients.matrix.document
 
-fuzz: $(TEST_READY)  ## fresh malformed bytes against codecs, logs, a real broker (EXAMPLES=n times as many)
+fuzz: $(TEST_READY)  ## EXAMPLES=20 times as many drawn tests, then mutants guided by coverage for MINUTES=60, kept in tests/fuzz/corpus
 	TIDELOG_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/python tests/run.py fuzz unit wire_oracles store
+	$(BIN)/python -m tests.fuzz.session --minutes $(MINUTES)
 
 lock: $(VENV)/pyvenv.cfg  ## resolve the dependencies of pyproject.toml into the lock files again
 	$(PYTHON) -m venv $(VENV)-lock

@@ -114,7 +114,7 @@ LIMITS_S = {
     "wire_oracles": 300,
     "breaks": 600,
     "store": 600,
-    "fuzz": 300,
+    "fuzz": 600,
     "clients": 900,
     "cluster": 900,
     "testing": 900,

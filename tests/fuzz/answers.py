@@ -1,4 +1,4 @@
-"""What an answer may be: of the version that was asked, with errors that Kafka documents for the API.
+"""What an answer may be: of the version that was asked, with errors documented for the API.
 
 The lists are those of Kafka's protocol guide and of the comments in its message definitions, as far
 as this broker can meet them; UNKNOWN_SERVER_ERROR, which stands for a defect, is in none.
@@ -106,9 +106,7 @@ def check_answer(header: codec.RequestHeader, message: Any, answer: bytes) -> An
     """Raises AssertionError for an answer (a frame without its size) that the request may not
     have; returns it decoded."""
     name = f"{API[header.api_key].name} version {header.api_version}"
-    number, decoded = codec.decode_response(
-        header.api_key, header.api_version, memoryview(answer)
-    )
+    number, decoded = codec.decode_response(header.api_key, header.api_version, memoryview(answer))
     assert number == header.correlation_id, f"{name}: the answer to another request"
     again = b"".join(
         map(bytes, codec.encode_response(header.api_key, header.api_version, number, decoded))

@@ -29,7 +29,6 @@ from tidelog.wire import codec, schema
 from tidelog.wire.messages.join_group import JoinGroupRequest
 from tidelog.wire.messages.produce import ProduceRequest
 from tidelog.wire.registry import (
-    API,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
@@ -110,11 +109,7 @@ def _bound(message: Any) -> None:
 
 def redrawn(message: Any, version: int, draw: Random) -> None:
     """One field of a message, at any depth, gets another value of its type."""
-    fields = [
-        field
-        for field in schema.fields_of(type(message))
-        if version in field.spec.versions
-    ]
+    fields = [field for field in schema.fields_of(type(message)) if version in field.spec.versions]
     if not fields or schema.is_frozen(type(message)):
         return
     field = draw.choice(fields)
@@ -273,6 +268,3 @@ def _life(join_version: int, sync_version: int, instance_id: str | None) -> Iter
     delete = GROUP_REQUESTS[DELETE_GROUPS](2, TOPIC)
     delete.groups_names = [GROUP]
     yield frame_of(DELETE_GROUPS, 2, delete)
-
-
-__all__ = ["API", "Broker", "Groups"]

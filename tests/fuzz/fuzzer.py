@@ -78,6 +78,7 @@ class Fuzzer:
     crashes: dict[str, Crash] = field(default_factory=dict)
     executions: int = 0
     _tracer: Tracer = field(init=False)
+    _tokens: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._tracer = Tracer(*self.target.traced)
@@ -116,7 +117,10 @@ class Fuzzer:
         corpus = self.corpus
         # The newest are the least explored.
         newest = corpus[-20:] if draw.random() < 0.3 else corpus
-        data = mutated(draw.choice(newest), corpus, draw)
+        constants = self._tracer.constants
+        if len(constants) != len(self._tokens):
+            self._tokens = sorted(constants)
+        data = mutated(draw.choice(newest), corpus, draw, self._tokens)
         if draw.random() < 0.7:
             data = self.target.repair(data, draw)
         execution = self.execute(data)

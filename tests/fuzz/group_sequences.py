@@ -1,8 +1,8 @@
 """Sequences of group requests from several clients of one broker, and what must hold after each.
 
-A request may name what only an answer could have told: the member id `$2` is the one that the
-second answer brought, generation -7 is that of the last answer. The group `g` is another one in each
-sequence, so that no sequence finds what others left.
+A request may name what only an answer could have told: the member id `$2` is that of the third
+answer, generation -7 that of the last one. The group `g` is another one in each sequence, so that
+no sequence finds what others left.
 """
 
 from __future__ import annotations
@@ -115,4 +115,3 @@ def _check_members(group: Group) -> None:
         waits = member.join_ticket is not None or member.sync_ticket is not None
         assert waits or member.session.armed_ms is not None, "a member nobody watches"
     assert all(count > 0 for count in group.uncommitted.values())
-

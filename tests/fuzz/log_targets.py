@@ -101,6 +101,7 @@ class LogFiles:
         marker = b'{"version":0,"brokerEpoch":7}'
         identity = format_partition_metadata(bytes(range(1, 17)))
         meta = format_meta_properties("cluster", 1)
+
         def offsets(offset: int) -> bytes:
             return format_offsets({TP: offset})
 
@@ -113,15 +114,22 @@ class LogFiles:
         yield joined_parts([(0, both)])
         yield joined_parts([(0, both), (8, epochs), (9, identity), (10, offsets(3)), (15, meta)])
         yield joined_parts(
-            [(0, both), (1, index.to_bytes()), (2, times.to_bytes()), (8, epochs), (9, identity)]
-            + [(7, snapshot), (10, offsets(6)), (11, offsets(6)), (14, marker), (15, meta)]
+            [
+                *((0, both), (1, index.to_bytes()), (2, times.to_bytes()), (8, epochs)),
+                *((9, identity), (7, snapshot), (10, offsets(6)), (11, offsets(6))),
+                *((14, marker), (15, meta)),
+            ]
         )
         yield joined_parts(
-            [(0, bytes(first)), (3, bytes(second)), (6, snapshot), (8, epochs), (9, identity)]
-            + [(10, offsets(3)), (12, offsets(2)), (13, offsets(3))]
+            [
+                *((0, bytes(first)), (3, bytes(second)), (6, snapshot), (8, epochs)),
+                *((9, identity), (10, offsets(3)), (12, offsets(2)), (13, offsets(3))),
+            ]
         )
         yield joined_parts([(0, bytes(first)), (3, bytes(second)), (14, marker), (10, offsets(6))])
-        yield joined_parts([(16, bytes(first)), (3, bytes(second)), (17, bytes(second)), (18, b"x")])
+        yield joined_parts(
+            [(16, bytes(first)), (3, bytes(second)), (17, bytes(second)), (18, b"x")]
+        )
         gap = build_batch(RECORDS, base_offset=20, leader_epoch=2)
         yield joined_parts([(0, bytes(first) + bytes(gap)), (10, offsets(23)), (14, marker)])
 
@@ -154,7 +162,7 @@ class LogFiles:
             end = log.log_end_offset
             found = _batches(log, end)
             if end < 2**62:
-                append(log, [b"new"], epoch=max(100, log.epochs.latest_epoch + 1))
+                append(log, [b"new"], epoch=2**31 - 1)
                 assert log.log_end_offset == end + 1
             if found is None or end >= 2**62:
                 return

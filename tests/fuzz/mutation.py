@@ -47,7 +47,9 @@ def _flip(data: bytearray, draw: Random) -> None:
 
 def _set(data: bytearray, draw: Random) -> None:
     if data:
-        data[draw.randrange(len(data))] = draw.choice((0, 1, 2, 0x7F, 0x80, 0xFF, draw.randrange(256)))
+        special = draw.random() < 0.5
+        byte = draw.choice((0, 1, 2, 0x7F, 0x80, 0xFF)) if special else draw.randrange(256)
+        data[draw.randrange(len(data))] = byte
 
 
 def _put_number(data: bytearray, draw: Random) -> None:
@@ -95,7 +97,9 @@ def resized(data: bytearray, draw: Random) -> None:
         form = draw.randrange(5)
         if form < 2:
             width = (2, 4)[form]
-            size = struct.unpack_from(_WIDTHS[width], data, at)[0] if at + width <= len(data) else -1
+            size = (
+                struct.unpack_from(_WIDTHS[width], data, at)[0] if at + width <= len(data) else -1
+            )
         else:
             width = 1
             size = data[at]
@@ -121,8 +125,16 @@ _CHANGES: tuple[Callable[[bytearray, Random], None], ...] = (
 )  # fmt: skip
 
 
-def mutated(data: bytes, others: Sequence[bytes], draw: Random) -> bytes:
-    """The input changed in one to eight places; `others` are spliced in now and then."""
+def _put_token(data: bytearray, token: bytes, draw: Random) -> None:
+    at = draw.randint(0, len(data))
+    data[at : at + (len(token) if draw.random() < 0.7 else 0)] = token
+
+
+def mutated(
+    data: bytes, others: Sequence[bytes], draw: Random, tokens: Sequence[bytes] = ()
+) -> bytes:
+    """The input changed in one to eight places; `others` are spliced in now and then, and `tokens`
+    put somewhere."""
     changed = bytearray(data)
     for _ in range(1 << draw.randrange(4)):
         chance = draw.random()
@@ -131,7 +143,9 @@ def mutated(data: bytes, others: Sequence[bytes], draw: Random) -> bytes:
             start, at = draw.randint(0, len(other)), draw.randint(0, len(changed))
             end = start + draw.randint(0, 200)
             changed[at : at + draw.choice((0, end - start, len(changed)))] = other[start:end]
-        elif chance < 0.35:
+        elif chance < 0.2 and tokens:
+            _put_token(changed, draw.choice(tokens), draw)
+        elif chance < 0.4:
             resized(changed, draw)
         else:
             _CHANGES[draw.randrange(len(_CHANGES))](changed, draw)

@@ -138,7 +138,9 @@ class Session:
 
     def summary(self) -> str:
         """What was done, target by target."""
-        lines = [f"{'target':<15}{'executions':>12}{'arcs':>8}{'new':>7}{'inputs':>8}{'crashes':>9}"]
+        lines = [
+            f"{'target':<15}{'executions':>12}{'arcs':>8}{'new':>7}{'inputs':>8}{'crashes':>9}"
+        ]
         for name, fuzzer in self.fuzzers.items():
             new = len(fuzzer.arcs) - self.before[name]
             lines.append(

@@ -12,7 +12,7 @@ by TooManyLines, so that what would never end is found as well.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -41,6 +41,15 @@ def _place(code: CodeType) -> str:
     return name.rpartition(" v")[0] if name.startswith("<") else name
 
 
+def _constants(code: CodeType) -> Iterator[bytes]:
+    for constant in code.co_consts:
+        if isinstance(constant, bytes) and 0 < len(constant) <= 16:
+            yield constant
+        elif type(constant) is int:
+            yield from (constant.to_bytes(size, "big") for size in (1, 2, 4, 8)
+                        if 0 <= constant < 1 << 8 * size)  # fmt: skip
+
+
 class Tracer:
     """Traces the code of some files while a function runs."""
 
@@ -51,6 +60,8 @@ class Tracer:
         #: The tracer of each code object seen, by its id, None for what is not traced. The code
         #: is kept with it, so that no other one can have its id.
         self._locals: dict[int, tuple[CodeType, Any]] = {}
+        #: Constants of the code that was met: what it may compare its input with.
+        self.constants: set[bytes] = set()
         self._arcs: set[int] = set()
         self._lines = 0
         self._limit = 0
@@ -80,6 +91,8 @@ class Tracer:
             if place.startswith(self._traced):
                 base = self._bases.setdefault(place, (len(self._bases) + 1) * _LINES)
                 local = self._local(base, is_generated=place.startswith("<"))
+                if not place.startswith("<"):
+                    self.constants.update(_constants(code))
             found = self._locals[id(code)] = (code, local)
         return found[1]
 

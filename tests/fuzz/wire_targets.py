@@ -7,15 +7,16 @@ as the same message and written as the same bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from tests.fuzz.mutation import number_bytes
 from tests.unit.wire.test_wire_round_trips import joined
 from tests.unit.wire.wire_messages import Case, all_cases, data_cases, message
 
 from tidelog.broker.coordinators import offset_records
 from tidelog.core.errors import ProtocolError
+from tidelog.group.records import CommittedOffset
 from tidelog.wire import codec
 from tidelog.wire.data.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from tidelog.wire.frames import FIRST_BUFFER_BYTES, FrameError, FrameReader
@@ -223,14 +224,7 @@ class GroupRecords:
 
 def without_what_version_1_lacks(record: Any) -> Any:
     """An offset with an expiry of its own is written without its leader epoch."""
-    from dataclasses import replace
-
-    from tidelog.group.records import OffsetRecord
-
-    if isinstance(record, OffsetRecord) and record.value is not None:
-        if record.value.expire_timestamp_ms != -1:
-            return record._replace(value=replace(record.value, leader_epoch=-1))
+    value = record.value
+    if isinstance(value, CommittedOffset) and value.expire_timestamp_ms != -1:
+        return record._replace(value=replace(value, leader_epoch=-1))
     return record
-
-
-__all__ = ["GroupRecords", "Requests", "Responses", "Stream", "number_bytes"]
