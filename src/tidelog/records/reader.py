@@ -100,11 +100,16 @@ def read_columns(
         )
     timestamps_ms = columns.timestamps_ms
     if timestamps_ms and (max(timestamps_ms) > _MAX_INT64 or min(timestamps_ms) < -_MAX_INT64 - 1):
-        # Base and delta are 64 bits each; their sum wraps, as for Kafka's clients.
-        timestamps_ms[:] = [(one + 2**63) % 2**64 - 2**63 for one in timestamps_ms]
+        timestamps_ms[:] = map(wrapped, timestamps_ms)
     if batch.timestamp_type == LOG_APPEND_TIME:
         columns.timestamps_ms[:] = [batch.max_timestamp] * len(columns.offsets)
     return columns
+
+
+def wrapped(timestamp_ms: int) -> int:
+    """A sum or difference of timestamps in 64 bits, past which it wraps as for Kafka's clients:
+    base and delta have 64 bits each, and clients choose both."""
+    return (timestamp_ms + 2**63) % 2**64 - 2**63
 
 
 class KeyedRecord(NamedTuple):

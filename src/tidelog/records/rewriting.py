@@ -30,7 +30,7 @@ from tidelog.records.batch import (
     BatchView,
 )
 from tidelog.records.builder import add_varint
-from tidelog.records.reader import KeyedRecord
+from tidelog.records.reader import KeyedRecord, wrapped
 
 _KEPT_OF_AN_EMPTIED_BATCH = TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 
@@ -55,7 +55,8 @@ def rewritten(
         body = _relative_to(delete_horizon_ms - batch.base_timestamp, payload, kept)
     max_timestamp = batch.max_timestamp
     if batch.timestamp_type != LOG_APPEND_TIME:
-        max_timestamp = batch.base_timestamp + max(record.timestamp_delta for record in kept)
+        base = batch.base_timestamp
+        max_timestamp = max(wrapped(base + record.timestamp_delta) for record in kept)
     codec = attributes & COMPRESSION_MASK
     return _batch(
         batch,
@@ -78,7 +79,7 @@ def _relative_to(later_ms: int, payload: bytes, kept: Sequence[KeyedRecord]) -> 
     parts = bytearray()
     for record in kept:
         timestamp = bytearray()
-        add_varint(timestamp, record.timestamp_delta - later_ms)
+        add_varint(timestamp, wrapped(record.timestamp_delta - later_ms))
         add_varint(parts, 1 + len(timestamp) + record.end - record.rest)
         parts.append(payload[record.body])
         parts += timestamp
