@@ -29,9 +29,9 @@ class GroupKey(NamedTuple):
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """An offset as a group committed it; times are wall-clock milliseconds."""
+class CommittedOffset(NamedTuple):
+    """An offset as a group committed it; times are wall-clock milliseconds. There may be a million
+    of them to load: a tuple is made in less than half the time of a frozen dataclass."""
 
     offset: int
     leader_epoch: int = NO_EPOCH

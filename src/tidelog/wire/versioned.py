@@ -71,7 +71,8 @@ class Versioned(Generic[T]):
         self.max_version: Final = max_version
         self.first_flexible_version: Final = first_flexible_version
         self.open_ended: Final = open_ended
-        self._decoders: dict[int, Decoder] = {}
+        #: By the bytes of the version: most data is small, and looking at them is all it takes.
+        self._decoders: dict[bytes, Decoder] = {}
         self._encoders: dict[int, Encoder] = {}
 
     @property
@@ -109,7 +110,23 @@ class Versioned(Generic[T]):
         Raises UnknownVersion for a newer version (unless open-ended), ProtocolError for anything
         else that is no such struct.
         """
-        version = version_of(data, self.name)
+        raw = bytes(data)
+        decoder = self._decoders.get(raw[: _VERSION.size])
+        if decoder is None:
+            decoder = self._decoder_of(raw)
+        try:
+            value, stop = decoder(raw, _VERSION.size, len(raw))
+        except MALFORMED as error:
+            title = f"{self.name} version {version_of(raw, self.name)}"
+            raise ProtocolError(f"malformed {title}: {error}") from error
+        if stop != len(raw) and not self.open_ended:
+            title = f"{self.name} version {version_of(raw, self.name)}"
+            raise ProtocolError(f"{len(raw) - stop} bytes follow a {title}")
+        return value  # type: ignore[no-any-return]  # what the decoder of T makes
+
+    def _decoder_of(self, raw: bytes) -> Decoder:
+        """The decoder for the version in front; made when that is first seen."""
+        version = version_of(raw, self.name)
         if version > self.max_version:
             if not self.open_ended:
                 raise UnknownVersion(self.name, version, self.max_version)
@@ -118,17 +135,10 @@ class Versioned(Generic[T]):
             raise ProtocolError(
                 f"{self.name} version {version}: versions from {self.min_version} on are known"
             )
-        decoder = self._decoders.get(version)
+        packed = _VERSION.pack(version)
+        decoder = self._decoders.get(packed)
         if decoder is None:
             flexible = version >= self.first_flexible_version
             decoder = build_decoder(self.struct_class, version, flexible)
-            self._decoders[version] = decoder
-        raw = bytes(data)
-        try:
-            value, stop = decoder(raw, _VERSION.size, len(raw))
-        except MALFORMED as error:
-            raise ProtocolError(f"malformed {self.name} version {version}: {error}") from error
-        if stop != len(raw) and not self.open_ended:
-            left = len(raw) - stop
-            raise ProtocolError(f"{left} bytes follow a {self.name} version {version}")
-        return cast("T", value)
+            self._decoders[packed] = decoder
+        return decoder

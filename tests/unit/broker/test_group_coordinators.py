@@ -44,20 +44,24 @@ NOT_HERE = ErrorCode.NOT_COORDINATOR
 
 
 class TestLoading:
+    @pytest.mark.parametrize("batch_records", [1, 100])
     @told
-    async def test_a_long_log_is_read_in_slices_and_the_loop_is_let_go(self) -> None:
+    async def test_a_long_log_is_read_in_slices_and_the_loop_is_let_go(
+        self, batch_records: int
+    ) -> None:
         rig = CoordinatorBroker(offsets_load_buffer_size="1000")
         await rig.follow(0)
-        for start in range(0, 3 * RECORDS_PER_TURN, 100):
-            rig.log.put(*[stored_offset(start + number) for number in range(100)])
+        for start in range(0, 3 * RECORDS_PER_TURN, batch_records):
+            rig.log.put(*[stored_offset(start + number) for number in range(batch_records)])
         many = [
             stored_offset(1_000 + number, f"g{number}") for number in range(RECORDS_PER_TURN + 1)
         ]
         rig.log.put(*many)
         await rig.lead(1)
-        assert [max_bytes for _, max_bytes in rig.log.reads] == [1000] * len(rig.log.batches)
+        assert 0 < rig.log.reads[-1][0] < RECORDS_PER_TURN, "no more than one turn's records"
         assert fetch(rig) == (LOADING, -1)
         await rig.clock.advance(1)
+        assert {max_bytes for _, max_bytes in rig.log.reads} == {1000}
         assert fetch(rig) == (NONE, 3 * RECORDS_PER_TURN - 1)
         assert fetch(rig, f"g{RECORDS_PER_TURN}") == (NONE, 1_000 + RECORDS_PER_TURN)
 

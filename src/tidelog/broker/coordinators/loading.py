@@ -37,6 +37,7 @@ async def load(broker: Broker, partition: Partition, core: GroupPartition) -> bo
     What cannot be read now is tried again: without it, offsets would go back.
     """
     log = partition.log
+    replay = _Replay(broker, partition, core)
     end = load_end(partition)
     position = log.log_start_offset
     while position < end and core.phase is Phase.LOADING:
@@ -49,7 +50,7 @@ async def load(broker: Broker, partition: Partition, core: GroupPartition) -> bo
                 break
             for batch in iter_batches(part.data):
                 if core.phase is Phase.LOADING and not batch.is_control:
-                    await _replay(broker, partition, core, batch)
+                    await replay.batch(batch)
                 position = batch.next_offset
         except (KafkaError, StorageError, CorruptBatch) as error:
             _report(
@@ -61,31 +62,40 @@ async def load(broker: Broker, partition: Partition, core: GroupPartition) -> bo
     return core.phase is Phase.LOADING
 
 
-async def _replay(
-    broker: Broker, partition: Partition, core: GroupPartition, batch: BatchView
-) -> None:
-    columns = read_columns(
-        batch,
-        with_headers=False,
-        max_decompressed_bytes=broker.config.max_decompressed_message_bytes,
-    )
-    turn_in = RECORDS_PER_TURN
-    for offset, key, value in zip(columns.offsets, columns.keys, columns.values, strict=True):
-        try:
-            record = offset_records.decode(key, value)
-        except ProtocolError as error:
-            # Nobody but coordinators may write here: a defect, which costs this record alone.
-            where = f"{partition.topic_partition} offset {offset}"
-            _report(broker, f"{where} is no record of a group: {error}")
-            continue
-        if record is not None:
-            core.replay(record)
-        turn_in -= 1
-        if not turn_in:
-            turn_in = RECORDS_PER_TURN
-            await broker.tasks.sleep(0)
-            if core.phase is not Phase.LOADING:
-                return
+class _Replay:
+    """Gives records to a coordinator; every RECORDS_PER_TURN of them the loop is let go."""
+
+    def __init__(self, broker: Broker, partition: Partition, core: GroupPartition) -> None:
+        self._broker = broker
+        self._partition = partition
+        self._core = core
+        #: Counted over batches: most commits make one of a single record.
+        self._turn_in = RECORDS_PER_TURN
+
+    async def batch(self, batch: BatchView) -> None:
+        """Replay the records of a batch, or those before the load is over."""
+        core = self._core
+        columns = read_columns(
+            batch,
+            with_headers=False,
+            max_decompressed_bytes=self._broker.config.max_decompressed_message_bytes,
+        )
+        for offset, key, value in zip(columns.offsets, columns.keys, columns.values, strict=True):
+            try:
+                record = offset_records.decode(key, value)
+            except ProtocolError as error:
+                # Nobody but coordinators may write here: a defect, which costs this record alone.
+                where = f"{self._partition.topic_partition} offset {offset}"
+                _report(self._broker, f"{where} is no record of a group: {error}")
+                continue
+            if record is not None:
+                core.replay(record)
+            self._turn_in -= 1
+            if not self._turn_in:
+                self._turn_in = RECORDS_PER_TURN
+                await self._broker.tasks.sleep(0)
+                if core.phase is not Phase.LOADING:
+                    return
 
 
 def _report(broker: Broker, message: str) -> None:
