@@ -1,4 +1,9 @@
-"""`python -m bench [part ...]`: the table of the docs. Parts: throughput failover simulation."""
+"""`python -m bench [part ...] [--beside VERSION]`: the tables of docs/measurements.md.
+
+Parts: throughput failover groups offsets compaction simulation. With `--beside` Apache Kafka of
+that version runs next to us and is measured in turns, where Java, Maven and a registry are; where
+they are not, one line says so and the parts go on without.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +11,70 @@ import argparse
 import os
 import platform
 
-from bench import failover, simulation, throughput
+from bench import failover, groups, log, offsets, simulation, throughput
 from bench.rig import MIB
+from bench.systems import TIDELOG, System
+
+PARTS = ("throughput", "failover", "groups", "offsets", "compaction", "simulation")
 
 
 def main() -> None:
     """Run the parts asked for, print Markdown."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["throughput", "failover", "simulation"])
+    parser.add_argument("parts", nargs="*", default=[], help=f"of {' '.join(PARTS)}; default all")
     parser.add_argument("--rounds", type=int, default=5, help="runs per figure (default 5)")
     parser.add_argument("--mib", type=int, default=512, help="MiB per run (default 512)")
+    parser.add_argument("--beside", metavar="VERSION", help="Apache Kafka to compare with: 3.9.2")
     options = parser.parse_args()
+    unknown = [part for part in options.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"unknown part {unknown[0]!r}; there are {' '.join(PARTS)}")
+    beside = f" --beside {options.beside}" if options.beside else ""
     print(
         f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}; "
-        f"command: python -m bench {' '.join(options.parts)} --rounds {options.rounds} "
-        f"--mib {options.mib}\n"
+        f"command: python -m bench {' '.join([*options.parts, ''])}--rounds {options.rounds} "
+        f"--mib {options.mib}{beside}\n"
     )
-    for part in options.parts:
-        match part:
-            case "throughput":
-                tables = throughput.run(options.rounds, options.mib * MIB)
-            case "failover":
-                tables = failover.run(options.rounds)
-            case "simulation":
-                tables = simulation.run()
-            case _:
-                parser.error(f"unknown part {part!r}; throughput, failover, simulation exist")
-        for text in tables:
+    systems = [TIDELOG, *(_kafka(options.beside) if options.beside else [])]
+    for part in options.parts or PARTS:
+        for text in _tables(part, systems, options.rounds, options.mib * MIB):
             print(text, flush=True)
+
+
+def _tables(part: str, systems: list[System], rounds: int, run_bytes: int) -> list[str]:
+    match part:
+        case "throughput":
+            return throughput.run(systems, rounds, run_bytes)
+        case "failover":
+            return failover.run(systems, rounds)
+        case "groups":
+            return groups.run(systems, rounds)
+        case "offsets":
+            return offsets.run(systems, rounds)
+        case "compaction":
+            return log.compactions(rounds)
+        case _:
+            return simulation.run()
+
+
+def _kafka(version: str) -> list[System]:
+    """Apache Kafka where it can be had."""
+    # Loaded here alone: it needs the tests' sources, and Java.
+    from tests.clients.matrix.driver import Absent
+
+    from bench import kafka
+
+    try:
+        found = kafka.kafka(version)
+    except Absent as absent:
+        print(f"Apache Kafka {version} is not measured beside: {absent}\n", flush=True)
+        return []
+    print(
+        f"{found.name}: three nodes, each broker and controller, {kafka.HEAP} of heap each,"
+        f" {kafka.java_version()}\n",
+        flush=True,
+    )
+    return [found]
 
 
 if __name__ == "__main__":

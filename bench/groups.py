@@ -30,6 +30,7 @@ CROWD = 10_000
 _HEARTBEAT_INTERVAL_S = 3.0
 _HEARTBEAT, _OFFSET_COMMIT = (12, 4), (8, 8)
 _TICK_S = 0.01
+_REST_S = 1.0
 _REBALANCED, _REBALANCES = 100, 10
 _COMMITTERS, _COMMIT_S, _ALONE_S = 100, 4.0, 2.0
 
@@ -84,8 +85,7 @@ class _Scene:
         await each(_settle_alone, self._crowd)
         self.figures.joined_s = time.monotonic() - begin
         self.figures.crowd_bytes = pss_bytes(self.running.pids()) - before
-        for member in self._crowd:
-            member.disconnect()
+        await self._disconnect_crowd()
 
     async def _coordinators(self, groups: Sequence[str]) -> list[str]:
         return await coordinators(self.running.bootstrap, groups)
@@ -115,8 +115,13 @@ class _Scene:
         await each(Repeated.drain, hearts, CROWD)
         if counted:
             self.figures.beat_cpu_us.append((self.cpu_s() - before) / (2 * CROWD) * 1e6)
+        await self._disconnect_crowd()
+
+    async def _disconnect_crowd(self) -> None:
+        """Close the connections, and let the brokers come to rest."""
         for member in self._crowd:
             member.disconnect()
+        await asyncio.sleep(_REST_S)
 
     async def rebalance(self, counted: bool) -> None:
         """The hundred rebalance, several times in a row."""

@@ -12,10 +12,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from bench.systems import BROKERS, Running, System
 from tests.clients.java.jars import KAFKA, jars_of_kafka
 from tests.clients.java.tools import Tools
 
+from bench.systems import BROKERS, Running, System
 from tidelog.core.errors import TidelogError
 from tidelog.local.ports import free_ports
 from tidelog.local.readiness import await_writable
@@ -61,11 +61,15 @@ class _Node:
     def check(self) -> None:
         """Raise when it has ended of its own."""
         if not self.runs:
-            raise SystemExit(f"bench: Kafka at {self.address} ended: {self._log.read_text()[-400:]}")
+            raise SystemExit(
+                f"bench: Kafka at {self.address} ended: {self._log.read_text()[-400:]}"
+            )
 
 
 class _Kafka:
     """Three of them."""
+
+    tells_controller = False
 
     def __init__(self, version: str, directory: Path, config: dict[str, str]) -> None:
         self.name = f"Kafka {version}"
@@ -150,6 +154,12 @@ class _Kafka:
                 if time.monotonic() > deadline:
                     raise SystemExit(f"bench: {node.address} does not answer: {error}") from error
             time.sleep(0.02)
+
+
+def java_version() -> str:
+    """What runs it, as it calls itself."""
+    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True)
+    return told.stderr.splitlines()[0]
 
 
 def kafka(version: str) -> System:

@@ -2,8 +2,8 @@
 
 Prints the median and the fastest of several rounds: µs of CPU on the loop per append (plan, submit)
 or read, and the MB/s that this would allow, beside the bare pwritev and CRC of the same bytes.
-Run: python bench/log.py [--directory DIR] [--only append|compaction]. The pages of the files are
-cold; the first round of each case is not counted. Compaction is told in MiB of log gone through per
+Run: python -m bench.log [--directory DIR]. The pages of the files are cold; the first round of each
+case is not counted. Compaction (`python -m bench compaction`) is told in MiB of log gone through per
 second, with the most CPU time that one of its slices took on the directory's slow thread.
 """
 
@@ -19,11 +19,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from crc32c import crc32c
 
+from bench.rig import spread, table
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Files, Work
 from tidelog.core.types import TopicPartition
@@ -40,6 +42,8 @@ from tidelog.runtime.lanes import ThreadLane
 ROUNDS = 7
 BYTES_PER_ROUND = 256 << 20
 COMPACTED_BYTES = 64 << 20
+
+_CONFIG = LogConfig(segment_bytes=1 << 30, max_message_bytes=8 << 20)
 
 T = TypeVar("T")
 
@@ -161,9 +165,20 @@ class _TimedLane(ThreadLane):
         return super().submit(timed, work, name)
 
 
-async def _compaction_case(
-    opened: LogDirectory, name: str, codec: int, record_bytes: int, keys: int
-) -> None:
+@dataclass(frozen=True)
+class _Compacted:
+    """One kind of log, and what compacting it took, a run after the other."""
+
+    name: str
+    codec: int
+    record_bytes: int
+    keys: int
+    mib_per_s: list[float] = field(default_factory=list)
+    mib_per_cpu_s: list[float] = field(default_factory=list)
+    longest_slice_ms: list[float] = field(default_factory=list)
+
+
+async def _compact(opened: LogDirectory, case: _Compacted, run: int) -> None:
     """Fill a log with records of random keys, then compact it once."""
     config = LogConfig(
         segment_bytes=16 << 20,
@@ -171,20 +186,23 @@ async def _compaction_case(
         min_cleanable_dirty_ratio=0.0,
         file_delete_delay_ms=0,
     )
-    log = await opened.create(TopicPartition(f"compact-{name}", 0), bytes([1] * 16), config)
+    topic = f"compact-{case.codec}-{case.record_bytes}"
+    log = await opened.create(TopicPartition(topic, run), bytes([1] * 16), config)
     log.assign_epoch(0, 0)
     draw = random.Random(1)
     written = 0
     while written < COMPACTED_BYTES:
         records = [
             NewRecord(
-                b"key %d" % draw.randrange(keys),
-                draw.randbytes(record_bytes // 2) + bytes(record_bytes - record_bytes // 2),
+                b"key %d" % draw.randrange(case.keys),
+                draw.randbytes(case.record_bytes // 2) + bytes(case.record_bytes // 2),
                 1_700_000_000_000,
             )
             for _ in range(100)
         ]
-        completion = log.plan_leader_append(build_batch(records, codec=codec), 0, 1_700_000_000_000)
+        completion = log.plan_leader_append(
+            build_batch(records, codec=case.codec), 0, 1_700_000_000_000
+        )
         log.submit_planned()
         written += (await completion).size_bytes
     await log.flush()
@@ -197,39 +215,66 @@ async def _compaction_case(
         raise SystemExit("nothing was compacted")
     # Both passes go through the whole log: for the keys, and for what stays.
     mib = stats.bytes_read / 2 / (1 << 20)
-    slices = [_TimedLane.longest_ms[kind] for kind in ("map keys", "compact")]
-    sys.stdout.write(
-        f"compact {name:<26}{mib:6.0f} MiB to {stats.bytes_written / (1 << 20):5.1f} MiB"
-        f"  {mib / taken_s:6.1f} MiB/s  {mib / cpu_s:6.1f} MiB/s of CPU"
-        f"  longest slices {slices[0]:.1f} and {slices[1]:.1f} ms\n"
+    case.mib_per_s.append(mib / taken_s)
+    case.mib_per_cpu_s.append(mib / cpu_s)
+    case.longest_slice_ms.append(
+        max(_TimedLane.longest_ms[kind] for kind in ("map keys", "compact"))
     )
 
 
-async def _compactions(opened: LogDirectory) -> None:
-    for codec, codec_name in ((compression.NONE, "none"), (compression.ZSTD, "zstd")):
-        await _compaction_case(opened, f"1KiB-{codec_name}", codec, 1024, 5_000)
-    await _compaction_case(opened, "100B-none", compression.NONE, 100, 50_000)
+async def _compact_all(directory: str, rounds: int) -> list[_Compacted]:
+    cases = [
+        _Compacted("1 KiB, 5,000 keys, not compressed", compression.NONE, 1024, 5_000),
+        _Compacted("1 KiB, 5,000 keys, zstd", compression.ZSTD, 1024, 5_000),
+        _Compacted("100 B, 50,000 keys, not compressed", compression.NONE, 100, 50_000),
+    ]
+    opened = await _open(directory)
+    for run in range(rounds):
+        for case in cases:
+            await _compact(opened, case, run)
+    return cases
 
 
-async def _run(directory: str, only: str) -> None:
+def compactions(rounds: int) -> list[str]:
+    """The table of compaction."""
+    with tempfile.TemporaryDirectory(prefix="bench-log-") as directory:
+        cases = asyncio.run(_compact_all(directory, rounds))
+    rows = [
+        (
+            case.name,
+            spread(case.mib_per_s),
+            spread(case.mib_per_cpu_s),
+            spread(case.longest_slice_ms, 1),
+        )
+        for case in cases
+    ]
+    return [
+        table(
+            f"Compaction of {COMPACTED_BYTES >> 20} MiB ({rounds} runs)",
+            rows,
+            ("Records", "MiB/s", "MiB/s of CPU", "longest slice, CPU ms"),
+        )
+    ]
+
+
+async def _open(directory: str) -> LogDirectory:
     # A busy machine may stop us for longer than a slow disk would: stay on the loop.
     lanes.SLOW_CALL_NS = 1 << 60
     loop = asyncio.get_running_loop()
     clock = SystemClock(loop)
-    config = LogConfig(segment_bytes=1 << 30, max_message_bytes=8 << 20)
-    opened = await LogDirectory.open(
+    return await LogDirectory.open(
         _TimedLane(directory, loop, clock),
         cluster_id="bench",
         broker_id=1,
         clock=clock,
         tracer=_Silent(),
-        default_config=config,
-        config_of=lambda _: config,
+        default_config=_CONFIG,
+        config_of=lambda _: _CONFIG,
     )
-    if only != "append":
-        await _compactions(opened)
-    if only == "compaction":
-        return
+
+
+async def _run(directory: str) -> None:
+    opened = await _open(directory)
     cases: list[tuple[str, list[bytes], bool]] = [
         ("1 record of 1 KiB", [bytes(1024)], False),
         ("1 record of 1 KiB, idempotent", [bytes(1024)], True),
@@ -238,11 +283,11 @@ async def _run(directory: str, only: str) -> None:
     ]
     logs = []
     for number, (what, values, idempotent) in enumerate(cases):
-        log = await opened.create(TopicPartition("bench", number), bytes([1] * 16), config)
+        log = await opened.create(TopicPartition("bench", number), bytes([1] * 16), _CONFIG)
         log.assign_epoch(0, 0)
         logs.append(log)
         _append_case(log, what, values, idempotent)
-    log = await opened.create(TopicPartition("plan", 0), bytes([1] * 16), config)
+    log = await opened.create(TopicPartition("plan", 0), bytes([1] * 16), _CONFIG)
     _plan_case(log, 1024)
     _plan_case(log, 1 << 20)
     for size_bytes in (1100, 16_900, 1_030_000):
@@ -256,11 +301,10 @@ def main() -> None:
     """Run all cases in a directory of their own, removed afterwards."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", default=None, help="where to write; default: a new one")
-    parser.add_argument("--only", choices=("append", "compaction"), default="")
     options = parser.parse_args()
     directory = tempfile.mkdtemp(prefix="bench-log-", dir=options.directory)
     try:
-        asyncio.run(_run(directory, options.only))
+        asyncio.run(_run(directory))
     finally:
         shutil.rmtree(directory)
 

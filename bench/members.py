@@ -123,7 +123,9 @@ class Channel(asyncio.Protocol):
         self._transport.close()
 
 
-async def each(do: Callable[[T], Awaitable[R]], over: Iterable[T], at_once: int = _AT_ONCE) -> list[R]:
+async def each(
+    do: Callable[[T], Awaitable[R]], over: Iterable[T], at_once: int = _AT_ONCE
+) -> list[R]:
     """`do` for all of them, so many at a time; results in their order."""
     room = asyncio.Semaphore(at_once)
 

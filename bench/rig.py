@@ -1,4 +1,4 @@
-"""What every cluster measurement needs: a cluster, a client driver, CPU and memory of processes.
+"""What every cluster measurement needs: a client driver, CPU and memory of processes, tables.
 
 The client is librdkafka through `driver.c`, compiled once per run; the library is the one inside
 the confluent-kafka wheel. Figures are per variant a list of runs, interleaved by the caller.
@@ -12,16 +12,12 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-
-from tidelog.local.cluster import LocalCluster
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 MIB = 1024 * 1024
@@ -70,15 +66,6 @@ class Driver:
         return result
 
 
-@contextmanager
-def cluster(brokers: int = 3, **config: str) -> Iterator[LocalCluster]:
-    """A fresh cluster in a temporary directory, taken down afterwards."""
-    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
-        settings = {key.replace("_", "."): value for key, value in config.items()}
-        with LocalCluster(str(Path(directory) / "cluster"), brokers, config=settings) as running:
-            yield running
-
-
 def cpu_seconds(pids: list[int]) -> float:
     """User and system time of the processes so far."""
     total = 0
@@ -96,12 +83,6 @@ def pss_bytes(pids: list[int]) -> int:
             if line.startswith("Pss:"):
                 total += int(line.split()[1]) * 1024
     return total
-
-
-def pids(running: LocalCluster) -> list[int]:
-    """The processes of the brokers that run."""
-    processes = [running.process(broker_id) for broker_id in running.broker_ids]
-    return [process.pid for process in processes if process is not None]
 
 
 def warm_pages(directory: str, size_bytes: int) -> None:

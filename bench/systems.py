@@ -37,6 +37,10 @@ class Running(Protocol):
     def bootstrap(self) -> str:
         """Addresses for clients."""
 
+    @property
+    def tells_controller(self) -> bool:
+        """Whether the controller that clients are told is the one (KRaft names any broker)."""
+
     def address(self, broker_id: int) -> str:
         """`host:port` of one broker."""
 
@@ -67,6 +71,7 @@ class _Tidelog:
     """Our brokers, as processes."""
 
     name = "tidelog"
+    tells_controller = True
 
     def __init__(self, directory: Path, config: dict[str, str]) -> None:
         self._cluster = LocalCluster(str(directory / "cluster"), BROKERS, config=config)

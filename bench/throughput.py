@@ -1,9 +1,13 @@
-"""Produce, consume and one-at-a-time latency against three brokers, interleaved, warm."""
+"""Produce, consume and one-at-a-time latency against three brokers, interleaved, warm.
+
+Several systems run at the same time and take turns; what the idle ones cost goes against all alike.
+"""
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bench.rig import (
@@ -12,89 +16,141 @@ from bench.rig import (
     MIB,
     PRODUCER_OPTIONS,
     Driver,
-    cluster,
     cpu_seconds,
-    pids,
+    pss_bytes,
     spread,
     table,
     warm_pages,
 )
-from tidelog.local.cluster import LocalCluster
+from bench.systems import Running, System, started
 from tidelog.runtime.blocking import BlockingClient
 
 PARTITIONS = 6
 RECORD_BYTES = 1024
 #: What the client may queue, beside the records themselves.
 _CLIENT_BYTES = 256 * MIB
+_LATENCY_S = 3
 
 
 @dataclass
-class _Variant:
+class _Figure:
     """One line of the table, with what its runs measured."""
 
     name: str
-    replicas: int
-    acks: int
     aim: str
     speeds: list[float] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
 
 
-def run(rounds: int, run_bytes: int) -> list[str]:
-    """The tables of throughput and latency."""
-    variants = [
-        _Variant("produce 1 KiB, RF 1, acks=1", 1, 1, ">= 600"),
-        _Variant("produce 1 KiB, RF 3, acks=all", 3, -1, ">= 270"),
-    ]
-    consume = _Variant("consume 1 KiB", 1, 0, ">= 1,000")
-    latencies: list[dict[str, float]] = []
-    with tempfile.TemporaryDirectory() as work, cluster() as running:
-        driver = Driver(work)
+class _Scene:
+    """One running system, and its figures."""
+
+    def __init__(self, driver: Driver, running: Running, run_bytes: int) -> None:
+        self._driver = driver
+        self._running = running
+        self._run_bytes = run_bytes
+        self.one_replica = _Figure("produce 1 KiB, RF 1, acks=1", ">= 600")
+        self.replicated = _Figure("produce 1 KiB, RF 3, acks=all", ">= 270")
+        self.consume = _Figure("consume 1 KiB", ">= 1,000")
+        self.latencies: list[dict[str, float]] = []
         with BlockingClient(running.bootstrap) as client:
-            client.create_topic("slow", PARTITIONS, 3, {"min.insync.replicas": "2"})
-            client.await_topic("slow", 3)
-            for number in range(rounds + 1):
-                counted = number > 0  # the first round warms connections, pages and caches
-                for variant in variants:
-                    topic = f"t{number}-{variant.replicas}"
-                    _make_topic(client, topic, variant.replicas)
-                    _produce(driver, running, variant, topic, run_bytes, counted)
-                    if variant.replicas == 1:
-                        _consume(driver, running, consume, topic, run_bytes, counted)
-                latency = driver.run(
-                    "latency",
-                    running.bootstrap,
-                    "slow",
-                    PARTITIONS,
-                    RECORD_BYTES,
-                    3,
-                    -1,
-                    options=LATENCY_OPTIONS,
-                )
-                if counted:
-                    latencies.append(latency)
-    rows = [
-        (one.name, spread(one.speeds), spread(one.costs), one.aim) for one in [*variants, consume]
-    ]
+            _make_topic(client, "slow", 3)
+
+    def figures(self) -> list[_Figure]:
+        return [self.one_replica, self.replicated, self.consume]
+
+    def round(self, number: int) -> None:
+        """All figures once."""
+        topic = f"t{number}"
+        with BlockingClient(self._running.bootstrap) as client:
+            _make_topic(client, f"{topic}-1", 1)
+            self._produce(self.one_replica, f"{topic}-1", 1, acks=1)
+            self._consume(f"{topic}-1")
+            client.delete_topic(f"{topic}-1")
+            _make_topic(client, f"{topic}-3", 3)
+            self._produce(self.replicated, f"{topic}-3", 3, acks=-1)
+            client.delete_topic(f"{topic}-3")
+        self._wait_for_one_at_a_time()
+
+    def forget(self) -> None:
+        """What was measured so far was to warm up."""
+        for figure in self.figures():
+            figure.speeds.clear()
+            figure.costs.clear()
+        self.latencies.clear()
+
+    def _wait_for_one_at_a_time(self) -> None:
+        arguments = ("slow", PARTITIONS, RECORD_BYTES, _LATENCY_S, -1)
+        self.latencies.append(self._run("latency", *arguments, options=LATENCY_OPTIONS))
+
+    def _produce(self, figure: _Figure, topic: str, replicas: int, acks: int) -> None:
+        warm_pages(self._driver.directory, self._run_bytes * replicas + _CLIENT_BYTES)
+        arguments = (topic, PARTITIONS, RECORD_BYTES, self._run_bytes, acks)
+        self._note(figure, "produce", *arguments, options=PRODUCER_OPTIONS)
+
+    def _consume(self, topic: str) -> None:
+        time.sleep(0.2)  # the high watermark of the last batch; not measured
+        warm_pages(self._driver.directory, self._run_bytes + _CLIENT_BYTES)
+        arguments = (topic, PARTITIONS, self._run_bytes)
+        self._note(self.consume, "consume", *arguments, options=CONSUMER_OPTIONS)
+
+    def _note(
+        self, figure: _Figure, what: str, *arguments: object, options: Mapping[str, str]
+    ) -> None:
+        before = cpu_seconds(self._running.pids())
+        result = self._run(what, *arguments, options=options)
+        mib = result["bytes"] / MIB
+        figure.speeds.append(mib / result["seconds"])
+        figure.costs.append((cpu_seconds(self._running.pids()) - before) * 1e6 / mib)
+
+    def _run(self, what: str, *arguments: object, options: Mapping[str, str]) -> dict[str, float]:
+        return self._driver.run(what, self._running.bootstrap, *arguments, options=options)
+
+
+def run(systems: Sequence[System], rounds: int, run_bytes: int) -> list[str]:
+    """The tables of throughput and latency."""
+    warm_up_rounds = max(system.warm_up_rounds for system in systems)
+    with tempfile.TemporaryDirectory() as work, started(systems) as running:
+        driver = Driver(work)
+        scenes = [_Scene(driver, one, run_bytes) for one in running]
+        for number in range(warm_up_rounds + rounds):
+            for scene in scenes:
+                if number == warm_up_rounds:
+                    scene.forget()
+                scene.round(number)
+        rest_bytes = [pss_bytes(one.pids()) for one in running]
+    names = [system.name for system in systems]
+    lines = zip(*(scene.figures() for scene in scenes), strict=True)
+    rows = []
+    for line in lines:
+        name, aim = line[0].name, line[0].aim
+        rows.append((f"{name}, MiB/s", *(spread(one.speeds) for one in line), aim))
+        rows.append(("its brokers' CPU µs per MiB", *(spread(one.costs) for one in line), ""))
+    afterwards = (f"{each / MIB:,.0f}" for each in rest_bytes)
+    rows.append(("sum of PSS of the three brokers afterwards, MiB", *afterwards, ""))
     quantiles = [
-        (name, spread([one[f"{key}_ms"] for one in latencies], 3), aim)
+        (
+            name,
+            *(spread([one[f"{key}_ms"] for one in each.latencies], 3) for each in scenes),
+            aim,
+        )
         for name, key, aim in (
             ("p50", "p50", "<= 0.35"),
             ("p99", "p99", ""),
             ("p99.9", "p999", ""),
         )
     ]
-    runs = f"{rounds} runs of {run_bytes // MIB} MiB, {PARTITIONS} partitions"
+    runs = f"{rounds} runs of {run_bytes // MIB} MiB, {warm_up_rounds} before to warm up"
     return [
         table(
-            f"Throughput ({runs}, interleaved, warm)",
+            f"Throughput ({runs}, {PARTITIONS} partitions, interleaved, warm pages)",
             rows,
-            ("", "MiB/s", "brokers' CPU µs per MiB", "aim"),
+            ("", *names, "aim"),
         ),
         table(
-            f"One record at a time, 1 KiB, RF 3, acks=all ({rounds} runs of 3 s)",
+            f"One record at a time, 1 KiB, RF 3, acks=all ({rounds} runs of {_LATENCY_S} s), ms",
             quantiles,
-            ("", "ms", "aim"),
+            ("", *names, "aim"),
         ),
         f"Client: librdkafka; producer {PRODUCER_OPTIONS}, consumer {CONSUMER_OPTIONS}, "
         f"latency {LATENCY_OPTIONS}.\n",
@@ -107,49 +163,3 @@ def _make_topic(client: BlockingClient, topic: str, replicas: int) -> None:
     else:
         client.create_topic(topic, PARTITIONS, replicas, {"min.insync.replicas": "2"})
     client.await_topic(topic, replicas)
-
-
-def _produce(
-    driver: Driver,
-    running: LocalCluster,
-    variant: _Variant,
-    topic: str,
-    run_bytes: int,
-    counted: bool,
-) -> None:
-    warm_pages(driver.directory, run_bytes * variant.replicas + _CLIENT_BYTES)
-    before = cpu_seconds(pids(running))
-    result = driver.run(
-        "produce",
-        running.bootstrap,
-        topic,
-        PARTITIONS,
-        RECORD_BYTES,
-        run_bytes,
-        variant.acks,
-        options=PRODUCER_OPTIONS,
-    )
-    if counted:
-        mib = result["bytes"] / MIB
-        variant.speeds.append(mib / result["seconds"])
-        variant.costs.append((cpu_seconds(pids(running)) - before) * 1e6 / mib)
-
-
-def _consume(
-    driver: Driver,
-    running: LocalCluster,
-    variant: _Variant,
-    topic: str,
-    run_bytes: int,
-    counted: bool,
-) -> None:
-    time.sleep(0.2)  # the high watermark of the last batch; not measured
-    warm_pages(driver.directory, run_bytes + _CLIENT_BYTES)
-    before = cpu_seconds(pids(running))
-    result = driver.run(
-        "consume", running.bootstrap, topic, PARTITIONS, run_bytes, options=CONSUMER_OPTIONS
-    )
-    if counted:
-        mib = result["bytes"] / MIB
-        variant.speeds.append(mib / result["seconds"])
-        variant.costs.append((cpu_seconds(pids(running)) - before) * 1e6 / mib)

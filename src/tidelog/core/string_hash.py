@@ -6,13 +6,18 @@ the internal topic. Every client and broker of a cluster must agree, so it must 
 
 from __future__ import annotations
 
+import struct
+from typing import Final
+
+_UNIT: Final = struct.Struct(">H")
+
 
 def java_string_hash(text: str) -> int:
     """`text.hashCode()` of Java as a signed 32-bit number."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
-    for index in range(0, len(units), 2):
-        value = (31 * value + (units[index] << 8) + units[index + 1]) & 0xFFFF_FFFF
+    for (unit,) in _UNIT.iter_unpack(units):
+        value = (31 * value + unit) & 0xFFFF_FFFF
     return value - (1 << 32) if value & 0x8000_0000 else value
 
 
