@@ -1,4 +1,4 @@
-"""Apache Kafka beside us: three KRaft nodes, each broker and controller, from the jars of the tests.
+"""Apache Kafka beside us: three KRaft nodes, broker and controller each, from the tests' jars.
 
 Java and heap options are those of Kafka's own start scripts: server VM, G1 with a pause aim of
 20 ms, 1 GiB of heap each. Its settings are the defaults, but for ports, directories and what both

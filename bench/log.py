@@ -2,9 +2,10 @@
 
 Prints the median and the fastest of several rounds: µs of CPU on the loop per append (plan, submit)
 or read, and the MB/s that this would allow, beside the bare pwritev and CRC of the same bytes.
-Run: python -m bench.log [--directory DIR]. The pages of the files are cold; the first round of each
-case is not counted. Compaction (`python -m bench compaction`) is told in MiB of log gone through per
-second, with the most CPU time that one of its slices took on the directory's slow thread.
+Run: python -m bench.log [--directory DIR]. The pages of the files are cold; the first round of
+each case is not counted. Compaction (`python -m bench compaction`) is told in MiB of log gone
+through per second, with the most CPU time that one of its slices took on the directory's slow
+thread.
 """
 
 from __future__ import annotations

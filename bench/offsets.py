@@ -115,7 +115,7 @@ class _Scene:
             self.figures.leader_bytes = pss_bytes(running.pids())
 
     async def _served_by(self, broker_id: int, begin: float) -> tuple[float, float]:
-        """Seconds until a broker answers the last offset, and the longest wait for an answer, ms."""
+        """Seconds until a broker answers the last offset; the longest wait for an answer, ms."""
         channel = await Channel.open(self.running.address(broker_id))
         request = OffsetFetchRequest(
             f"group-{GROUPS - 1}", [OffsetFetchRequestTopic(TOPIC, [PARTITIONS - 1])]
