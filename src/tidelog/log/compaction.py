@@ -146,9 +146,11 @@ def note_keys(
     if not batch.is_control and not batch.is_transactional and batch.record_count:
         _, records = read_keys(batch, max_decompressed_bytes)
         base = batch.base_offset
+        put = offset_map.put
         for record in records:
-            if record.key is not None and base + record.offset_delta >= start_offset:
-                offset_map.put(record.key, base + record.offset_delta)
+            key, offset = record.key, base + record.offset_delta
+            if key is not None and offset >= start_offset:
+                put(key, offset)
     offset_map.latest_offset = batch.last_offset
 
 

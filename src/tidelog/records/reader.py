@@ -156,7 +156,7 @@ def read_keys(
 
 def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
     """Fill `records`; returns where the last one ends. IndexError beyond the data."""
-    add = records.append
+    add, new = records.append, tuple.__new__
     position = 0
     total = len(data)
     for _ in range(count):
@@ -190,7 +190,9 @@ def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
         size, position = _varint(data, position)
         if position + max(size, 0) >= end:
             raise _BadRecord("key and value are longer than the record")
-        add(KeyedRecord(start, body, rest, end, timestamp_delta, offset_delta, key, size >= 0))
+        fields = (start, body, rest, end, timestamp_delta, offset_delta, key, size >= 0)
+        # As calling the class does, in a third of the time.
+        add(new(KeyedRecord, fields))
         position = end
     return position
 
@@ -216,9 +218,13 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
-    value = byte & 0x7F
-    shift = 7
-    position += 1
+    second = data[position + 1]
+    if second < 0x80:
+        value = byte & 0x7F | second << 7
+        return (value >> 1) ^ -(value & 1), position + 2
+    value = byte & 0x7F | (second & 0x7F) << 7
+    shift = 14
+    position += 2
     while True:
         byte = data[position]
         position += 1
