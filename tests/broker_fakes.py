@@ -483,7 +483,6 @@ class FakeBroker:
 
     def submit_appends(self) -> bool:
         """The end of a read event."""
-        self.groups.flush()
         planned, self.planned = self.planned, {}
         done = [partition.flush_appends() for partition in planned]
         return all(done)

@@ -190,8 +190,8 @@ class CoordinatorBroker:
         self.broker.partition(P0).follower_fetched(2, 102, end, 0, self.clock.now_ms)
 
     def send(self, api_key: int, version: int, message: Any) -> Any:
-        """Hand in a request: its answer, or the Pending that waits for it. The read event goes
-        on: nothing is written yet."""
+        """Hand in a request: its answer, or the Pending that waits for it. The turn of the
+        loop goes on: nothing is written yet."""
         connection = SimpleNamespace(peer="10.0.0.1:5000", close=lambda reason: None)
         header = RequestHeader(api_key, version, 0, "a-client")
         request = Request(header, message, connection, self.clock.now_ms)
@@ -199,10 +199,10 @@ class CoordinatorBroker:
         return self._handlers[api_key].handle(broker, request)
 
     def ask(self, api_key: int, version: int, message: Any) -> Any:
-        """Hand in a request in a read event of its own; what it is answered at once, else the
+        """Hand in a request in a turn of its own; what it is answered at once, else the
         Pending."""
         answer = self.send(api_key, version, message)
-        self.broker.submit_appends()
+        self.broker.groups.flush()
         return answered(answer) if isinstance(answer, Pending) and answer.done else answer
 
     async def settle(self) -> None:

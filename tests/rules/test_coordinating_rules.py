@@ -170,6 +170,6 @@ async def test_what_was_gathered_for_a_lost_leadership_is_not_appended() -> None
     await rig.lead(1)
     pending = rig.send(OFFSET_COMMIT, 8, committing(5))
     rig.broker.partition(P0).rest()
-    rig.broker.submit_appends()
+    rig.broker.groups.flush()
     assert commit_error(answered(pending)) is NOT_HERE
     assert rig.log.batches == []

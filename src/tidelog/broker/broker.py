@@ -249,7 +249,6 @@ class Broker:
 
     def submit_appends(self) -> bool:
         """Submit what was planned; False where a lane has not written all of it yet."""
-        self.groups.flush()
         if not self._appending:
             return True
         partitions, self._appending = self._appending, {}

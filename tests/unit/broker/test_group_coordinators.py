@@ -107,12 +107,12 @@ class TestLoading:
 
 class TestAppends:
     @told
-    async def test_commits_of_one_read_event_are_one_batch(self) -> None:
+    async def test_commits_of_one_turn_of_the_loop_are_one_batch(self) -> None:
         rig = CoordinatorBroker()
         await rig.lead()
         pendings = [rig.send(OFFSET_COMMIT, 8, committing(n, group=f"g{n}")) for n in range(10)]
         assert rig.log.batches == []
-        rig.broker.submit_appends()
+        rig.broker.groups.flush()
         assert len(rig.log.batches) == 1
         assert [commit_error(answered(pending)) for pending in pendings] == [NONE] * 10
 
@@ -124,7 +124,7 @@ class TestAppends:
             rig.send(OFFSET_COMMIT, 8, committing(n, group=f"g{n}", metadata="m" * 100))
             for n in range(5)
         ]
-        rig.broker.submit_appends()
+        rig.broker.groups.flush()
         assert [commit_error(answered(pending)) for pending in pendings] == [NONE] * 5
         assert [len(batch) <= 400 for batch in rig.log.batches] == [True] * len(rig.log.batches)
         assert len(rig.log.batches) > 1

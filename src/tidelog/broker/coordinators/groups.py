@@ -352,21 +352,18 @@ class GroupCoordinators:
             coordination.cancel_timer(effect.name)
 
     def _flush_later(self, coordination: Coordination) -> None:
-        """The appends are planned when the read event ends that asked for them; outside of one,
-        in the loop's next turn."""
+        """The appends are written in the loop's next turn: commits of all connections that were
+        read in this one, and of whatever else happened in it, share batches."""
         if not self._unflushed:
-            self.broker.ports.loop.call_soon(self._flush_now)
+            self.broker.ports.loop.call_soon(self.flush)
         self._unflushed[coordination] = None
 
     def flush(self) -> None:
-        """Plan what was gathered; the broker submits it."""
+        """Write what was gathered."""
         unflushed, self._unflushed = self._unflushed, {}
         for coordination in unflushed:
             coordination.writer.flush()
-
-    def _flush_now(self) -> None:
-        if self._unflushed:
-            self.broker.submit_appends()
+        self.broker.submit_appends()
 
     # What time and topics do.
 
