@@ -2,9 +2,10 @@
 
 Appends that are asked for in one turn of the loop become one batch (as many as fit
 `message.max.bytes`), in their order: so many small commits cost one write and one wait. They are
-written with acks=all and under the leader epoch of the coordinator only (G1). Outcomes: committed when the high watermark
-has passed the batch; failed when it was refused; before one of them perhaps timed out
-(`offsets.commit.timeout.ms`, or an ISR below the minimum), after which it is still waited for.
+written with acks=all and under the leader epoch of the coordinator only (G1). Outcomes: committed
+when the high watermark has passed the batch; failed when it was refused; before one of them perhaps
+timed out (`offsets.commit.timeout.ms`, or an ISR below the minimum), after which it is still waited
+for.
 """
 
 from __future__ import annotations
