@@ -30,7 +30,7 @@ check: $(TEST_READY)  ## lint, types, contracts, tidy and unit tests: three minu
 test: $(TEST_READY)  ## everything that proves it, with the time of each part
 	$(BIN)/python tests/run.py test $(PARTS)
 
-bench: $(RUN_READY)  ## speed of produce, consume, failover, start and memory as one table
+bench: $(RUN_READY)  ## speed of produce, consume, groups and compaction, failover, start and memory as tables
 	$(BIN)/python -m bench
 
 soak: $(TEST_READY)  ## mutants, all clients, then the simulator over fresh seeds for an hour (MINUTES=n for another time)

@@ -219,7 +219,10 @@ def run(systems: Sequence[System], rounds: int) -> list[str]:
             f"{CROWD:,} groups of one member, each with its connection: memory, MiB",
             *(f"{one.crowd_bytes / MIB:.0f}" for one in measured),
         ),
-        (f"the same joining, {CROWD:,} at once, s", *(f"{one.joined_s:.1f}" for one in measured)),
+        (
+            f"the same joining, {CROWD:,} at once, once and not warm, s",
+            *(f"{one.joined_s:.1f}" for one in measured),
+        ),
         (
             f"{CROWD:,} heartbeats every {_HEARTBEAT_INTERVAL_S:.0f} s: brokers' CPU µs each",
             *(spread(one.beat_cpu_us) for one in measured),

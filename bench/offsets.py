@@ -168,7 +168,7 @@ def run(systems: Sequence[System], rounds: int) -> list[str]:
     count = GROUPS * PARTITIONS
     rows = [
         (
-            f"{count:,} offsets committed, {PARTITIONS} a request, RF 3: offsets per second",
+            f"{count:,} offsets committed, {PARTITIONS} a request, RF 3, once: per second",
             *(f"{count / one.filled_s:,.0f}" for one in measured),
         ),
         ("brokers' CPU µs per offset", *(f"{one.fill_cpu_us:.1f}" for one in measured)),
@@ -186,8 +186,10 @@ def run(systems: Sequence[System], rounds: int) -> list[str]:
         ),
         (
             "sum of PSS of the three brokers afterwards, MiB",
-            *(f"{one.leader_bytes / MIB:.0f}" for one in measured),
+            *(f"{one.leader_bytes / MIB:,.0f}" for one in measured),
         ),
     ]
-    title = f"A coordinator loads {count:,} offsets of {GROUPS:,} groups ({rounds} rounds)"
+    title = (
+        f"A coordinator loads {count:,} offsets of {GROUPS:,} groups ({rounds} rounds after one)"
+    )
     return [table(title, rows, ("", *(system.name for system in systems)))]
