@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -87,10 +88,15 @@ class Terminal:
         self.environment[variable] = value
 
 
+def kill_all_of(running: subprocess.Popen[str]) -> None:
+    """SIGKILL to a block of commands and all that it started in the foreground."""
+    os.killpg(running.pid, signal.SIGKILL)
+
+
 def end(running: subprocess.Popen[str]) -> None:
     """A block of commands that did not end goes with all that it started in the foreground."""
     if running.poll() is None:
-        os.killpg(running.pid, 9)
+        kill_all_of(running)
         running.wait()
     for stream in (running.stdout, running.stderr):
         if stream is not None:

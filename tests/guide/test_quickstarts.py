@@ -17,7 +17,15 @@ from tests.clients.java.tools import MAINS, Tools
 from tests.clients.kcat import needs_kcat
 from tests.clients.matrix import on_franz, on_kafkajs
 from tests.clients.matrix.driver import Absent
-from tests.guide.documents import PATIENCE_S, ROOT, Section, Terminal, end, sections
+from tests.guide.documents import (
+    PATIENCE_S,
+    ROOT,
+    Section,
+    Terminal,
+    end,
+    kill_all_of,
+    sections,
+)
 
 from tidelog.local import LocalCluster
 
@@ -98,22 +106,25 @@ def test_a_program_survives_a_kill(
     [command] = section.commands
     in_sync()
     running = terminal.start(command)
-    # Were it to print nothing, reading its output would wait for ever.
-    guard = threading.Timer(PATIENCE_S, running.kill)
+    # A program that hangs is ended, so that what it has said until then is shown.
+    guard = threading.Timer(PATIENCE_S, kill_all_of, [running])
     guard.start()
+    killed = False
     try:
         assert running.stdout is not None
         first = running.stdout.readline()
         if first == STARTED:
             terminal.run(cluster.named["kill"])
-        output, errors = running.communicate(timeout=PATIENCE_S)
+            killed = True
+        output, errors = running.communicate()
     finally:
         guard.cancel()
         end(running)
+        if killed:  # also for the programs that come after this one
+            terminal.run(cluster.named["restart"])
     assert first == STARTED, errors
     assert running.returncode == 0, errors
     assert output.splitlines()[-1] == WHOLE, errors
-    terminal.run(cluster.named["restart"])
 
 
 @needs_kcat
