@@ -7,7 +7,6 @@ as the same message and written as the same bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -226,5 +225,5 @@ def without_what_version_1_lacks(record: Any) -> Any:
     """An offset with an expiry of its own is written without its leader epoch."""
     value = record.value
     if isinstance(value, CommittedOffset) and value.expire_timestamp_ms != -1:
-        return record._replace(value=replace(value, leader_epoch=-1))
+        return record._replace(value=value._replace(leader_epoch=-1))
     return record
