@@ -2,12 +2,12 @@
 
 `python tests/run.py check` is lint, types, contracts, tidy and unit tests; `test` is everything;
 further words choose single parts. A part is a command, or a pytest run over one folder of tests/:
-a folder that is not named here still runs. Parts that only compute run side by side, one per core
-(`--jobs`), and what they print is shown when they end; then those of real processes, which have
-timeouts to meet, one after the other. Each part has a time limit, counts come from pytest's JUnit
-files, skips are listed with their reasons, processes that a part left behind are an error. The last
-line is `N passed, N failed, N skipped` with the reasons of the skips; the exit code is 0 only if
-nothing failed.
+a folder that is not named here still runs. Parts run side by side, one per core (`--jobs`), and
+what they print is shown when they end: first those that only compute, then those of real
+processes, which have timeouts to meet and wait more than they compute. Each part has a time limit,
+counts come from pytest's JUnit files, skips are listed with their reasons, processes that a part
+left behind are an error. The last line is `N passed, N failed, N skipped` with the reasons of the
+skips; the exit code is 0 only if nothing failed.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Part:
     commands: tuple[tuple[str, ...], ...]
     pytest: bool = False
     limit_s: int = 600
-    #: Real processes with timeouts: nothing else may keep the cores busy.
-    needs_quiet: bool = False
+    #: Real processes with timeouts to meet: what only computes may not keep the cores busy.
+    has_processes: bool = False
 
 
 @dataclass(slots=True)
@@ -71,9 +71,11 @@ def command(name: str, *words: str, limit_s: int = 600) -> Part:
     return Part(name, ((str(BIN / words[0]), *words[1:]),), limit_s=limit_s)
 
 
-def pytest_part(name: str, *arguments: str, limit_s: int = 600, needs_quiet: bool = False) -> Part:
+def pytest_part(
+    name: str, *arguments: str, limit_s: int = 600, has_processes: bool = False
+) -> Part:
     words = (sys.executable, "-m", "pytest", *arguments)
-    return Part(name, (words,), True, limit_s * EXAMPLES, needs_quiet)
+    return Part(name, (words,), True, limit_s * EXAMPLES, has_processes)
 
 
 def decisions() -> Part:
@@ -128,7 +130,7 @@ MATRIX = sorted(
     for path in (TESTS / "clients").glob(pattern)
 )
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
-COMPUTING = ("sim", "rules", "wire_oracles", "breaks")
+COMPUTING = ("sim", "rules", "wire_oracles", "breaks", "model")
 
 
 def all_parts() -> list[Part]:
@@ -137,13 +139,13 @@ def all_parts() -> list[Part]:
     others = [name for name in folders if name not in ("unit", "tidy", *LIMITS_S)]
     for name in (*LIMITS_S, *others):
         if (TESTS / name).is_dir() and has_tests(name):
-            limit_s, needs_quiet = LIMITS_S.get(name, 600), name not in COMPUTING
+            limit_s, has_processes = LIMITS_S.get(name, 600), name not in COMPUTING
             words = [f"tests/{name}"]
             if name == "clients":
                 words += [f"--ignore={path}" for path in MATRIX]
-            parts.append(pytest_part(name, *words, limit_s=limit_s, needs_quiet=needs_quiet))
+            parts.append(pytest_part(name, *words, limit_s=limit_s, has_processes=has_processes))
         if name == "clients":
-            parts.append(pytest_part("matrix", *MATRIX, limit_s=1500, needs_quiet=True))
+            parts.append(pytest_part("matrix", *MATRIX, limit_s=1500, has_processes=True))
     return parts
 
 
@@ -159,24 +161,27 @@ class Runner:
 
     def run(self, parts: list[Part], jobs: int) -> list[Outcome]:
         """The outcomes, in the order of the parts."""
-        beside = [part for part in parts if not part.needs_quiet] if jobs > 1 else []
-        outcomes = {}
-        with ThreadPoolExecutor(jobs) as threads:
+        outcomes: dict[str, Outcome] = {}
+        for has_processes in (False, True):
+            now = [part for part in parts if part.has_processes == has_processes]
             # The longest first, so that none is left over for one core at the end.
-            by_limit = sorted(beside, key=lambda part: -part.limit_s)
-            begun = [threads.submit(self._run_and_show, part) for part in by_limit]
+            now.sort(key=lambda part: -part.limit_s)
+            if jobs == 1 or len(now) == 1:
+                for part in now:
+                    print(f"\n=== {part.name}", flush=True)
+                    outcomes[part.name] = self._run(part, None)
+            else:
+                outcomes |= self._side_by_side(now, jobs)
+        return [outcomes[part.name] for part in parts]
+
+    def _side_by_side(self, parts: list[Part], jobs: int) -> dict[str, Outcome]:
+        with ThreadPoolExecutor(jobs) as threads:
+            begun = [threads.submit(self._run_and_show, part) for part in parts]
             try:
-                for future in begun:
-                    outcome = future.result()
-                    outcomes[outcome.part] = outcome
+                return {outcome.part: outcome for outcome in (each.result() for each in begun)}
             except BaseException:
                 self._stop()
                 raise
-        for part in parts:
-            if part not in beside:
-                print(f"\n=== {part.name}", flush=True)
-                outcomes[part.name] = self._run(part, None)
-        return [outcomes[part.name] for part in parts]
 
     def _run_and_show(self, part: Part) -> Outcome:
         """Run a part beside others; what it prints is shown when it has ended."""

@@ -24,8 +24,10 @@ print("met", other.name)
 """
 
 
-def python(name: str, text: str, *words: str, limit_s: int = 60, needs_quiet: bool = False) -> Part:
-    return Part(name, ((sys.executable, "-c", text, *words),), False, limit_s, needs_quiet)
+def python(
+    name: str, text: str, *words: str, limit_s: int = 60, has_processes: bool = False
+) -> Part:
+    return Part(name, ((sys.executable, "-c", text, *words),), False, limit_s, has_processes)
 
 
 def test_parts_that_only_compute_run_side_by_side_and_show_what_they_print(
@@ -43,13 +45,13 @@ def test_parts_that_only_compute_run_side_by_side_and_show_what_they_print(
     assert "=== two" in told and "met a" in told
 
 
-def test_what_needs_quiet_runs_when_all_else_has_ended(tmp_path: Path) -> None:
+def test_what_has_processes_runs_when_all_else_has_ended(tmp_path: Path) -> None:
     made = tmp_path / "made"
     quiet = python(
         "quiet",
         "import os, sys; sys.exit(not os.path.exists(sys.argv[1]))",
         str(made),
-        needs_quiet=True,
+        has_processes=True,
     )
     computing = python("computing", "import sys; open(sys.argv[1], 'w').close()", str(made))
     outcomes = Runner(tmp_path).run([quiet, computing], jobs=2)
