@@ -131,7 +131,6 @@ PROFILES: Final[Mapping[str, Profile]] = {
             "compaction",
             mean_interval_ms=(300, 1_100),
             properties={
-                "log.cleanup.policy": "compact",
                 "log.segment.bytes": "1500",
                 "offsets.topic.segment.bytes": "1500",
                 "log.segment.delete.delay.ms": "300",

@@ -273,7 +273,7 @@ class SeedRun:
         admin = self._admin
         tasks = [
             admin.client.tasks.spawn(
-                f"create {name}", admin.create(name, partitions, BROKERS, dict(_TOPIC_CONFIGS))
+                f"create {name}", admin.create(name, partitions, BROKERS, self._topic_configs())
             )
             for name, partitions in self._topics()
         ]
@@ -283,6 +283,11 @@ class SeedRun:
             return not all(task.done() for task in tasks) or bool(self.cluster.health())
 
         return self._wait(unfinished, limit_ns, "topics are made")
+
+    def _topic_configs(self) -> dict[str, str]:
+        """That a topic is compacted stands with the topic, in the store, as for most users."""
+        compaction = {"cleanup.policy": "compact"} if self.profile.compacted else {}
+        return _TOPIC_CONFIGS | compaction
 
     def _topics(self) -> list[tuple[str, int]]:
         topics = [(_STEADY_TOPIC, self._partitions), (_VOLATILE_TOPIC, 1)]
@@ -331,7 +336,7 @@ class SeedRun:
                     _VOLATILE_TOPIC,
                     1,
                     BROKERS,
-                    dict(_TOPIC_CONFIGS),
+                    self._topic_configs(),
                     self.profile.topic_life_ms,
                 ),
             )
