@@ -23,11 +23,17 @@ from tidelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tidelog.wire.registry import (
     API_VERSIONS,
     CREATE_PARTITIONS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
+    LIST_OFFSETS,
 )
 
 COUNT = 40_000
@@ -85,3 +91,26 @@ def test_many_topics_are_not_given_partitions_one_by_one(cluster: LocalCluster) 
     results = asked(cluster, CREATE_PARTITIONS, 3, message).results
     assert [each.name for each in results] == NAMES
     assert {each.error_code for each in results} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@pytest.mark.parametrize("timestamp", [1, -1], ids=["searched", "latest"])
+def test_a_partition_that_is_asked_of_again_and_again_is_refused(
+    cluster: LocalCluster, timestamp: int
+) -> None:
+    partitions = [ListOffsetsPartition(0, timestamp=timestamp)] * COUNT
+    partitions += [ListOffsetsPartition(1, timestamp=timestamp)]
+    message = ListOffsetsRequest(topics=[ListOffsetsTopic(TOPIC, partitions)])
+    (topic,) = asked(cluster, LIST_OFFSETS, 7, message).topics
+    *repeated, other = topic.partitions
+    assert len(repeated) == COUNT
+    assert {each.error_code for each in repeated} == {ErrorCode.INVALID_REQUEST}
+    assert other.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_many_partitions_are_searched_one_by_one(cluster: LocalCluster) -> None:
+    partitions = [ListOffsetsPartition(number, timestamp=1) for number in range(COUNT)]
+    message = ListOffsetsRequest(topics=[ListOffsetsTopic(TOPIC, partitions)])
+    (topic,) = asked(cluster, LIST_OFFSETS, 7, message).topics
+    first, *others = topic.partitions
+    assert first.error_code == ErrorCode.NONE
+    assert {each.error_code for each in others} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -144,22 +144,42 @@ def test_questions_that_cannot_be_answered_have_errors_of_their_own() -> None:
     run(story())
 
 
+async def listed(broker: FakeBroker, *asked: tuple[str, int]) -> list[tuple[int, int]]:
+    """(error, offset) for each of these topics' partition 0 and timestamps, in one request."""
+    topics = [
+        ListOffsetsTopic(topic, [ListOffsetsPartition(0, -1, timestamp)])
+        for topic, timestamp in asked
+    ]
+    message = ListOffsetsRequest(replica_id=-1, topics=topics)
+    request: Any = Request(RequestHeader(2, 9, 0, None), message, None, 0)  # type: ignore[arg-type]
+    answer: Any = list_offsets.handle(broker, request)  # type: ignore[arg-type]
+    if isinstance(answer, Pending):
+        got: list[Any] = []
+        answer.deliver_to(got.append)
+        await settle()
+        (answer,) = got
+    found = [topic.partitions[0] for topic in answer.topics]
+    return [(each.error_code, each.offset) for each in found]
+
+
 def test_one_request_may_mix_lookups_and_known_offsets() -> None:
     async def story() -> None:
+        unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
         broker = await a_leader()
-        message = ListOffsetsRequest(
-            replica_id=-1,
-            topics=[
-                ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, 3)]),
-                ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, -2)]),
-            ],
-        )
-        request: Any = Request(RequestHeader(2, 9, 0, None), message, None, 0)  # type: ignore[arg-type]
-        pending: Any = list_offsets.handle(broker, request)  # type: ignore[arg-type]
-        got: list[Any] = []
-        pending.deliver_to(got.append)
-        await settle()
-        assert [topic.partitions[0].offset for topic in got[0].topics] == [3, 0]
+        assert await listed(broker, ("t", 3), ("none", -2)) == [(0, 3), unknown]
+        assert await listed(broker, ("none", 3), ("t", -2)) == [unknown, (0, 0)]
+
+    run(story())
+
+
+@pytest.mark.parametrize("timestamp", [3, -2])
+def test_a_partition_that_is_asked_of_twice_is_refused(timestamp: int) -> None:
+    async def story() -> None:
+        refused = (ErrorCode.INVALID_REQUEST, -1)
+        unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        broker = await a_leader()
+        asked = [("t", timestamp), ("none", timestamp), ("t", -1)]
+        assert await listed(broker, *asked) == [refused, unknown, refused]
 
     run(story())
 

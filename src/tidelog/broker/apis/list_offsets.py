@@ -4,12 +4,14 @@ The first offset whose record is not older than a timestamp; below 0 the timesta
 -2 earliest, -3 the record of the largest timestamp (version 7), -4 earliest on this broker (8),
 -5 latest in remote storage (9: there is none, so no offset). Consumers see up to the high
 watermark; while it has not reached the current leader epoch, what it will be is not known:
-OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE (V36). Replicas see the whole log.
+OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE (V36). Replicas see the whole log. A
+partition that one request names twice is refused: INVALID_REQUEST.
 Not supported yet: transactions (read_committed sees what read_uncommitted sees).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidelog.broker.requests import Card, Pending, Request
@@ -36,36 +38,68 @@ _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TI
 _LEADER_EPOCH_VERSION = 4
 _OFFSET_NOT_AVAILABLE_VERSION = 5
 _CONSUMER_REPLICA_ID = -1
+#: Partitions that are searched between two turns of the loop, where the disk is not waited for.
+_PER_TURN = 100
 
 
 def handle(broker: Broker, request: Request) -> ListOffsetsResponse | Pending:
     """Answer at once where no timestamp has to be looked up in the log."""
     message: ListOffsetsRequest = request.message
+    repeated = _repeated(message)
     lookups = any(
         asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
         for topic in message.topics
         for asked in topic.partitions
     )
     if lookups:
-        return broker.answer_from(_answer(broker, request), request)
+        return broker.answer_from(_answer(broker, request, repeated), request)
     return _response(
         message,
         [
-            [_known(broker, request, topic.name, asked) for asked in topic.partitions]
+            [
+                _known(broker, request, topic.name, asked)
+                if (topic.name, asked.partition_index) not in repeated
+                else _refused(asked)
+                for asked in topic.partitions
+            ]
             for topic in message.topics
         ],
     )
 
 
-async def _answer(broker: Broker, request: Request) -> ListOffsetsResponse:
+def _repeated(message: ListOffsetsRequest) -> set[tuple[str, int]]:
+    """Partitions that are asked of more than once: refused, as Kafka does, since one line could
+    else ask for any number of searches."""
+    named = Counter(
+        (topic.name, asked.partition_index)
+        for topic in message.topics
+        for asked in topic.partitions
+    )
+    return {partition for partition, count in named.items() if count > 1}
+
+
+def _refused(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(asked.partition_index, error_code=ErrorCode.INVALID_REQUEST)
+
+
+async def _answer(
+    broker: Broker, request: Request, repeated: set[tuple[str, int]]
+) -> ListOffsetsResponse:
     message: ListOffsetsRequest = request.message
-    return _response(
-        message,
-        [
-            [await _looked_up(broker, request, topic.name, asked) for asked in topic.partitions]
-            for topic in message.topics
-        ],
-    )
+    answers = []
+    searched = 0
+    for topic in message.topics:
+        of_topic = []
+        for asked in topic.partitions:
+            if (topic.name, asked.partition_index) in repeated:
+                of_topic.append(_refused(asked))
+                continue
+            of_topic.append(await _looked_up(broker, request, topic.name, asked))
+            searched += 1
+            if searched % _PER_TURN == 0:
+                await broker.tasks.sleep(0)
+        answers.append(of_topic)
+    return _response(message, answers)
 
 
 def _response(
