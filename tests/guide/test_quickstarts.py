@@ -28,6 +28,7 @@ from tests.guide.documents import (
 )
 
 from tidelog.local import LocalCluster
+from tidelog.runtime.blocking import BlockingClient
 
 GUIDE = sections(ROOT / "docs" / "guide" / "clients.md")
 PROGRAMS = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "franz-go", "Java")
@@ -98,10 +99,39 @@ def test_every_section_is_run_here() -> None:
     assert sorted(GUIDE) == sorted([*PROGRAMS, *OTHERS])
 
 
+def coordinator_of(terminal: Terminal, group: str) -> int:
+    """The broker that coordinates a group, of which nothing need be known yet."""
+    cluster = LocalCluster.existing(str(terminal.directory / "tidelog-cluster"))
+    with BlockingClient(cluster.bootstrap) as client:
+        return client.describe_group(group).coordinator.broker_id
+
+
 @pytest.mark.parametrize("title", PROGRAMS)
 def test_a_program_survives_a_kill(
     terminal: Terminal, in_sync: Callable[[], None], title: str
 ) -> None:
+    survives(terminal, in_sync, title, killed_by=lambda command: command)
+
+
+def test_aiokafka_survives_the_death_of_its_coordinator(
+    terminal: Terminal, in_sync: Callable[[], None]
+) -> None:
+    """Its last commit looks for no other coordinator: the example does not leave it that one."""
+
+    def of_the_coordinator(command: str) -> str:
+        return command.replace("2", str(coordinator_of(terminal, "aiokafka")))
+
+    survives(terminal, in_sync, "aiokafka", killed_by=of_the_coordinator)
+
+
+def survives(
+    terminal: Terminal,
+    in_sync: Callable[[], None],
+    title: str,
+    killed_by: Callable[[str], str],
+) -> None:
+    """A program reads all that it writes, though a broker is killed in between; `killed_by` names
+    another broker in the guide's commands, or the same."""
     section, cluster = ready(terminal, title), GUIDE["A cluster"]
     [command] = section.commands
     in_sync()
@@ -109,19 +139,20 @@ def test_a_program_survives_a_kill(
     # A program that hangs is ended, so that what it has said until then is shown.
     guard = threading.Timer(PATIENCE_S, kill_all_of, [running])
     guard.start()
-    killed = False
+    restart = ""
     try:
         assert running.stdout is not None
         first = running.stdout.readline()
         if first == STARTED:
-            terminal.run(cluster.named["kill"])
-            killed = True
+            kill = killed_by(cluster.named["kill"])
+            restart = killed_by(cluster.named["restart"])
+            terminal.run(kill)
         output, errors = running.communicate()
     finally:
         guard.cancel()
         end(running)
-        if killed:  # also for the programs that come after this one
-            terminal.run(cluster.named["restart"])
+        if restart:  # also for the programs that come after this one
+            terminal.run(restart)
     assert first == STARTED, errors
     assert running.returncode == 0, errors
     assert output.splitlines()[-1] == WHOLE, errors
