@@ -114,7 +114,7 @@ def integer(
     synonyms: tuple[str, ...] = (),
 ) -> Any:
     """A field of Kafka's type INT: 32 bits, within a range."""
-    if at_least == -(2**31) and at_most == INT32_MAX:
+    if (at_least, at_most) in ((-(2**31), INT32_MAX), (-(2**63), INT64_MAX)):
         expected = "an integer"
     elif at_most in (INT32_MAX, INT64_MAX):
         expected = f"an integer of at least {at_least}"

@@ -34,6 +34,8 @@ from tidelog.local.status import (
 )
 from tidelog.runtime.blocking import BlockingClient
 
+#: Of a new cluster, where no number is given.
+_BROKERS = 3
 #: Replicas of the probe that tells that a cluster is ready.
 _PROBE_REPLICAS = 3
 _STATUS_TIMEOUT_MS = 3_000
@@ -60,22 +62,21 @@ class LocalCluster:
         """A cluster that is there already, or one to be laid out by `up`.
 
         `brokers` (default 3), `config` (keys of every broker's server.properties) and `log_dirs`
-        count for a new cluster; an existing one must have as many brokers where that is given.
+        count for a new cluster; an existing one must have as many brokers where that is given, and
+        the values of `config` in their files.
         With `end_with_program` brokers do not outlive the program that starts them, however it
         ends: the kernel kills them. `client_id`: under which the brokers are asked.
         """
         self.directory = os.path.abspath(directory)
-        layout.check_size(3 if brokers is None else brokers, log_dirs)
+        layout.check_size(_BROKERS if brokers is None else brokers, log_dirs)
         self._wanted = (brokers, dict(config or {}), log_dirs)
         self._end_with_program = end_with_program
         self._client_id = client_id
         self._places = layout.load(self.directory)
         #: Processes that this program started; they are its children and must be reaped.
         self._children: dict[int, subprocess.Popen[bytes]] = {}
-        if self._places is not None and brokers not in (None, len(self._places)):
-            raise LocalClusterError(
-                f"{self.directory} holds a cluster of {len(self._places)} brokers, not {brokers}"
-            )
+        if self._places is not None:
+            self._check_wanted(self._places)
 
     @classmethod
     def existing(cls, directory: str) -> LocalCluster:
@@ -170,6 +171,8 @@ class LocalCluster:
         deadline = time.monotonic() + timeout_s
         if self._places is None and layout.load(self.directory) is None:
             layout.check_unused(self.directory)
+            brokers, config, log_dirs = self._wanted
+            layout.check_config(self.directory, brokers or _BROKERS, config, log_dirs)
         layout.make_directory(self.directory)
         with layout.locked(self.directory):
             self._lay_out()
@@ -258,13 +261,24 @@ class LocalCluster:
     # -- inside ---------------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
-        if self._places is None:
-            self._places = layout.load(self.directory)
-        if self._places is None:
-            brokers, config, log_dirs = self._wanted
-            self._places = layout.create(
-                self.directory, 3 if brokers is None else brokers, config, log_dirs
+        if self._places is not None:
+            return
+        made_by_another = layout.load(self.directory)
+        if made_by_another is not None:
+            self._check_wanted(made_by_another)
+            self._places = made_by_another
+            return
+        brokers, config, log_dirs = self._wanted
+        self._places = layout.create(self.directory, brokers or _BROKERS, config, log_dirs)
+
+    def _check_wanted(self, places: Mapping[int, BrokerPlace]) -> None:
+        """What counts for a new cluster must be so in one that is there."""
+        brokers, config, _ = self._wanted
+        if brokers not in (None, len(places)):
+            raise LocalClusterError(
+                f"{self.directory} holds a cluster of {len(places)} brokers, not {brokers}"
             )
+        layout.check_same_config(places, config)
 
     def _place(self, broker_id: int) -> BrokerPlace:
         place = self.places().get(broker_id)

@@ -19,6 +19,9 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tidelog.core.config import BrokerConfig
+from tidelog.core.config_text import parse_properties
+from tidelog.core.errors import TidelogError
 from tidelog.local.errors import LocalClusterError
 from tidelog.local.ports import LOOPBACK, free_ports
 from tidelog.local.processes import ProcessIdentity
@@ -100,9 +103,8 @@ def create(
     }
     for place in places.values():
         os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
-        _replace(
-            place.properties_path, _properties(directory, place, len(places), config, log_dirs)
-        )
+        text = properties_text(directory, place, len(places), config, log_dirs)
+        _replace(place.properties_path, text)
     state = {
         "version": _STATE_VERSION,
         "brokers": {str(place.broker_id): {"port": place.port} for place in places.values()},
@@ -120,6 +122,33 @@ def check_size(brokers: int, log_dirs: int) -> None:
             f"{brokers} brokers are too many for one machine: at most {MAX_BROKERS}, for each is a"
             " process of about 40 MB with connections to all others"
         )
+
+
+def check_config(directory: str, brokers: int, config: Mapping[str, str], log_dirs: int) -> None:
+    """Raise LocalClusterError where brokers of a new cluster could not run with these keys."""
+    # Which port it will be does not matter: none is looked for before the keys are known to be fit.
+    place = BrokerPlace(1, 1, f"{directory}/broker-1")
+    text = properties_text(directory, place, brokers, config, log_dirs)
+    try:
+        BrokerConfig.from_properties(parse_properties(text))
+    except TidelogError as error:
+        raise LocalClusterError(f"no cluster is made in {directory}: {error}") from error
+
+
+def check_same_config(places: Mapping[int, BrokerPlace], config: Mapping[str, str]) -> None:
+    """Raise LocalClusterError where a broker that is laid out has another value of these keys."""
+    for place in places.values() if config else ():
+        with open(place.properties_path, encoding="utf-8") as file:
+            written = parse_properties(file.read())
+        for key, value in config.items():
+            there = written.get(key)
+            if there is not None and there.strip() == value.strip():
+                continue
+            says = f"does not have {key}" if there is None else f"has {key}={there}"
+            raise LocalClusterError(
+                f"{place.properties_path} {says}: {key}={value} counts for a new cluster only;"
+                " correct it there, in the file of each broker, and restart the brokers"
+            )
 
 
 def make_directory(directory: str) -> None:
@@ -200,9 +229,10 @@ def _names_in(directory: str) -> list[str]:
         raise _unusable(directory, error) from error
 
 
-def _properties(
+def properties_text(
     directory: str, place: BrokerPlace, brokers: int, config: Mapping[str, str], log_dirs: int
 ) -> str:
+    """The server.properties of one broker of a new cluster; `config` wins over what it has else."""
     data = [f"{place.directory}/data" + (f"-{n}" if log_dirs > 1 else "") for n in range(log_dirs)]
     keys = {
         "broker.id": str(place.broker_id),

@@ -117,6 +117,8 @@ class TestFromProperties:
             ("default.replication.factor", "40000", "an integer from 1 to 32767"),
             ("metadata.store", "/somewhere", "embedded:DIRECTORY"),
             ("compression.type", "zstd", "producer"),
+            ("log.retention.hours", "soon", "is not valid: an integer"),
+            ("log.retention.bytes", "9223372036854775808", "is not valid: an integer"),
         ],
     )
     def test_a_bad_value_is_refused_with_key_value_and_what_is_right(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from pathlib import Path
 
@@ -84,11 +85,47 @@ def test_no_brokers_is_refused(tmp_path: Path) -> None:
         layout.create(str(tmp_path), 0, {}, 1)
 
 
-def test_a_bad_key_is_refused_before_a_broker_starts(tmp_path: Path) -> None:
-    cluster = LocalCluster(str(tmp_path / "c"), brokers=1, config={"num.partitions": "none"})
+def test_a_bad_value_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    directory = tmp_path / "c"
+    cluster = LocalCluster(str(directory), brokers=1, config={"num.partitions": "none"})
     with pytest.raises(LocalClusterError, match=r"num\.partitions='none' is not valid"):
         cluster.up()
+    assert not directory.exists()
+
+
+def test_a_value_that_became_bad_is_refused_before_a_broker_starts(tmp_path: Path) -> None:
+    place = layout.create(str(tmp_path), 1, {"num.partitions": "none"}, 1)[1]
+    cluster = LocalCluster.existing(str(tmp_path))
+    with pytest.raises(LocalClusterError, match=re.escape(f"{place.properties_path}: num.part")):
+        cluster.up()
     assert cluster.process(1) is None
+
+
+def test_keys_of_an_existing_cluster_must_be_as_its_files_have_them(tmp_path: Path) -> None:
+    directory, config = str(tmp_path), {"num.partitions": "4", "broker.rack": "C:\\r"}
+    places = layout.create(directory, 2, config, 1)
+    for same in (config, {"num.partitions": " 4 "}, {}):
+        assert LocalCluster(directory, config=same).broker_ids == (1, 2)
+    first, second = places[1].properties_path, places[2].properties_path
+    only_new = "num.partitions=6 counts for a new cluster only; correct it there"
+    with pytest.raises(LocalClusterError) as refused:
+        LocalCluster(directory, config={"num.partitions": "6"})
+    assert str(refused.value).startswith(f"{first} has num.partitions=4: {only_new}")
+    with pytest.raises(LocalClusterError, match=r"does not have log\.retention\.ms: "):
+        LocalCluster(directory, config={"log.retention.ms": "604800000"})
+
+    path = Path(second)
+    path.write_text(path.read_text().replace("num.partitions=4", "num.partitions=5"))
+    with pytest.raises(LocalClusterError, match=re.escape(f"{second} has num.partitions=5: ")):
+        LocalCluster(directory, config=config)
+
+
+def test_a_cluster_that_another_program_has_just_laid_out_is_checked_too(tmp_path: Path) -> None:
+    directory = str(tmp_path)
+    late = LocalCluster(directory, config={"num.partitions": "6"})
+    layout.create(directory, 1, {}, 1)
+    with pytest.raises(LocalClusterError, match=r"does not have num\.partitions"):
+        late.up()
 
 
 def test_a_cluster_that_never_ran(tmp_path: Path) -> None:
