@@ -353,6 +353,25 @@ class TestConfigs:
         for owner in (["--brokers"], ["--broker", "2"]):
             shell("configs", "alter", *owner, "--delete-config", "log.retention.ms")
 
+    def test_a_minimum_above_the_replicas_counts_as_their_number(self, shell: Shell) -> None:
+        warning = (
+            "tidelog: min.insync.replicas=4 is more than the 3 replicas of a partition: it counts"
+            " as 3, and acks=all is no promise of more\n"
+        )
+        minimum = ("-c", "min.insync.replicas=4")
+        for number, factor in enumerate(([], ["--replication-factor", "3"])):
+            shell("topics", "create", f"minimum-{number}", *factor, *minimum)
+            assert shell.err.startswith(warning)
+            shell("produce", f"minimum-{number}", "acknowledged", "--acks", "all")
+        shell("topics", "create", "minimum-2", "-c", "min.insync.replicas=3")
+        assert "min.insync" not in shell.err
+        shell("topics", "alter", "minimum-2", *minimum)
+        assert shell.err.startswith(warning)
+        shell("configs", "alter", "--topic", "minimum-2", *minimum, "--dry-run")
+        assert shell.err.startswith(warning)
+        shell("configs", "alter", "--topic", "minimum-2", "--delete-config", minimum[1][:-2])
+        assert "more than" not in shell.err
+
     def test_a_wrong_value_says_what_is_right(self, shell: Shell, topic: str) -> None:
         shell("topics", "alter", topic, "-c", "retention.ms=soon", code=1)
         assert "an integer of at least -1 expected" in shell.err

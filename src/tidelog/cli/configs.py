@@ -50,6 +50,7 @@ from tidelog.runtime.blocking import BlockingClient
 
 app = typer.Typer(help="Show and change configurations.", no_args_is_help=True)
 
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
 ConfigOption = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", help="key=value, for example retention.ms=3600000."),
@@ -183,8 +184,12 @@ def change_configs(
     dry_run: bool,
     output: OutputFormat,
 ) -> None:
-    """Change, and tell what was changed."""
+    """Change, and tell what was changed, and what it does not do."""
     client.alter_configs(resource, changes, validate_only=dry_run)
+    minimum = {it.name: it.value for it in changes if it.value}.get(MIN_INSYNC_REPLICAS)
+    if resource.type == TOPIC and minimum is not None:
+        topic = topics_named(client, [resource.name])[resource.name]
+        warn_of_minimum(minimum, min(len(it.replicas) for it in topic.partitions.values()))
     if output is OutputFormat.JSON:
         kind, name = _kind_and_name(resource)
         told = [ConfigChanged(it.operation.name.lower(), it.name, it.value) for it in changes]
@@ -192,6 +197,16 @@ def change_configs(
         return
     for change in changes:
         say(f"{'would be done' if dry_run else 'done'}: {_sentence(change)} for {resource}")
+
+
+def warn_of_minimum(minimum: str, replicas: int) -> None:
+    """A word where a topic's `min.insync.replicas`, which brokers took, is more than it has."""
+    if int(minimum) > replicas:
+        counted = "1 replica" if replicas == 1 else f"{replicas} replicas"
+        say(
+            f"tidelog: {MIN_INSYNC_REPLICAS}={minimum} is more than the {counted} of a partition:"
+            f" it counts as {replicas}, and acks=all is no promise of more"
+        )
 
 
 def _sentence(change: ConfigChange) -> str:

@@ -13,10 +13,12 @@ import typer
 
 from tidelog.cli.completion import topic_names
 from tidelog.cli.configs import (
+    MIN_INSYNC_REPLICAS,
     ConfigOption,
     DeleteConfigOption,
     change_configs,
     changes_of,
+    warn_of_minimum,
 )
 from tidelog.cli.documents import (
     ConfigsChanged,
@@ -86,13 +88,19 @@ def create(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Create a topic; returns when every partition has a leader."""
+    """Create a topic; returns when every partition has a leader.
+
+    A min.insync.replicas above the replication factor counts as the replication factor.
+    """
     configs = key_values(config)
     with choose_target(bootstrap, directory).client(timeout) as client:
         topic_id = client.create_topic(name, partitions or -1, replication_factor or -1, configs)
         if wait:
             _await_leaders(client, name, partitions or 1, timeout)
         count = partitions or len(client.await_topic(name).partitions)
+        if MIN_INSYNC_REPLICAS in configs:
+            replicas = replication_factor or len(client.await_topic(name).partitions[0].replicas)
+            warn_of_minimum(configs[MIN_INSYNC_REPLICAS], replicas)
     if output is OutputFormat.JSON:
         print_document(TopicCreated(name, topic_id_to_text(topic_id), count))
     else:
@@ -173,7 +181,10 @@ def alter(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Set and unset configurations of a topic; those not named stay as they are."""
+    """Set and unset configurations of a topic; those not named stay as they are.
+
+    A min.insync.replicas above the replication factor counts as the replication factor.
+    """
     changes = changes_of(config, delete_config)
     with choose_target(bootstrap, directory).client(timeout) as client:
         topics_named(client, [name])

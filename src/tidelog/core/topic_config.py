@@ -58,7 +58,10 @@ class TopicConfig:
     )
     max_message_bytes: int = integer((1 << 20) + 12, "Largest record batch accepted.", at_least=0)
     min_insync_replicas: int = integer(
-        1, "Replicas that must be in sync for acks=all to be accepted.", at_least=1
+        1,
+        "Replicas that must be in sync for acks=all to be accepted; where a partition has fewer in "
+        "all, all of them (rule V60; so in Kafka since 3.7).",
+        at_least=1,
     )
     unclean_leader_election_enable: bool = boolean(
         False, "Let a replica outside the ISR lead when nobody else can; may lose records."
