@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Producer
+from kafka import KafkaConsumer
 from tests.clients import confluent, kafka_python, kcat
 from tests.clients.conftest import NUM_PARTITIONS
 from tests.clients.samples import Record
@@ -61,8 +65,27 @@ def test_a_bad_name_is_refused_and_makes_nothing(bootstrap: str, name: str) -> N
         assert name not in client.metadata().topics
 
 
+def test_a_consumer_of_kafka_python_has_its_topic_made(cluster: LocalCluster) -> None:
+    consumer = KafkaConsumer("read-by-kafka-python", bootstrap_servers=cluster.bootstrap)
+    try:
+        consumer.poll(timeout_ms=100)
+        assert_made_by_default(cluster, "read-by-kafka-python")
+    finally:
+        consumer.close()
+
+
+def test_a_consumer_of_aiokafka_has_its_topic_made(cluster: LocalCluster) -> None:
+    async def read() -> None:
+        consumer = AIOKafkaConsumer("read-by-aiokafka", bootstrap_servers=cluster.bootstrap)
+        async with consumer:
+            await consumer.getmany(timeout_ms=100)
+
+    asyncio.run(read())
+    assert_made_by_default(cluster, "read-by-aiokafka")
+
+
 @kcat.needs_kcat
-def test_reading_makes_no_topic(bootstrap: str) -> None:
+def test_reading_with_librdkafka_makes_no_topic(bootstrap: str) -> None:
     with pytest.raises(AssertionError, match="Unknown topic"):
         kcat.read(bootstrap, "only-read", 0)
     with BlockingClient(bootstrap) as client:

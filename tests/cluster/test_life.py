@@ -120,7 +120,8 @@ def test_commands_on_a_broker_that_does_not_run_fail(directory: str) -> None:
     status = tidelog("status", "--dir", directory, "--timeout", "1", "-o", "json")
     assert status.returncode == 3
     assert json.loads(status.stdout)["brokers"][0]["state"] == "paused"
-    done("break", "resume", "1", "--dir", directory)
+    for told in ("broker 1 goes on\n", "broker 1 was not paused\n"):
+        assert tidelog("break", "resume", "1", "--dir", directory).stderr == told
     done("break", "stop", "1", "--dir", directory)
     for verb in ("kill", "stop", "pause", "resume"):
         ended = tidelog("break", verb, "1", "--dir", directory)

@@ -42,8 +42,8 @@ def pause(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTOR
 @app.command(epilog="Example: tidelog break resume 2")
 def resume(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
     """Let a paused broker go on (SIGCONT)."""
-    LocalCluster.existing(directory).resume(broker)
-    say(f"broker {broker} goes on")
+    was_paused = LocalCluster.existing(directory).resume(broker)
+    say(f"broker {broker} goes on" if was_paused else f"broker {broker} was not paused")
 
 
 @app.command(epilog="Example: tidelog break restart 1")

@@ -188,10 +188,12 @@ def reset(
         raise typer.BadParameter("give --topic NAME, once or more, or --all-topics")
     words = None if all_topics else [partition_word(each) for each in topic or []]
     with choose_target(bootstrap, directory).client(timeout) as client:
-        _check_unused(client, name, execute)
+        is_known = _check_unused(client, name, execute) != DEAD
         before, after = targets(client, name, words, plan)
         if execute and after:
             client.commit(name, {tp: CommittedOffset(offset) for tp, offset in after.items()})
+        if after and not is_known:
+            _tell_new(client, name, execute)
     _tell_reset(name, before, after, execute, output)
 
 
@@ -235,17 +237,26 @@ def _unknown(client: BlockingClient, name: str) -> NotFoundError:
     return NotFoundError(f"there is no group {name!r}{nearest(name, known)}")
 
 
-def _check_unused(client: BlockingClient, name: str, execute: bool) -> None:
-    """NotFoundError for a group with members; only a word where nothing is to be changed."""
+def _check_unused(client: BlockingClient, name: str, execute: bool) -> str:
+    """The group's state; NotFoundError where it has members, only a word where nothing is to be
+    changed."""
     found = client.describe_group(name)
     if found.state in (EMPTY, DEAD):
-        return
+        return found.state
     names = {printable(f"{it.client_id} at {it.host}") for it in found.members}
     clients = ", ".join(sorted(names))
     text = f"group {name!r} is {found.state} with {len(found.members)} members ({clients})"
     if execute:
         raise NotFoundError(f"{text}; stop them first")
     say(f"tidelog: {text}: it cannot be changed before they are stopped")
+    return found.state
+
+
+def _tell_new(client: BlockingClient, name: str, execute: bool) -> None:
+    """A group's name is a word like any other: what was mistyped is a group of its own."""
+    known = [each.name for each in client.list_groups() if each.name != name]
+    made = "is new: nobody had committed under this name" if execute else "would be new"
+    say(f"tidelog: group {name!r} {made}{nearest(name, known) if known else ''}")
 
 
 def _described(client: BlockingClient, name: str) -> GroupDescribed:

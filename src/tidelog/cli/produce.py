@@ -69,7 +69,13 @@ def produce(
     ] = False,
     partition: Annotated[
         int | None,
-        typer.Option("-p", "--partition", min=0, help="To this one; by key, or in turn, without."),
+        typer.Option(
+            "-p",
+            "--partition",
+            min=0,
+            help="To this one. Without: by key; records without one go to one partition together,"
+            " those of the next batch to the next.",
+        ),
     ] = None,
     codec: Annotated[
         str, typer.Option("-z", "--compression", help="none, gzip, snappy, lz4, zstd.")

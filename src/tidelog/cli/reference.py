@@ -104,7 +104,8 @@ def reference(app: typer.Typer) -> str:
         for parameter in _parameters(command.function)
         if parameter.name in _SHARED
     }
-    lines = [_INTRODUCTION, *_option_table([shared[name] for name in _SHARED]), "\n"]
+    lines = [_INTRODUCTION, *_option_table([shared[name] for name in _SHARED], varying="timeout")]
+    lines.append("\n")
     for command in commands:
         lines += _section(command)
     return "".join(lines).rstrip("\n") + "\n"
@@ -157,7 +158,11 @@ def _section(command: _Command) -> Iterator[str]:
     if own:
         yield from _option_table(own)
         yield "\n"
-    repeated = ", ".join(f"`{each.long}`" for each in options if each not in own)
+    repeated = ", ".join(
+        f"`{each.long}`" + (f" (default {_default(each)})" if each.name == "timeout" else "")
+        for each in options
+        if each not in own
+    )
     if repeated:
         yield f"And {repeated}.\n\n"
     for example in command.epilog.split("\n\n"):
@@ -169,12 +174,14 @@ def _section(command: _Command) -> Iterator[str]:
         yield f"`{flag}`: {_document(document)}\n\n"
 
 
-def _option_table(options: list[_Parameter]) -> Iterator[str]:
+def _option_table(options: list[_Parameter], varying: str = "") -> Iterator[str]:
+    """`varying`: the name of an option whose default each command tells."""
     yield "| option | meaning | default |\n|---|---|---|\n"
     for option in options:
         names = ", ".join(f"`{word}`" for word in option.declared)
         kind = "" if option.is_flag else f" {_kind(option)}"
-        yield f"| {names}{kind} | {_cell(option.info.help)} | {_default(option)} |\n"
+        default = "told with each command" if option.name == varying else _default(option)
+        yield f"| {names}{kind} | {_cell(option.info.help)} | {default} |\n"
 
 
 def _argument(argument: _Parameter) -> str:

@@ -248,9 +248,11 @@ class LocalCluster:
         """SIGSTOP: the process keeps its connections and does nothing."""
         self._signal(broker_id, signal.SIGSTOP)
 
-    def resume(self, broker_id: int) -> None:
-        """SIGCONT after `pause`."""
+    def resume(self, broker_id: int) -> bool:
+        """SIGCONT after `pause`; returns whether it was paused."""
+        was_paused = self._running(broker_id).is_paused
         self._signal(broker_id, signal.SIGCONT)
+        return was_paused
 
     def restart(self, broker_id: int, timeout_s: float = 30.0) -> None:
         """Stop a broker if it runs, then start it."""

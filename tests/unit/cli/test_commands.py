@@ -275,6 +275,31 @@ class TestReset:
         assert "is Stable with 2 members (kcat at /127.0.0.1); stop them first" in shell.err
         assert coordinator.committed == {}
 
+    @pytest.mark.parametrize(
+        ("words", "made"),
+        [([], "would be new"), (["--execute"], "is new: nobody had committed under this name")],
+    )
+    def test_a_group_that_was_not_there_is_told(
+        self,
+        shell: Shell,
+        logs: FakeLogs,
+        coordinator: FakeCoordinator,
+        words: list[str],
+        made: str,
+    ) -> None:
+        describe(logs, "Dead")
+        logs[1].on(
+            LIST_GROUPS,
+            lambda _: ListGroupsResponse(
+                groups=[ListedGroup(name, "", "") for name in ("billing", "bilings")]
+            ),
+        )
+        shell("groups", "reset", "billing", "--topic", "flights", "--to-latest", *words)
+        assert f"tidelog: group 'billing' {made}; did you mean bilings?\n" in shell.err
+        describe(logs, "Empty")
+        shell("groups", "reset", "billing", "--topic", "flights", "--to-latest", *words)
+        assert "new" not in shell.err
+
     def test_nothing_committed_has_nothing_to_reset(
         self, shell: Shell, coordinator: FakeCoordinator
     ) -> None:
