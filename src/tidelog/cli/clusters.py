@@ -24,7 +24,9 @@ from tidelog.cli.target import (
     choose_target,
     key_values,
 )
-from tidelog.local import ClusterStatus, LocalCluster
+from tidelog.core.names import is_internal_topic
+from tidelog.core.types import NO_LEADER
+from tidelog.local import ClusterStatus, LocalCluster, PartitionStatus
 from tidelog.local.status import remote_status
 
 _EXIT_NOT_REACHED = 3
@@ -77,10 +79,16 @@ def down(directory: DirectoryOption = DEFAULT_DIRECTORY, timeout: TimeoutOption 
 def status(
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Every partition of internal topics, too.")
+    ] = False,
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 5.0,
 ) -> None:
-    """Show brokers, the controller, and every partition with its high watermark."""
+    """Show brokers, the controller, and every partition with its high watermark.
+
+    An internal topic takes one line of the table while all its partitions are led and in sync.
+    """
     target = choose_target(bootstrap, directory)
     timeout_ms = int(timeout * 1000)
     if target.local is not None:
@@ -90,13 +98,15 @@ def status(
     if output is OutputFormat.JSON:
         print_json(asdict(now))
     else:
-        _print_status(now)
+        _print_status(now, internal)
     if not now.reached:
         say("tidelog: no broker answers")
         raise typer.Exit(_EXIT_NOT_REACHED)
 
 
-def _print_status(now: ClusterStatus) -> None:
+def _print_status(now: ClusterStatus, internal: bool) -> None:
+    folded = {} if internal else _healthy_internal_topics(now)
+    shown = [each for each in now.partitions if each.topic not in folded]
     print_table(
         ("broker", "pid", "address", "state", "controller"),
         (
@@ -104,7 +114,7 @@ def _print_status(now: ClusterStatus) -> None:
             for each in now.brokers
         ),
     )
-    if now.partitions:
+    if shown:
         print_table(
             ("topic", "partition", "leader", "epoch", "replicas", "isr", "high watermark"),
             (
@@ -117,14 +127,38 @@ def _print_status(now: ClusterStatus) -> None:
                     each.isr,
                     each.high_watermark,
                 )
-                for each in now.partitions
+                for each in shown
             ),
+        )
+    for topic, partitions in folded.items():
+        leaders = ", ".join(str(leader) for leader in sorted({each.leader for each in partitions}))
+        print_line(
+            f"{topic}: {len(partitions)} partitions, all in sync, led by {leaders};"
+            " --internal shows each"
         )
     if now.reached:
         print_line(
             f"{len(now.partitions)} partitions, {now.under_replicated} under-replicated, "
             f"{now.leaderless} without leader"
         )
+
+
+def _healthy_internal_topics(now: ClusterStatus) -> dict[str, list[PartitionStatus]]:
+    """Topics of which a person need not see each partition."""
+    topics: dict[str, list[PartitionStatus]] = {}
+    for each in now.partitions:
+        if is_internal_topic(each.topic):
+            topics.setdefault(each.topic, []).append(each)
+    return {name: each for name, each in topics.items() if all(map(_is_healthy, each))}
+
+
+def _is_healthy(partition: PartitionStatus) -> bool:
+    """Led by a broker that answers, with all replicas in sync."""
+    return (
+        partition.leader != NO_LEADER
+        and len(partition.isr) == len(partition.replicas)
+        and partition.high_watermark is not None
+    )
 
 
 def broker(

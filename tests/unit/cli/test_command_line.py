@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidelog.cli import app as command_line
-from tidelog.cli import target
+from tidelog.cli import clusters, target
 from tidelog.cli.output import print_table
-from tidelog.local import layout
+from tidelog.local import BrokerStatus, ClusterStatus, PartitionStatus, layout
 
 #: A port on which nobody listens: bound by no program, below those the kernel hands out.
 NOBODY = "127.0.0.1:1"
@@ -221,6 +223,46 @@ class TestExitCodes:
             (2, False, None),
         ]
         assert "no broker answers" in output.err
+
+
+class TestStatus:
+    """What a person sees of a cluster with a group."""
+
+    @staticmethod
+    def partition(topic: str, number: int, **changed: Any) -> PartitionStatus:
+        made = PartitionStatus(topic, number, 1 + number % 3, 7, (1, 2, 3), (3, 1, 2), (), 40)
+        return dataclasses.replace(made, **changed)
+
+    def lines(
+        self, capsys: pytest.CaptureFixture[str], *partitions: PartitionStatus, internal: bool
+    ) -> list[str]:
+        brokers = (BrokerStatus(1, 99, "h", 9, True, "running", True),)
+        clusters._print_status(ClusterStatus("h:9", "c", 1, True, brokers, partitions), internal)
+        return capsys.readouterr().out.splitlines()
+
+    def test_a_healthy_internal_topic_is_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+        offsets = [self.partition("__consumer_offsets", number) for number in range(50)]
+        orders = self.partition("orders", 0, isr=(1,))
+        told = self.lines(capsys, *offsets, orders, internal=False)
+        assert [line.split()[:2] for line in told if line.startswith("orders")] == [["orders", "0"]]
+        assert [line for line in told if line.startswith("__consumer")] == [
+            "__consumer_offsets: 50 partitions, all in sync, led by 1, 2, 3; --internal shows each"
+        ]
+        assert told[-1] == "51 partitions, 1 under-replicated, 0 without leader"
+        told = self.lines(capsys, *offsets, orders, internal=True)
+        assert sum(line.startswith("__consumer_offsets ") for line in told) == 50
+
+    @pytest.mark.parametrize(
+        "trouble", [{"leader": -1}, {"isr": (1, 2)}, {"high_watermark": None}], ids=str
+    )
+    def test_one_in_trouble_is_shown_whole(
+        self, capsys: pytest.CaptureFixture[str], trouble: dict[str, Any]
+    ) -> None:
+        offsets = [self.partition("__consumer_offsets", number) for number in range(4)]
+        sick = dataclasses.replace(offsets[2], **trouble)
+        told = self.lines(capsys, *offsets[:2], sick, offsets[3], internal=False)
+        assert sum(line.startswith("__consumer_offsets ") for line in told) == 4
+        assert not any("--internal" in line for line in told)
 
 
 def test_without_a_terminal_a_table_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
