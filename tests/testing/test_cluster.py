@@ -89,6 +89,30 @@ def test_any_condition_may_be_waited_for(tidelog_cluster_module: Cluster) -> Non
     cluster.wait_for(lambda now: not three_partitions(now), what="no topic 'any'")
 
 
+def test_what_was_waited_for_has_high_watermarks(tidelog_cluster_module: Cluster) -> None:
+    cluster = tidelog_cluster_module
+    tp = TopicPartition(cluster.create_topic("marks"), 0)
+
+    def mark(status: ClusterStatus) -> int | None:
+        return next(each for each in status.partitions if each.topic == "marks").high_watermark
+
+    assert mark(cluster.wait_for(under_replicated=0, leaderless=0)) == 0
+    write_values(cluster.bootstrap, tp, [b"one", b"two"])
+    assert mark(cluster.wait_for(lambda now: mark(now) == 2, what="two records")) == 2
+
+
+def test_a_leader_that_does_not_run_is_none(tidelog_cluster_module: Cluster) -> None:
+    cluster = tidelog_cluster_module
+    cluster.create_topic("led", partitions=6)
+    for number in (1, 2):  # a topic of another test is on broker 3 alone
+        cluster.kill(number)
+        now = cluster.wait_for(leaderless=0)
+        leaders = {each.leader for each in now.partitions if each.topic == "led"}
+        assert leaders and number not in leaders
+        cluster.start(number)
+        cluster.wait_for(under_replicated=0, leaderless=0)
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [

@@ -31,6 +31,7 @@ from tidelog.local.status import (
     ClusterStatus,
     PartitionStatus,
     describe_partitions,
+    known_metadata,
 )
 from tidelog.runtime.blocking import BlockingClient
 
@@ -126,7 +127,8 @@ class LocalCluster:
     def status(
         self, timeout_ms: int = _STATUS_TIMEOUT_MS, *, high_watermarks: bool = True
     ) -> ClusterStatus:
-        """Brokers, controller and partitions; `reached` is False when no broker answers.
+        """Brokers, controller and partitions; `reached` is False when no broker answers that knows
+        the cluster.
 
         Without `high_watermarks` it takes one request.
         """
@@ -141,7 +143,7 @@ class LocalCluster:
         if awake:
             with BlockingClient(",".join(awake.values()), self._client_id, timeout_ms) as client:
                 try:
-                    metadata = client.metadata()
+                    metadata = known_metadata(client, timeout_ms)
                     partitions = describe_partitions(
                         client, metadata, ask=lambda leader: high_watermarks and leader in awake
                     )
@@ -152,7 +154,7 @@ class LocalCluster:
             bootstrap=self.bootstrap,
             cluster_id=None if metadata is None else metadata.cluster_id,
             controller=controller,
-            reached=metadata is not None,
+            reached=metadata is not None and bool(metadata.brokers),
             brokers=tuple(
                 self._broker_status(number, process, number == controller)
                 for number, process in processes.items()

@@ -6,6 +6,7 @@ watermark is what a leader lists as the latest offset; None where no leader answ
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from tidelog.client.fetching import LATEST
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.runtime.blocking import BlockingClient
+
+_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A cluster at one moment. `reached`: whether any broker answered."""
+    """A cluster at one moment. `reached`: whether a broker answered that knows the cluster."""
 
     bootstrap: str
     cluster_id: str | None
@@ -71,7 +74,7 @@ def remote_status(bootstrap: str, timeout_ms: int) -> ClusterStatus:
     Raises ConnectionLost or RequestTimeout when no broker answers.
     """
     with BlockingClient(bootstrap, timeout_ms=timeout_ms) as client:
-        metadata = client.metadata()
+        metadata = known_metadata(client, timeout_ms)
         partitions = describe_partitions(client, metadata)
     brokers = tuple(
         BrokerStatus(
@@ -86,8 +89,27 @@ def remote_status(bootstrap: str, timeout_ms: int) -> ClusterStatus:
         for node in metadata.brokers.values()
     )
     return ClusterStatus(
-        bootstrap, metadata.cluster_id, metadata.controller_id, True, brokers, partitions
+        bootstrap,
+        metadata.cluster_id,
+        metadata.controller_id,
+        bool(metadata.brokers),
+        brokers,
+        partitions,
     )
+
+
+def known_metadata(client: BlockingClient, timeout_ms: int) -> ClusterMetadata:
+    """What brokers know; without brokers only where that is all that came within the time.
+
+    One that has just registered, for the first time or after a pause, knows nothing until the
+    controller has told it: it must not be taken for a cluster without topics.
+    """
+    deadline = time.monotonic() + timeout_ms / 1000
+    while True:
+        metadata = client.metadata()
+        if metadata.brokers or time.monotonic() > deadline:
+            return metadata
+        time.sleep(_POLL_S)
 
 
 def describe_partitions(

@@ -18,7 +18,7 @@ from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.interception import InterceptionControl
 from tidelog.testing.faults import Fault, Requests
 from tidelog.testing.spec import EMBEDDED, ClusterSpec, config_text
-from tidelog.testing.waiting import lagging, told, wait_until
+from tidelog.testing.waiting import lagging, told, unled, wait_until
 
 #: Another program took a port between its choice and the broker's start.
 _PORT_TAKEN = "address already in use"
@@ -242,13 +242,14 @@ class Cluster:
 
         Numbers of partitions that are under-replicated or without leader, of brokers that run; the
         controller's id; and any condition on the status, which `what` names. A partition counts as
-        under-replicated as soon as one of its brokers does not run. Raises WaitTimeout.
+        under-replicated as soon as one of its brokers does not run, and as without leader as soon
+        as its leader does not. Raises WaitTimeout.
         """
         wanted: dict[str, tuple[int, Callable[[ClusterStatus], int]]] = {}
         if under_replicated is not None:
             wanted["under_replicated"] = (under_replicated, lambda now: len(list(lagging(now))))
         if leaderless is not None:
-            wanted["leaderless"] = (leaderless, lambda now: now.leaderless)
+            wanted["leaderless"] = (leaderless, lambda now: len(list(unled(now))))
         if running is not None:
             wanted["running"] = (running, _running)
         if controller is not None:
@@ -259,12 +260,18 @@ class Cluster:
         if not words:
             raise ValueError("wait_for: say what for, as in wait_for(under_replicated=0)")
 
-        def holds(now: ClusterStatus) -> bool:
-            return all(read(now) == number for number, read in wanted.values()) and (
-                condition is None or condition(now)
-            )
+        def counts(now: ClusterStatus) -> bool:
+            return all(read(now) == number for number, read in wanted.values())
 
-        return wait_until(self._look, holds, " and ".join(words), timeout)
+        def look() -> ClusterStatus:
+            # High watermarks cost a request to each leader: for a status that may be the last one.
+            now = self._look()
+            return self.status() if counts(now) else now
+
+        def holds(now: ClusterStatus) -> bool:
+            return counts(now) and (condition is None or condition(now))
+
+        return wait_until(look, holds, " and ".join(words), timeout)
 
     def reset(self) -> None:
         """As new, apart from its topics: no faults, every broker runs and is in sync."""

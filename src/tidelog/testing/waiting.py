@@ -45,6 +45,14 @@ def lagging(status: ClusterStatus) -> Iterator[PartitionStatus]:
             yield each
 
 
+def unled(status: ClusterStatus) -> Iterator[PartitionStatus]:
+    """Partitions without a leader, or whose leader's process does not run."""
+    running = [broker.id for broker in status.brokers if broker.alive]
+    for each in status.partitions:
+        if each.leader not in running:
+            yield each
+
+
 def told(status: ClusterStatus) -> str:
     """A cluster in a few lines: brokers, controller, partitions, those in trouble first."""
     lines = [
@@ -60,7 +68,7 @@ def told(status: ClusterStatus) -> str:
     rest = [each for each in status.partitions if each not in behind]
     lines.append(
         f"partitions: {len(status.partitions)}, {len(behind)} under-replicated,"
-        f" {status.leaderless} without leader"
+        f" {len(list(unled(status)))} without leader"
     )
     shown = [*behind, *rest][:_MOST_PARTITIONS]
     lines += [
