@@ -155,7 +155,7 @@ def test_a_failure_shows_the_cluster_and_what_the_test_printed(pytester: pytest.
     result.stdout.fnmatch_lines_random(
         [
             "*- tidelog cluster 127.0.0.1:*,127.0.0.1:* -*",
-            "brokers: 1 running*, 2 stopped",
+            "brokers: 1 running*, 2 stopped*",
             "  orders-0: leader *",
             "fault: <on_request('Produce').nth(2).drop(): 0 of 0 requests>",
             "broker 1, last * lines:",
