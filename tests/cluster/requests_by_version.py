@@ -127,9 +127,9 @@ def _fetch(version: int, topic: str, topic_id: bytes, partition: int) -> FetchRe
 
 
 def _list_offsets(version: int, topic: str, topic_id: bytes, partition: int) -> ListOffsetsRequest:
-    timestamps = (-1, -2, -3, -4, -5, 0)
-    asked = [ListOffsetsPartition(partition, timestamp=each) for each in timestamps]
-    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(topic, asked)])
+    # One of those that have a meaning in all versions: a partition may be named once.
+    asked = ListOffsetsPartition(partition, timestamp=(-1, -2, 0)[version % 3])
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(topic, [asked])])
 
 
 def _metadata(version: int, topic: str, topic_id: bytes, partition: int) -> MetadataRequest:
