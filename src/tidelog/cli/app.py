@@ -22,6 +22,7 @@ from tidelog.cli import (
     dumps,
     faults,
     groups,
+    histories,
     partitions,
     pipeline,
     produce,
@@ -53,6 +54,7 @@ app.add_typer(brokers.log_dirs_app, name="log-dirs")
 app.add_typer(partitions.records_app, name="records")
 app.add_typer(faults.app, name="break")
 app.add_typer(simulation.app, name="sim")
+app.add_typer(histories.app, name="history")
 app.add_typer(pipeline.app, name="pipeline")
 dumps.register(app)
 

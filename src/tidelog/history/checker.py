@@ -1,0 +1,382 @@
+"""Takes in a history, operation by operation, and says at its end what is anomalous.
+
+What shows at once (an offset with two values, a poll that went back) is noted on the way; whether
+a record is missing shows when all polls are known. Sends may come in any order, and before or after
+the polls of their records; what one consumer does (poll, assign, seek, subscribe) comes in its
+order. Linear in the number of records, but for sorting. Does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tidelog.history.anomalies import Report
+from tidelog.history.cycles import Transactions
+from tidelog.history.judging import Judge
+from tidelog.history.operations import (
+    FAIL,
+    INFO,
+    OK,
+    MalformedHistory,
+    Operation,
+    Records,
+    split_partition,
+)
+from tidelog.history.tables import (
+    ACKS_ALL,
+    BETWEEN,
+    IDEMPOTENT,
+    NOBODY,
+    OF_SENDS,
+    SENT_FAIL,
+    SENT_INFO,
+    SENT_OK,
+    SUBSCRIBED,
+    WITHIN,
+    Partition,
+    Sends,
+    Skips,
+    Values,
+)
+
+_STATES: Final = {OK: SENT_OK, FAIL: SENT_FAIL, INFO: SENT_INFO}
+_OF_CONSUMERS: Final = frozenset(("poll", "assign", "seek", "subscribe", "txn"))
+
+
+class _Consumer:
+    """Where one process reads on."""
+
+    __slots__ = ("busy_until", "is_subscribed", "line", "positions")
+
+    def __init__(self) -> None:
+        self.is_subscribed = False
+        #: By number of the partition: the next offset, and the line that told.
+        self.positions: dict[int, tuple[int, int]] = {}
+        self.busy_until = -1
+        self.line = 0
+
+
+class HistoryChecker:
+    """Follows one history."""
+
+    def __init__(self, *, has_final_read: bool = True) -> None:
+        """`has_final_read`: at the end somebody read every partition to its end, so what was not
+        polled is missing."""
+        self.report = Report()
+        self._has_final_read = has_final_read
+        self.values = Values()
+        self.partitions: list[Partition] = []
+        self._by_name: dict[str, Partition] = {}
+        self._consumers: dict[str, _Consumer] = {}
+        self.skips = Skips()
+        self.transactions = Transactions()
+        #: Topics of which nothing is promised any more, and those that are compacted.
+        self.deleted: dict[str, None] = {}
+        self.compacted: dict[str, None] = {}
+        #: (value, partition, offset, line) of values that were polled at another place before.
+        self.again: list[tuple[int, int, int, int]] = []
+        self._conflicts: dict[tuple[int, int, int], None] = {}
+
+    def add(self, operation: Operation, line: int) -> None:
+        """The next operation, with the number of its line from 1 on.
+
+        Raises MalformedHistory where it contradicts the format: a value that is sent a second
+        time, or a consumer that does two things at once.
+        """
+        report = self.report
+        report.operations += 1
+        if report.operations == 1 or operation.begin < report.begin:
+            report.begin = operation.begin
+        kind = operation.kind
+        if kind in _OF_CONSUMERS:
+            self._consumer_does(operation, line)
+        elif kind == "send":
+            self._send(operation, operation.records, line, {}, NOBODY)
+        elif kind == "delete" and operation.outcome != FAIL:
+            self.deleted.update(dict.fromkeys(operation.topics))
+        elif kind == "compact":
+            self.compacted.update(dict.fromkeys(operation.topics))
+        elif kind == "log_start" and operation.outcome != FAIL:
+            for name, offset in operation.partitions.items():
+                partition = self._partition(name)
+                partition.log_start = max(partition.log_start, offset or 0)
+
+    def finish(self) -> Report:
+        """What the whole history shows; nothing may be added afterwards."""
+        Judge(self).judge(has_final_read=self._has_final_read)
+        return self.report
+
+    # What processes do
+
+    def _consumer_does(self, operation: Operation, line: int) -> None:
+        consumer = self._consumers.get(operation.process)
+        if consumer is None:
+            consumer = self._consumers[operation.process] = _Consumer()
+        if operation.begin < consumer.busy_until:
+            raise MalformedHistory(
+                f"line {line}: {operation.process} begins this {operation.kind} at"
+                f" {operation.begin}, but what line {consumer.line} tells of it ended at"
+                f" {consumer.busy_until}: a consumer does one thing after the other, and its lines"
+                " stand in that order; name each consumer as a process of its own"
+            )
+        consumer.busy_until = operation.begin if operation.end is None else operation.end
+        consumer.line = line
+        kind = operation.kind
+        if kind == "poll":
+            self._poll(consumer, operation.records, line, {})
+            if operation.outcome != OK:
+                # What it was given and did not tell of is not known.
+                consumer.positions.clear()
+        elif kind == "txn":
+            self._transaction(consumer, operation, line)
+        elif kind == "subscribe":
+            consumer.is_subscribed = True
+        elif operation.outcome == OK:
+            self._positioned(consumer, operation, line)
+        else:
+            consumer.positions.clear()
+
+    def _positioned(self, consumer: _Consumer, operation: Operation, line: int) -> None:
+        """Assigned, or sought; what stays assigned without a word is read on where it was."""
+        told = {
+            self._partition(name).number: offset for name, offset in operation.partitions.items()
+        }
+        if operation.kind == "assign":
+            consumer.is_subscribed = False
+            consumer.positions = {
+                number: place for number, place in consumer.positions.items() if number in told
+            }
+        for number, offset in told.items():
+            if offset is not None:
+                consumer.positions[number] = (offset, line)
+            elif operation.kind == "seek":
+                consumer.positions.pop(number, None)
+
+    def _transaction(self, consumer: _Consumer, operation: Operation, line: int) -> None:
+        node = self.transactions.begin(line, operation.outcome)
+        polled: dict[int, int] = {}
+        sent: dict[int, int] = {}
+        own: dict[Any, None] = {}
+        for kind, records in operation.steps:
+            if kind == "send":
+                self._send(operation, records, line, sent, node)
+                own.update((record[1], None) for each in records.values() for record in each)
+                continue
+            self._poll(consumer, records, line, polled)
+            for name, listed in records.items():
+                for offset, value, *_ in listed:
+                    self.transactions.polled(node, self.values.index[value])
+                    if value in own:
+                        self.report.add(
+                            "precommitted-read",
+                            False,
+                            name,
+                            f"{operation.process} sent {value!r} in a transaction and polled it at"
+                            f" offset {offset} before the transaction ended",
+                            [line],
+                        )
+        if operation.outcome != OK:
+            # Its consumer may have been set back, or not.
+            for number in polled:
+                consumer.positions.pop(number, None)
+
+    def _partition(self, name: str) -> Partition:
+        partition = self._by_name.get(name)
+        if partition is None:
+            number = len(self.partitions)
+            partition = Partition(number, name, split_partition(name)[0])
+            self._by_name[name] = partition
+            self.partitions.append(partition)
+        return partition
+
+    # Sends
+
+    def _send(
+        self, operation: Operation, records: Records, line: int, reached: dict[int, int], node: int
+    ) -> None:
+        """`reached`: the last offset of each partition that earlier steps of it told."""
+        state = _STATES[operation.outcome]
+        if operation.idempotent or node != NOBODY:
+            state |= IDEMPOTENT
+        if operation.acks == -1:
+            state |= ACKS_ALL
+        values = self.values
+        for name, listed in records.items():
+            partition = self._partition(name)
+            self.report.sent_records += len(listed)
+            if operation.outcome == OK:
+                self.report.acknowledged_records += len(listed)
+            for record in listed:
+                value = record[1]
+                index = values.index.get(value)
+                if index is None:
+                    index = values.add(value)
+                elif values.state[index]:
+                    raise MalformedHistory(
+                        f"line {line}: the value {value!r} was sent by line"
+                        f" {values.send_line[index]} already: every value is sent once, a client's"
+                        " own repetitions being one send"
+                    )
+                values.sent_partition[index] = partition.number
+                values.send_line[index] = line
+                values.state[index] = state
+                if record[0] is not None and operation.outcome == OK:
+                    values.sent_offset[index] = record[0]
+                if len(record) > 2:
+                    values.keys[index] = (record[2], len(record) > 3 and record[3])
+                if node != NOBODY:
+                    values.node[index] = node
+            # What a leader alone has acknowledged may be gone with it, and its place taken.
+            if operation.outcome == OK and operation.acks == -1:
+                self._acknowledged(operation, partition, listed, line, reached)
+
+    def _acknowledged(
+        self,
+        operation: Operation,
+        partition: Partition,
+        listed: Sequence[Sequence[Any]],
+        line: int,
+        reached: dict[int, int],
+    ) -> None:
+        first = -1
+        last = reached.get(partition.number, -1)
+        keeps_order = operation.idempotent or operation.kind == "txn"
+        for record in listed:
+            offset = record[0]
+            if offset is None:
+                continue
+            if first < 0:
+                first = offset
+            if 0 <= last != offset - 1:
+                if offset <= last:
+                    self.report.add(
+                        "int-nonmonotonic-send",
+                        not keeps_order,
+                        partition.name,
+                        f"{operation.process} sent {record[1]!r}, which stands at offset {offset},"
+                        f" behind one that stands at offset {last}",
+                        [line],
+                    )
+                else:
+                    self.skips.add(OF_SENDS, partition.number, last + 1, offset, line, line)
+            last = offset
+            index = self.values.index[record[1]]
+            claim = partition.claims.setdefault(offset, index)
+            if claim != index:
+                self._conflict(partition, offset, claim, index, line)
+        if first < 0:
+            return
+        reached[partition.number] = last
+        sends = partition.sends.get(operation.process)
+        if sends is None:
+            sends = partition.sends[operation.process] = Sends()
+        end = operation.begin if operation.end is None or keeps_order else operation.end
+        sends.add(operation.begin, end, first, last, line)
+
+    # Polls
+
+    def _poll(
+        self, consumer: _Consumer, records: Records, line: int, reached: dict[int, int]
+    ) -> None:
+        """`reached`: the next offset of each partition that earlier steps of the operation told."""
+        for name, listed in records.items():
+            if not listed:
+                continue
+            partition = self._partition(name)
+            number = partition.number
+            expected = reached.get(number, -1)
+            if expected < 0:
+                self._goes_on(consumer, partition, listed[0][0], line)
+                expected = listed[0][0]
+            self._take(partition, listed, expected, line)
+            following = listed[-1][0] + 1
+            reached[number] = following
+            consumer.positions[number] = (following, line)
+
+    def _goes_on(self, consumer: _Consumer, partition: Partition, first: int, line: int) -> None:
+        """A new operation begins at an offset: is it the one behind the last?"""
+        position, before = consumer.positions.get(partition.number, (first, line))
+        if first > position:
+            kind = SUBSCRIBED if consumer.is_subscribed else BETWEEN
+            self.skips.add(kind, partition.number, position, first, line, before)
+        elif first < position:
+            self.report.add(
+                "nonmonotonic-poll",
+                consumer.is_subscribed,
+                partition.name,
+                f"a consumer that had come to offset {position} was given offset {first}",
+                [before, line],
+            )
+
+    def _take(
+        self, partition: Partition, listed: Sequence[Sequence[Any]], expected: int, line: int
+    ) -> None:
+        """The records of one partition in one operation; nearly all are as expected."""
+        values, number, claims = self.values, partition.number, partition.claims
+        index_of = values.index
+        for record in listed:
+            offset = record[0]
+            value = record[1]
+            if offset != expected:
+                self._breaks_off(partition, expected, offset, line)
+            expected = offset + 1
+            index = index_of.get(value)
+            if index is None:
+                index = values.add(value)
+            if values.polled_partition[index] == NOBODY:
+                values.polled_partition[index] = number
+                values.polled_offset[index] = offset
+                values.poll_line[index] = line
+                self.report.polled_records += 1
+                if len(record) > 2:
+                    values.keys[index] = (record[2], len(record) > 3 and record[3])
+            elif values.polled_offset[index] == offset and values.polled_partition[index] == number:
+                if claims[offset] == index:
+                    continue
+            elif offset not in claims or claims[offset] != index:
+                self.again.append((index, number, offset, line))
+            claim = claims.setdefault(offset, index)
+            if claim != index:
+                self._conflict(partition, offset, claim, index, line)
+            if offset > partition.newest:
+                partition.newest = offset
+
+    def _breaks_off(self, partition: Partition, expected: int, offset: int, line: int) -> None:
+        if offset > expected:
+            self.skips.add(WITHIN, partition.number, expected, offset, line, line)
+            return
+        self.report.add(
+            "int-nonmonotonic-poll",
+            False,
+            partition.name,
+            f"one poll was given offset {offset} behind offset {expected - 1}",
+            [line],
+        )
+
+    def _conflict(
+        self, partition: Partition, offset: int, claim: int, index: int, line: int
+    ) -> None:
+        """An offset that held a value is told to hold another one; told once of each."""
+        key = (partition.number, offset, index)
+        if key in self._conflicts:
+            return
+        self._conflicts[key] = None
+        values = self.values
+        self.report.add(
+            "inconsistent-offsets",
+            False,
+            partition.name,
+            f"offset {offset} held {values.values[claim]!r} and {values.values[index]!r}",
+            [*values.lines(claim), line],
+        )
+
+    # For whoever judges
+
+    def is_deleted(self, partition: Partition) -> bool:
+        """Whether nothing is promised of its topic any more."""
+        return partition.topic in self.deleted
+
+    def is_compacted(self, partition: Partition) -> bool:
+        """Whether its topic, in whatever incarnation, was said to be compacted."""
+        return partition.topic in self.compacted or partition.place[0] in self.compacted

@@ -1,0 +1,170 @@
+"""Transactions that wrote before each other, or saw each other, in a circle (Adya's G0 and G1c).
+
+A write edge leads from the transaction of a record to that of the next record of its partition, by
+offset; a read edge from the transaction that sent a record to one that polled it. Kafka promises no
+order between transactions, so circles with write edges are allowed; one of read edges alone would
+mean that two transactions each saw the other before it was committed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.history.operations import FAIL
+
+if TYPE_CHECKING:
+    from tidelog.history.checker import HistoryChecker
+
+Edges = Mapping[int, Sequence[int]]
+
+
+class Transactions:
+    """The transactions of a history by number, and what they polled."""
+
+    def __init__(self) -> None:
+        self.lines: list[int] = []
+        self._outcomes: list[str] = []
+        #: (transaction, value) of each record polled by one.
+        self.polls: list[tuple[int, int]] = []
+
+    def begin(self, line: int, outcome: str) -> int:
+        """The number of a transaction."""
+        self.lines.append(line)
+        self._outcomes.append(outcome)
+        return len(self.lines) - 1
+
+    def polled(self, node: int, value: int) -> None:
+        """A transaction polled a value."""
+        self.polls.append((node, value))
+
+    def counts(self, node: int) -> bool:
+        """Whether it may have been committed."""
+        return self._outcomes[node] != FAIL
+
+
+def find_cycles(checker: HistoryChecker) -> None:
+    """Add G0 and G1c to the report, once for each group of transactions that are in circles."""
+    transactions = checker.transactions
+    if not transactions.lines:
+        return
+    writes = _write_edges(checker)
+    reads = _read_edges(checker)
+    everything: dict[int, list[int]] = {}
+    for edges in (writes, reads):
+        for node, following in edges.items():
+            everything.setdefault(node, []).extend(following)
+    for group in components(writes, len(transactions.lines)):
+        _tell(checker, "G0", True, cycle_in(writes, group), "wrote before")
+    by_reads = components(reads, len(transactions.lines))
+    for group in by_reads:
+        _tell(checker, "G1c", False, cycle_in(reads, group), "was seen by")
+    told = {node: None for group in by_reads for node in group}
+    for group in components(everything, len(transactions.lines)):
+        members = dict.fromkeys(group)
+        has_reads = any(to in members for node in group for to in reads.get(node, ()))
+        if has_reads and not any(node in told for node in group):
+            cycle = cycle_in(everything, group)
+            _tell(checker, "G1c", True, cycle, "wrote before, or was seen by,")
+
+
+def _write_edges(checker: HistoryChecker) -> dict[int, list[int]]:
+    edges: dict[int, list[int]] = {}
+    node_of = checker.values.node
+    for partition in checker.partitions:
+        before = -1
+        for _, index in sorted(partition.claims.items()):
+            node = node_of.get(index, -1)
+            if node >= 0 and checker.transactions.counts(node):
+                if before not in (-1, node):
+                    edges.setdefault(before, []).append(node)
+                before = node
+    return edges
+
+
+def _read_edges(checker: HistoryChecker) -> dict[int, list[int]]:
+    edges: dict[int, list[int]] = {}
+    counts = checker.transactions.counts
+    for reader, value in checker.transactions.polls:
+        writer = checker.values.node.get(value, -1)
+        if writer not in (-1, reader) and counts(writer) and counts(reader):
+            edges.setdefault(writer, []).append(reader)
+    return edges
+
+
+def _tell(
+    checker: HistoryChecker, name: str, is_allowed: bool, cycle: list[int], relation: str
+) -> None:
+    lines = [checker.transactions.lines[node] for node in cycle]
+    words = f" {relation} that of line ".join(str(line) for line in (*lines, lines[0]))
+    checker.report.add(name, is_allowed, "", f"the transaction of line {words}", lines)
+
+
+def components(edges: Edges, nodes: int) -> list[list[int]]:
+    """Groups of more than one node in which each leads to each (Tarjan), without recursion."""
+    order = [-1] * nodes
+    low = [0] * nodes
+    is_open = bytearray(nodes)
+    stack: list[int] = []
+    found: list[list[int]] = []
+    count = 0
+    for root in edges:
+        if order[root] >= 0:
+            continue
+        work: list[tuple[int, int]] = [(root, 0)]
+        while work:
+            node, at = work.pop()
+            if at == 0:
+                order[node] = low[node] = count
+                count += 1
+                stack.append(node)
+                is_open[node] = 1
+            following = edges.get(node, ())
+            if at > 0:
+                low[node] = min(low[node], low[following[at - 1]])
+            while at < len(following):
+                to = following[at]
+                at += 1
+                if order[to] < 0:
+                    work += [(node, at), (to, 0)]
+                    break
+                if is_open[to]:
+                    low[node] = min(low[node], order[to])
+            else:
+                if low[node] == order[node]:
+                    group = _closed(stack, node, is_open)
+                    if len(group) > 1:
+                        found.append(group)
+    return found
+
+
+def _closed(stack: list[int], node: int, is_open: bytearray) -> list[int]:
+    at = len(stack) - 1
+    while stack[at] != node:
+        at -= 1
+    group = stack[at:]
+    del stack[at:]
+    for member in group:
+        is_open[member] = 0
+    return group
+
+
+def cycle_in(edges: Edges, group: Sequence[int]) -> list[int]:
+    """A shortest circle through the first node of a group, in the order of its edges."""
+    members = dict.fromkeys(group)
+    start = group[0]
+    came_from: dict[int, int] = {}
+    waiting = deque([start])
+    while waiting:
+        node = waiting.popleft()
+        for to in edges.get(node, ()):
+            if to == start:
+                path = [node]
+                while path[-1] != start:
+                    path.append(came_from[path[-1]])
+                return path[::-1]
+            if to in members and to not in came_from:
+                came_from[to] = node
+                waiting.append(to)
+    raise AssertionError(f"no circle through {start} in its own component")

@@ -1,0 +1,215 @@
+"""What shows when the whole history is known: records that are missing, doubled or passed over.
+
+A record may be missing where its topic was deleted, retention has moved the start of the log beyond
+it, or compaction may have removed it: it deletes its key, or another record of its key stands, or
+may stand, behind it. Over such a record a consumer may pass, as it may over an offset of which
+nobody knows that a record stood there: one of a failed or unknown send, a transaction's marker.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final
+
+from tidelog.history.cycles import find_cycles
+from tidelog.history.tables import (
+    ACKS_ALL,
+    IDEMPOTENT,
+    NOBODY,
+    SENT_FAIL,
+    SENT_OK,
+    SKIPS,
+    Partition,
+)
+
+if TYPE_CHECKING:
+    from tidelog.history.checker import HistoryChecker
+
+#: Above every offset: where the record of a send stands whose outcome is not known.
+_ANYWHERE: Final = 1 << 63
+
+
+class Judge:
+    """Of one checker, once."""
+
+    def __init__(self, checker: HistoryChecker) -> None:
+        self._checker = checker
+        self._values = checker.values
+        self._report = checker.report
+        #: By partition and key: the largest offset at which a record of it stands or may stand.
+        #: Incarnations of a topic count together: what was sent to a name may be in any.
+        self._last_of_key: dict[tuple[tuple[str, str], str], int] = {}
+
+    def judge(self, *, has_final_read: bool) -> None:
+        """Add what is found to the report."""
+        if self._checker.compacted:
+            self._find_last_of_keys()
+        self._judge_values(has_final_read=has_final_read)
+        self._judge_again()
+        self._judge_skips()
+        self._judge_order_of_sends()
+        find_cycles(self._checker)
+
+    # What may be missing
+
+    def _find_last_of_keys(self) -> None:
+        values = self._values
+        for index, (key, _) in values.keys.items():
+            number = values.sent_partition[index]
+            offset = max(values.sent_offset[index], values.polled_offset[index])
+            if number == NOBODY:
+                number = values.polled_partition[index]
+            if offset < 0 and values.state[index] & SENT_FAIL:
+                continue
+            place = (self._checker.partitions[number].place, key)
+            found = _ANYWHERE if offset < 0 else offset
+            self._last_of_key[place] = max(self._last_of_key.get(place, -1), found)
+
+    def _may_be_gone(self, partition: Partition, offset: int, index: int) -> bool:
+        """`offset` is -1 where it is not known."""
+        if 0 <= offset < partition.log_start or self._checker.is_deleted(partition):
+            return True
+        if index not in self._values.keys or not self._checker.is_compacted(partition):
+            return False
+        key, is_tombstone = self._values.keys[index]
+        return is_tombstone or offset < 0 or self._last_of_key[(partition.place, key)] > offset
+
+    # Values
+
+    def _judge_values(self, *, has_final_read: bool) -> None:
+        values, report = self._values, self._report
+        partitions = self._checker.partitions
+        for index, state in enumerate(values.state):
+            polled = values.polled_partition[index]
+            if polled == NOBODY:
+                # Most of the time nothing is missing.
+                if state & SENT_OK:
+                    self._missing(index, has_final_read=has_final_read)
+                continue
+            sent = values.sent_partition[index]
+            if sent != polled and (
+                sent == NOBODY or partitions[sent].place != partitions[polled].place
+            ):
+                whom = "nobody" if sent == NOBODY else f"somebody to {partitions[sent].name}"
+                report.add(
+                    "never-sent",
+                    False,
+                    partitions[polled].name,
+                    f"{values.values[index]!r} was polled at offset {values.polled_offset[index]}"
+                    f" and sent by {whom}",
+                    values.lines(index),
+                )
+            elif state & SENT_FAIL:
+                report.add(
+                    "G1a",
+                    False,
+                    partitions[polled].name,
+                    f"{values.values[index]!r} was polled at offset {values.polled_offset[index]}"
+                    " although its send failed",
+                    values.lines(index),
+                )
+            elif state & ACKS_ALL and 0 <= values.sent_offset[index] != values.polled_offset[index]:
+                self._acknowledged_elsewhere(index)
+
+    def _missing(self, index: int, *, has_final_read: bool) -> None:
+        values = self._values
+        partition = self._checker.partitions[values.sent_partition[index]]
+        offset = values.sent_offset[index]
+        if self._may_be_gone(partition, offset, index):
+            return
+        state = values.state[index]
+        where = f"at offset {offset}" if offset >= 0 else "at an offset that was not told"
+        what = f"{values.values[index]!r} was acknowledged {where} and never polled"
+        if 0 <= offset < partition.newest:
+            newest = partition.claims[partition.newest]
+            self._report.add(
+                "lost-write",
+                not state & ACKS_ALL,
+                partition.name,
+                f"{what}; {values.values[newest]!r} was, at offset {partition.newest}",
+                [values.send_line[index], values.poll_line[newest]],
+            )
+        elif has_final_read:
+            self._report.add(
+                "unseen",
+                not state & ACKS_ALL,
+                partition.name,
+                f"{what}, nor was anything behind it",
+                [values.send_line[index]],
+            )
+
+    def _acknowledged_elsewhere(self, index: int) -> None:
+        values = self._values
+        self._report.add(
+            "duplicate",
+            not values.state[index] & IDEMPOTENT,
+            self._checker.partitions[values.polled_partition[index]].name,
+            f"{values.values[index]!r} was acknowledged at offset {values.sent_offset[index]} and"
+            f" polled at offset {values.polled_offset[index]}",
+            values.lines(index),
+        )
+
+    def _judge_again(self) -> None:
+        values = self._values
+        told: dict[tuple[int, int, int], None] = {}
+        for index, number, offset, line in self._checker.again:
+            if (index, number, offset) in told:
+                continue
+            told[(index, number, offset)] = None
+            partitions = self._checker.partitions
+            first = partitions[values.polled_partition[index]]
+            where = "" if first.number == number else f"{first.name} "
+            self._report.add(
+                "duplicate",
+                not values.state[index] & IDEMPOTENT,
+                partitions[number].name,
+                f"{values.values[index]!r} was polled at {where}offset"
+                f" {values.polled_offset[index]} and at offset {offset}",
+                [*values.lines(index), line],
+            )
+
+    # Orders
+
+    def _judge_skips(self) -> None:
+        skips, checker = self._checker.skips, self._checker
+        if not len(skips):
+            return
+        for partition in checker.partitions:
+            partition.required = array(
+                "q",
+                sorted(
+                    offset
+                    for offset, index in partition.claims.items()
+                    if not self._may_be_gone(partition, offset, index)
+                ),
+            )
+        for at, kind in enumerate(skips.kinds):
+            partition = checker.partitions[skips.partitions[at]]
+            begin, end = skips.begins[at], skips.ends[at]
+            offset = partition.first_required(begin, end)
+            if offset < 0:
+                continue
+            name, is_allowed = SKIPS[kind]
+            claim = partition.claims[offset]
+            line, before = skips.lines[2 * at], skips.lines[2 * at + 1]
+            self._report.add(
+                name,
+                is_allowed,
+                partition.name,
+                f"went from offset {begin} on to {end} and passed over"
+                f" {self._values.values[claim]!r} at offset {offset}",
+                [before, line, *self._values.lines(claim)],
+            )
+
+    def _judge_order_of_sends(self) -> None:
+        for partition in self._checker.partitions:
+            for process, sends in partition.sends.items():
+                for earlier, later in sends.inversions():
+                    self._report.add(
+                        "nonmonotonic-send",
+                        False,
+                        partition.name,
+                        f"{process} sent what stands at offset {sends.firsts[later]} after what"
+                        f" stands at offset {sends.lasts[earlier]}",
+                        [sends.lines[earlier], sends.lines[later]],
+                    )

@@ -1,0 +1,354 @@
+"""The format of histories: JSON lines, one operation of one process each.
+
+`docs/reference/history.md` describes it. Reading is strict, for a field that is misspelt would
+weaken the judgement without a word: every line that is not as described raises MalformedHistory
+with its number, what was wrong and what would be right. Lines are read one by one and bounded.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+from tidelog.core.errors import TidelogError
+
+#: Done and known; certainly without effect; with effect or not, and it may even come later.
+OK: Final = "ok"
+FAIL: Final = "fail"
+INFO: Final = "info"
+OUTCOMES: Final = (OK, FAIL, INFO)
+
+#: Longer lines are refused before they are read.
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+#: Offsets and times fit the 64 bits that Kafka gives them.
+_MAX_NUMBER: Final = (1 << 63) - 1
+
+_EVERY: Final = ("process", "kind", "begin", "end", "outcome", "note")
+#: Fields of each kind of operation beside those of all.
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "send": ("records", "acks", "idempotent"),
+    "poll": ("records",),
+    "txn": ("steps",),
+    "assign": ("partitions",),
+    "seek": ("partitions",),
+    "subscribe": ("topics", "group"),
+    "commit": ("offsets", "group"),
+    "log_start": ("partitions",),
+    "compact": ("topics",),
+    "delete": ("topics",),
+}
+_ALLOWED: Final = {kind: frozenset((*_EVERY, *fields)) for kind, fields in KINDS.items()}
+_OPTIONAL: Final = frozenset(("note", "acks", "idempotent", "group"))
+_REQUIRED: Final = {
+    kind: tuple(name for name in (*_EVERY, *fields) if name not in _OPTIONAL)
+    for kind, fields in KINDS.items()
+}
+_ACKS: Final = (-1, 0, 1)
+#: Of the records of a send or poll, these are shown to people.
+_SHOWN_RECORDS: Final = 4
+
+#: Partition name to records: (offset or None, value), then key and whether it deletes the key.
+Records = Mapping[str, Sequence[Sequence[Any]]]
+
+
+class MalformedHistory(TidelogError):
+    """A line that is no operation: which one, what was wrong, what would be right."""
+
+
+@dataclass(slots=True)
+class Operation:
+    """One operation; times are nanoseconds of one clock, `end` is None where it never ended."""
+
+    process: str
+    kind: str
+    begin: int
+    end: int | None
+    outcome: str = OK
+    #: Of a send or poll.
+    records: Records = field(default_factory=dict)
+    #: Of a transaction: its sends and polls, in order.
+    steps: Sequence[tuple[str, Records]] = ()
+    #: Of assign, seek and log_start: partition to offset; None where the client did not say.
+    #: Of commit: the offsets.
+    partitions: Mapping[str, int | None] = field(default_factory=dict)
+    topics: Sequence[str] = ()
+    group: str = ""
+    acks: int = -1
+    idempotent: bool = False
+    note: str = ""
+
+
+@functools.lru_cache(maxsize=65_536)
+def split_partition(name: str) -> tuple[str, int]:
+    """(topic with its id if it has one, number) of a partition's name; ValueError if it is none."""
+    topic, dash, number = name.rpartition("-")
+    if not topic or not dash or not (number.isascii() and number.isdigit()):
+        raise ValueError(name)
+    return topic, int(number)
+
+
+def read_history(lines: BinaryIO) -> Iterator[tuple[int, Operation]]:
+    """(number of the line, operation) of a file; empty lines are left out.
+
+    Raises MalformedHistory at the first line that is no operation.
+    """
+    number = 0
+    while line := lines.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise MalformedHistory(
+                f"line {number} has more than {MAX_LINE_BYTES} bytes: one operation a line"
+            )
+        if not line.isspace():
+            yield number, parse(line, number)
+
+
+def parse(text: bytes | str, line: int) -> Operation:
+    """The operation that a line tells."""
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise MalformedHistory(f"line {line} is nested too deeply for an operation") from None
+    except ValueError as error:
+        raise MalformedHistory(
+            f"line {line} is no JSON ({error}); was it cut short? Each line is a whole object"
+        ) from None
+    try:
+        return _operation(document)
+    except _WrongError as wrong:
+        raise MalformedHistory(f"line {line}: {wrong}") from None
+
+
+class _WrongError(ValueError):
+    """What is wrong in a line, and what would be right."""
+
+
+def _operation(document: Any) -> Operation:
+    if type(document) is not dict:
+        raise _WrongError(f"{_short(document)} is no operation: a JSON object expected")
+    kind = document.get("kind")
+    if type(kind) is not str or kind not in KINDS:
+        raise _WrongError(f"the kind {_short(kind)} is none of {', '.join(KINDS)}")
+    allowed = _ALLOWED[kind]
+    for name in document:
+        if name not in allowed:
+            known = ", ".join((*_EVERY, *KINDS[kind]))
+            raise _WrongError(f"a {kind} has no field {name!r}: its fields are {known}")
+    for name in _REQUIRED[kind]:
+        if name not in document:
+            raise _WrongError(f"a {kind} needs the field {name!r}")
+    operation = _framed(document, kind)
+    if "records" in document:
+        operation.records = _records(document["records"], is_send=kind == "send")
+        if kind == "send":
+            operation.acks = _acks(document.get("acks", -1))
+            operation.idempotent = _truth("idempotent", document.get("idempotent", False))
+    elif kind == "txn":
+        operation.steps = _steps(document["steps"])
+    elif kind == "commit":
+        operation.partitions = _offsets("offsets", document["offsets"], may_be_open=False)
+    elif "partitions" in document:
+        operation.partitions = _offsets(
+            "partitions", document["partitions"], may_be_open=kind != "log_start"
+        )
+    else:
+        operation.topics = _topics(document["topics"])
+    return operation
+
+
+def _framed(document: dict[str, Any], kind: str) -> Operation:
+    """What all operations have."""
+    process, begin, end = document["process"], document["begin"], document["end"]
+    outcome = document["outcome"]
+    if type(process) is not str or not process:
+        raise _WrongError(f"`process` is {_short(process)}: a name expected, a text")
+    if outcome not in OUTCOMES:
+        raise _WrongError(
+            f"`outcome` is {_short(outcome)}: ok, fail (certainly without effect) or info (not"
+            " known) expected"
+        )
+    _number("begin", begin)
+    if end is not None:
+        if _number("end", end) < begin:
+            raise _WrongError(f"it ends at {end}, before it begins at {begin}")
+    elif outcome != INFO:
+        raise _WrongError(f"`end` is null, which only an operation of outcome info has: {outcome}")
+    texts = [document.get(name, "") for name in ("group", "note")]
+    if not all(type(text) is str for text in texts):
+        raise _WrongError("`group` and `note` are texts")
+    return Operation(process, kind, begin, end, outcome, group=texts[0], note=texts[1])
+
+
+def _number(name: str, value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= _MAX_NUMBER:
+        unit = " of nanoseconds" if name in ("begin", "end") else ""
+        raise _WrongError(f"`{name}` is {_short(value)}: a number{unit} from 0 on expected")
+    return value
+
+
+def _truth(name: str, value: Any) -> bool:
+    if type(value) is not bool:
+        raise _WrongError(f"`{name}` is {_short(value)}: true or false expected")
+    return value
+
+
+def _acks(value: Any) -> int:
+    if type(value) is not int or value not in _ACKS:
+        raise _WrongError(f"`acks` is {_short(value)}: -1 (all), 0 or 1 expected")
+    return value
+
+
+def _partition(name: Any) -> str:
+    try:
+        split_partition(name)
+    except (ValueError, TypeError, AttributeError):
+        raise _WrongError(
+            f"{_short(name)} is no partition: topic-number or topic@id-number expected"
+        ) from None
+    return str(name)
+
+
+def _records(value: Any, *, is_send: bool) -> Records:
+    if type(value) is not dict:
+        raise _WrongError(f"`records` is {_short(value)}: lists of records by partition expected")
+    for name, records in value.items():
+        _partition(name)
+        if type(records) is not list:
+            raise _WrongError(f"the records of {name} are {_short(records)}: a list expected")
+        for record in records:
+            # Most records by far are a plain pair: nothing else is asked of those.
+            if (
+                type(record) is not list
+                or len(record) != 2
+                or type(record[0]) is not int
+                or type(record[1]) not in (int, str)
+                or not 0 <= record[0] <= _MAX_NUMBER
+            ):
+                _check_record(name, record, is_send=is_send)
+    found: Records = value
+    return found
+
+
+def _check_record(name: str, record: Any, *, is_send: bool) -> None:
+    right = "[offset, value], [offset, value, key] or [offset, value, key, true for a tombstone]"
+    if type(record) is not list or not 2 <= len(record) <= 4:
+        raise _WrongError(f"{_short(record)} is no record of {name}: {right} expected")
+    offset, value, *rest = record
+    if offset is None and is_send:
+        pass
+    elif type(offset) is not int or not 0 <= offset <= _MAX_NUMBER:
+        unknown = ", or null where the client was not told," if is_send else ""
+        raise _WrongError(
+            f"the offset of {_short(record)} in {name} is {_short(offset)}: a number from 0 on"
+            f"{unknown} expected"
+        )
+    if type(value) not in (int, str):
+        raise _WrongError(
+            f"the value of {_short(record)} in {name} is {_short(value)}: a text or a whole number"
+            " expected, which no other record of the history has"
+        )
+    if rest and type(rest[0]) is not str:
+        raise _WrongError(f"the key of {_short(record)} in {name} is {_short(rest[0])}, no text")
+    if len(rest) == 2:
+        _truth("tombstone", rest[1])
+
+
+def _steps(value: Any) -> Sequence[tuple[str, Records]]:
+    if type(value) is not list:
+        raise _WrongError(f"`steps` is {_short(value)}: a list of sends and polls expected")
+    steps = []
+    for step in value:
+        kind = step.get("kind") if type(step) is dict else None
+        if kind not in ("send", "poll") or step.keys() != {"kind", "records"}:
+            raise _WrongError(
+                f"{_short(step)} is no step: an object with the fields kind (send or poll) and"
+                " records expected"
+            )
+        steps.append((kind, _records(step["records"], is_send=kind == "send")))
+    return steps
+
+
+def _offsets(field_name: str, value: Any, *, may_be_open: bool) -> Mapping[str, int | None]:
+    if type(value) is not dict:
+        raise _WrongError(f"`{field_name}` is {_short(value)}: offsets by partition expected")
+    for name, offset in value.items():
+        _partition(name)
+        if offset is not None or not may_be_open:
+            _number(f"{field_name}.{name}", offset)
+    found: Mapping[str, int | None] = value
+    return found
+
+
+def _topics(value: Any) -> Sequence[str]:
+    if type(value) is not list or not all(type(each) is str and each for each in value):
+        raise _WrongError(f"`topics` is {_short(value)}: a list of names expected")
+    return value
+
+
+def _short(value: Any, limit: int = 80) -> str:
+    """A value as JSON has it, not too long for a message."""
+    text = json.dumps(value)
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def encode(operation: Operation) -> str:
+    """The line of an operation, without its end of line."""
+    document: dict[str, Any] = {
+        "process": operation.process,
+        "kind": operation.kind,
+        "begin": operation.begin,
+        "end": operation.end,
+        "outcome": operation.outcome,
+    }
+    for name in KINDS[operation.kind]:
+        if name == "offsets":
+            document[name] = operation.partitions
+        elif name == "steps":
+            document[name] = [
+                {"kind": kind, "records": records} for kind, records in operation.steps
+            ]
+        else:
+            document[name] = getattr(operation, name)
+    if operation.note:
+        document["note"] = operation.note
+    return json.dumps(document, separators=(",", ":"))
+
+
+def describe(operation: Operation, since: int = 0) -> str:
+    """An operation for people, in one line; times are seconds after `since`."""
+    begin = f"{(operation.begin - since) / 1e9:.6f}"
+    end = "never" if operation.end is None else f"{(operation.end - since) / 1e9:.6f} s"
+    if operation.kind == "txn":
+        told = " ".join(f"{kind} {_told_records(records)}" for kind, records in operation.steps)
+    elif operation.kind in ("send", "poll"):
+        told = _told_records(operation.records)
+    elif operation.partitions:
+        told = " ".join(f"{name}: {offset}" for name, offset in operation.partitions.items())
+    else:
+        told = " ".join(operation.topics)
+    extra = ""
+    if operation.kind == "send":
+        extra = f", acks={operation.acks}, {'' if operation.idempotent else 'not '}idempotent"
+    note = f" ({operation.note})" if operation.note else ""
+    return (
+        f"{operation.process} {operation.kind} {told or '(nothing)'}: {operation.outcome}{extra},"
+        f" {begin} s to {end}{note}"
+    )
+
+
+def _told_records(records: Records) -> str:
+    parts = []
+    for name, listed in records.items():
+        shown = [f"{_offset(each[0])}={_short(each[1])}" for each in listed]
+        if len(shown) > _SHOWN_RECORDS:
+            left_out = len(shown) - _SHOWN_RECORDS
+            shown[_SHOWN_RECORDS - 1 : -1] = [f"… {left_out} more …"]
+        parts.append(f"{name}[{' '.join(shown)}]")
+    return " ".join(parts)
+
+
+def _offset(offset: int | None) -> str:
+    return "?" if offset is None else str(offset)
