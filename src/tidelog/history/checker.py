@@ -241,10 +241,12 @@ class HistoryChecker:
     ) -> None:
         first = -1
         last = reached.get(partition.number, -1)
+        is_next = True
         keeps_order = operation.idempotent or operation.kind == "txn"
         for record in listed:
             offset = record[0]
             if offset is None:
+                is_next = False  # it may stand in between
                 continue
             if first < 0:
                 first = offset
@@ -258,9 +260,10 @@ class HistoryChecker:
                         f" behind one that stands at offset {last}",
                         [line],
                     )
-                else:
+                elif is_next:
                     self.skips.add(OF_SENDS, partition.number, last + 1, offset, line, line)
             last = offset
+            is_next = True
             index = self.values.index[record[1]]
             claim = partition.claims.setdefault(offset, index)
             if claim != index:

@@ -26,6 +26,7 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 #: Offsets and times fit the 64 bits that Kafka gives them.
 _MAX_NUMBER: Final = (1 << 63) - 1
 
+_decode = json.JSONDecoder().decode
 _EVERY: Final = ("process", "kind", "begin", "end", "outcome", "note")
 #: Fields of each kind of operation beside those of all.
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -40,12 +41,9 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "compact": ("topics",),
     "delete": ("topics",),
 }
-_ALLOWED: Final = {kind: frozenset((*_EVERY, *fields)) for kind, fields in KINDS.items()}
 _OPTIONAL: Final = frozenset(("note", "acks", "idempotent", "group"))
-_REQUIRED: Final = {
-    kind: tuple(name for name in (*_EVERY, *fields) if name not in _OPTIONAL)
-    for kind, fields in KINDS.items()
-}
+_ALLOWED: Final = {kind: frozenset((*_EVERY, *fields)) for kind, fields in KINDS.items()}
+_REQUIRED: Final = {kind: fields - _OPTIONAL for kind, fields in _ALLOWED.items()}
 _ACKS: Final = (-1, 0, 1)
 #: Of the records of a send or poll, these are shown to people.
 _SHOWN_RECORDS: Final = 4
@@ -109,7 +107,7 @@ def read_history(lines: BinaryIO) -> Iterator[tuple[int, Operation]]:
 def parse(text: bytes | str, line: int) -> Operation:
     """The operation that a line tells."""
     try:
-        document = json.loads(text)
+        document = _decode(text if type(text) is str else str(text, "utf-8"))
     except RecursionError:
         raise MalformedHistory(f"line {line} is nested too deeply for an operation") from None
     except ValueError as error:
@@ -132,16 +130,10 @@ def _operation(document: Any) -> Operation:
     kind = document.get("kind")
     if type(kind) is not str or kind not in KINDS:
         raise _WrongError(f"the kind {_short(kind)} is none of {', '.join(KINDS)}")
-    allowed = _ALLOWED[kind]
-    for name in document:
-        if name not in allowed:
-            known = ", ".join((*_EVERY, *KINDS[kind]))
-            raise _WrongError(f"a {kind} has no field {name!r}: its fields are {known}")
-    for name in _REQUIRED[kind]:
-        if name not in document:
-            raise _WrongError(f"a {kind} needs the field {name!r}")
+    if not _REQUIRED[kind] <= document.keys() <= _ALLOWED[kind]:
+        raise _WrongError(_about_fields(document, kind))
     operation = _framed(document, kind)
-    if "records" in document:
+    if kind in ("send", "poll"):
         operation.records = _records(document["records"], is_send=kind == "send")
         if kind == "send":
             operation.acks = _acks(document.get("acks", -1))
@@ -159,6 +151,16 @@ def _operation(document: Any) -> Operation:
     return operation
 
 
+def _about_fields(document: dict[str, Any], kind: str) -> str:
+    """What is wrong with the names of an operation's fields."""
+    known = (*_EVERY, *KINDS[kind])
+    for name in document:
+        if name not in known:
+            return f"a {kind} has no field {_short(name)}: its fields are {', '.join(known)}"
+    missing = [name for name in known if name in _REQUIRED[kind] and name not in document]
+    return f"a {kind} needs the field {' and '.join(missing)}"
+
+
 def _framed(document: dict[str, Any], kind: str) -> Operation:
     """What all operations have."""
     process, begin, end = document["process"], document["begin"], document["end"]
@@ -170,16 +172,22 @@ def _framed(document: dict[str, Any], kind: str) -> Operation:
             f"`outcome` is {_short(outcome)}: ok, fail (certainly without effect) or info (not"
             " known) expected"
         )
-    _number("begin", begin)
-    if end is not None:
+    if type(begin) is not int or not 0 <= begin <= _MAX_NUMBER:
+        _number("begin", begin)
+    if type(end) is int and begin <= end <= _MAX_NUMBER:
+        pass
+    elif end is not None:
         if _number("end", end) < begin:
             raise _WrongError(f"it ends at {end}, before it begins at {begin}")
     elif outcome != INFO:
         raise _WrongError(f"`end` is null, which only an operation of outcome info has: {outcome}")
-    texts = [document.get(name, "") for name in ("group", "note")]
-    if not all(type(text) is str for text in texts):
-        raise _WrongError("`group` and `note` are texts")
-    return Operation(process, kind, begin, end, outcome, group=texts[0], note=texts[1])
+    operation = Operation(process, kind, begin, end, outcome)
+    for name in ("group", "note"):
+        if name in document:
+            if type(document[name]) is not str:
+                raise _WrongError(f"`{name}` is {_short(document[name])}: a text expected")
+            setattr(operation, name, document[name])
+    return operation
 
 
 def _number(name: str, value: Any) -> int:
