@@ -117,11 +117,19 @@ def replay(
     seed: Annotated[int, typer.Argument(help="The seed.")],
     mutant: _MutantOption = "",
     profile: _ProfileOption = "",
+    history: Annotated[
+        str, typer.Option(help="Write what clients did and were told to a file: a history.")
+    ] = "",
 ) -> None:
     """Tell one seed step by step; exit code 1 when it shows a violation."""
+    from tidelog.history import Operation, encode
     from tidelog.sim.run import run_seed
 
-    result = run_seed(seed, _profile(profile, mutant), mutant, _tell)
+    def write(operations: list[Operation]) -> None:
+        with open(history, "w", encoding="utf-8") as file:
+            file.writelines(encode(each) + "\n" for each in operations)
+
+    result = run_seed(seed, _profile(profile, mutant), mutant, _tell, write if history else None)
     print_line(
         f"seed {seed}: {result.events} events in {result.simulated_ns / _NS_PER_S:.1f} simulated"
         f" seconds, trace {result.trace_hash}"

@@ -125,7 +125,7 @@ class HistoryChecker:
         kind = operation.kind
         if kind == "poll":
             self._poll(consumer, operation.records, line, {})
-            if operation.outcome != OK:
+            if operation.outcome == INFO:
                 # What it was given and did not tell of is not known.
                 consumer.positions.clear()
         elif kind == "txn":
@@ -134,7 +134,7 @@ class HistoryChecker:
             consumer.is_subscribed = True
         elif operation.outcome == OK:
             self._positioned(consumer, operation, line)
-        else:
+        elif operation.outcome == INFO:
             consumer.positions.clear()
 
     def _positioned(self, consumer: _Consumer, operation: Operation, line: int) -> None:

@@ -87,9 +87,7 @@ class Judge:
                     self._missing(index, has_final_read=has_final_read)
                 continue
             sent = values.sent_partition[index]
-            if sent != polled and (
-                sent == NOBODY or partitions[sent].place != partitions[polled].place
-            ):
+            if sent != polled and self._is_elsewhere(index):
                 whom = "nobody" if sent == NOBODY else f"somebody to {partitions[sent].name}"
                 report.add(
                     "never-sent",
@@ -110,6 +108,19 @@ class Judge:
                 )
             elif state & ACKS_ALL and 0 <= values.sent_offset[index] != values.polled_offset[index]:
                 self._acknowledged_elsewhere(index)
+
+    def _is_elsewhere(self, index: int) -> bool:
+        """Whether a value was polled where it was not sent to, the two being named differently."""
+        values, partitions = self._values, self._checker.partitions
+        if values.sent_partition[index] == NOBODY:
+            return True
+        sent = partitions[values.sent_partition[index]]
+        polled = partitions[values.polled_partition[index]]
+        if sent.place != polled.place:
+            return True
+        # One of several topics of a name: only an acknowledgement by all tells which.
+        is_sure = values.state[index] & (SENT_OK | ACKS_ALL) == SENT_OK | ACKS_ALL
+        return is_sure and "@" in sent.topic and "@" in polled.topic
 
     def _missing(self, index: int, *, has_final_read: bool) -> None:
         values = self._values

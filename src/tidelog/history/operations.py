@@ -107,7 +107,7 @@ def read_history(lines: BinaryIO) -> Iterator[tuple[int, Operation]]:
 def parse(text: bytes | str, line: int) -> Operation:
     """The operation that a line tells."""
     try:
-        document = _decode(text if type(text) is str else str(text, "utf-8"))
+        document = _decode(text.decode() if isinstance(text, bytes) else text)
     except RecursionError:
         raise MalformedHistory(f"line {line} is nested too deeply for an operation") from None
     except ValueError as error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tidelog.core.types import TopicId
+from tidelog.history.operations import Operation
 
 
 class Outcome(Enum):
@@ -76,6 +77,9 @@ class History:
         #: Every record ever sent, with its operation.
         self.by_number: dict[int, Produce] = {}
         self.topics: dict[TopicId, TopicLife] = {}
+        #: What consumers and members of groups did, as histories have it.
+        self.operations: list[Operation] = []
+        self._consumers = 0
         self.acknowledged_records = 0
         self.read_records = 0
         #: Acknowledged repetitions of a batch that an earlier attempt had stored.
@@ -87,6 +91,11 @@ class History:
         self.on_sequence_refused: list[Callable[[Produce, int], None]] = []
         #: (what a client was told that it must never be told)
         self.on_anomaly: list[Callable[[str], None]] = []
+
+    def new_consumer(self, client: int) -> str:
+        """The name of one more consumer, as a process of its own."""
+        self._consumers += 1
+        return f"consumer-{client}-{self._consumers}"
 
     def produce_begins(self, operation: Produce) -> None:
         """A batch is about to be sent for the first time."""

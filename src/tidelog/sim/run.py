@@ -1,8 +1,8 @@
 """One run from one seed: a cluster, clients, faults, and what must hold; many runs and their sums.
 
 Phases: the cluster comes up and topics are made; clients work while faults happen; faults end and
-within a minute everything must be in sync, acknowledged and read; then the end checks. A run ends
-at its first violation.
+within a minute everything must be in sync, acknowledged and read; then what clients were told is
+judged as a history. A run ends at its first violation.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import TopicPartition
+from tidelog.history.operations import Operation
+from tidelog.sim.checkers.histories import check_history, operations
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.cluster import Cluster, Settings
 from tidelog.sim.faults import PROFILES, Faults
@@ -177,7 +179,18 @@ class SeedRun:
             return
         if not self._wait(self._unread, limit_ns, "everything committed is read"):
             return
-        self.cluster.clients.check_end()
+        check_history(self.operations(), world.violate)
+
+    def operations(self) -> list[Operation]:
+        """What clients did and were told so far, as a history."""
+        cluster = self.cluster
+        commits = (commit for each in cluster.groups.commits.values() for commit in each)
+        return operations(
+            cluster.history,
+            commits,
+            [topic.topic_id for topic in cluster.published.topics.values()],
+            is_compacted=self.profile.compacted,
+        )
 
     def _end_churn(self, churn: Churn, limit_ns: int) -> bool:
         """Every partition that was added is there, and every replica goes by what was set last."""
@@ -467,10 +480,16 @@ def run_seed(
     profile: str = "default",
     mutant: str = "",
     listener: Callable[[str], None] | None = None,
+    on_history: Callable[[list[Operation]], None] | None = None,
 ) -> RunResult:
-    """Run one seed, with a named mutant in the brokers if one is given."""
+    """Run one seed, with a named mutant in the brokers if one is given; `on_history` is given what
+    clients did and were told."""
     with CollectorPaused(), applied(mutant):
-        return SeedRun(seed, profile, listener).run()
+        run = SeedRun(seed, profile, listener)
+        result = run.run()
+        if on_history is not None:
+            on_history(run.operations())
+        return result
 
 
 @dataclass(slots=True)

@@ -375,20 +375,26 @@ class TestPolls:
         story = read(Story()).poll([[0, "a"]], "d").add("d", "seek", partitions={"t-0": None})
         assert not forbidden(story.poll([[4, "e"]], "d"))
 
-    @pytest.mark.parametrize("outcome", [FAIL, INFO])
-    def test_after_a_poll_that_went_wrong_it_goes_on_anywhere(self, outcome: str) -> None:
-        story = read(Story()).poll([[0, "a"]], "d").add("d", "poll", outcome=outcome)
+    def test_after_a_poll_of_which_nothing_is_known_it_goes_on_anywhere(self) -> None:
+        story = read(Story()).poll([[0, "a"]], "d").add("d", "poll", outcome=INFO)
         assert not forbidden(story.poll([[4, "e"]], "d"))
+
+    def test_after_one_that_failed_it_goes_on_where_it_was(self) -> None:
+        story = read(Story()).poll([[0, "a"]], "d").add("d", "poll", outcome=FAIL)
+        assert forbidden(story.poll([[4, "e"]], "d")) == {"poll-skip": 1}
 
     @pytest.mark.parametrize("outcome", [FAIL, INFO])
     def test_nor_is_it_known_where_an_aborted_transaction_leaves_off(self, outcome: str) -> None:
         story = read(Story()).txn(("poll", "t-0", [[0, "a"]]), outcome=outcome)
         assert not forbidden(story.poll([[4, "e"]], "x"))
 
-    def test_where_a_seek_that_failed_went_is_not_known(self) -> None:
+    @pytest.mark.parametrize(("outcome", "found"), [(FAIL, {"poll-skip": 1}), (INFO, {})])
+    def test_a_seek_that_failed_went_nowhere_one_that_did_not_end_anywhere(
+        self, outcome: str, found: dict[str, int]
+    ) -> None:
         story = read(Story()).poll([[0, "a"]], "d")
-        story.add("d", "seek", partitions={"t-0": 2}, outcome=INFO)
-        assert not forbidden(story.poll([[4, "e"]], "d"))
+        story.add("d", "seek", partitions={"t-0": 4}, outcome=outcome)
+        assert forbidden(story.poll([[4, "e"]], "d")) == found
 
     def test_an_empty_poll_changes_nothing(self) -> None:
         story = read(Story()).poll([[0, "a"]], "d").poll([], "d").poll([[1, "b"]], "d")

@@ -32,6 +32,9 @@ class Commit:
     begin_ns: int
     end_ns: int = -1
     outcome: Outcome = Outcome.OPEN
+    topic: str = ""
+    #: Who sent it, as histories name it.
+    process: str = ""
 
     def __str__(self) -> str:
         return (
@@ -152,9 +155,19 @@ class GroupChecker:
                 f" {partitions}"
             )
 
-    def commit_begins(self, group: str, partition: int, generation: int, offset: int) -> Commit:
+    def commit_begins(
+        self,
+        group: str,
+        partition: int,
+        generation: int,
+        offset: int,
+        topic: str = "",
+        process: str = "",
+    ) -> Commit:
         """An offset, which no other commit of the group has, is about to be sent."""
-        commit = Commit(group, partition, generation, offset, self._now_ns())
+        commit = Commit(
+            group, partition, generation, offset, self._now_ns(), topic=topic, process=process
+        )
         self.commits.setdefault((group, partition), []).append(commit)
         return commit
 

@@ -16,8 +16,9 @@ from tidelog.client.retries import Patience
 from tidelog.client.steps import Address
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import TopicId, TopicPartition
+from tidelog.history.operations import FAIL, OK, Operation
 from tidelog.sim.batches import GONE, BrokenBatch, read_batches
-from tidelog.sim.workload.client import ClientNode
+from tidelog.sim.workload.client import ClientConnection, ClientNode
 from tidelog.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -32,6 +33,10 @@ _PARTITION_MAX_BYTES: Final = 4_096
 _BACKOFF_MS: Final = (10, 150)
 #: From this version on topics are named by id.
 _TOPIC_IDS_VERSION: Final = 13
+
+
+class _BeginAnewError(KafkaError):
+    """What the consumer knows of its place is not to be relied upon."""
 
 
 class PartitionConsumer:
@@ -50,6 +55,8 @@ class PartitionConsumer:
         self.client = client
         self.partition = partition
         self.stopping = False
+        #: What it is called in histories.
+        self.process = client.history.new_consumer(client.node_id)
         self.topic_id: TopicId = b""
         #: The next offset to read.
         self.position = 0
@@ -89,7 +96,19 @@ class PartitionConsumer:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "a broker with old metadata")
         history.topic_created(self.partition.topic, topic_id, self.client.now_ns)
         self.topic_id = topic_id
+        self._begin_anew("assign")
+
+    @property
+    def _name(self) -> str:
+        """The partition, of one incarnation of the topic, as histories name it."""
+        return f"{self.partition.topic}@{self.topic_id.hex()}-{self.partition.partition}"
+
+    def _begin_anew(self, kind: str) -> None:
         self.position = 0
+        now_ns = self.client.now_ns
+        self.client.history.operations.append(
+            Operation(self.process, kind, now_ns, now_ns, partitions={self._name: 0})
+        )
 
     async def _fetch_for_long(
         self, address: Address, topic_id: TopicId, metadata: PartitionMetadata
@@ -108,14 +127,47 @@ class PartitionConsumer:
             request = FetchRequest(
                 max_wait_ms=MAX_WAIT_MS, min_bytes=1, max_bytes=1 << 20, topics=[topic]
             )
+            await self._fetch(connection, version, request)
+
+    async def _fetch(
+        self, connection: ClientConnection, version: int, request: FetchRequest
+    ) -> None:
+        """One fetch, which is one poll of the history."""
+        begin_ns = self.client.now_ns
+        told: list[tuple[int, int]] = []
+        name, outcome = self._name, FAIL
+        try:
             answer = await connection.call(FETCH, version, request, MAX_WAIT_MS + _ANSWER_MARGIN_MS)
             if answer.error_code != ErrorCode.NONE:
                 raise KafkaError(ErrorCode(answer.error_code), "fetch")
             for response in answer.responses:
                 for data in response.partitions:
-                    self._take(data, by_id=version >= _TOPIC_IDS_VERSION)
+                    self._take(data, told, by_id=version >= _TOPIC_IDS_VERSION)
+            outcome = OK
+        except _BeginAnewError as error:
+            self._poll_ends(name, begin_ns, outcome, told)
+            self._begin_anew("seek")
+            raise KafkaError(error.code, error.message) from None
+        except TidelogError:
+            self._poll_ends(name, begin_ns, outcome, told)
+            raise
+        self._poll_ends(name, begin_ns, outcome, told)
 
-    def _take(self, data: PartitionData, *, by_id: bool) -> None:
+    def _poll_ends(
+        self, name: str, begin_ns: int, outcome: str, told: list[tuple[int, int]]
+    ) -> None:
+        self.client.history.operations.append(
+            Operation(
+                self.process,
+                "poll",
+                begin_ns,
+                self.client.now_ns,
+                OK if told else outcome,
+                records={name: told},
+            )
+        )
+
+    def _take(self, data: PartitionData, told: list[tuple[int, int]], *, by_id: bool) -> None:
         error = ErrorCode(data.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(data, by_id=by_id)
@@ -148,8 +200,7 @@ class PartitionConsumer:
                 )
             history = self.client.history
             if not by_id and not history.is_settled(self.partition.topic, self.topic_id):
-                self.position = 0
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the name may mean another topic")
+                raise _BeginAnewError(ErrorCode.UNKNOWN_TOPIC_ID, "the name may mean another topic")
             history.read(
                 self.client.node_id,
                 self.topic_id,
@@ -157,6 +208,8 @@ class PartitionConsumer:
                 batch.base_offset + skipped,
                 numbers,
             )
+            first = batch.base_offset + skipped
+            told += [(at, number) for at, number in enumerate(numbers, first) if number != GONE]
             self.position = batch.next_offset
 
     def _out_of_range(self, data: PartitionData, *, by_id: bool) -> None:
@@ -168,7 +221,7 @@ class PartitionConsumer:
                 f" this is out of range (log start {data.log_start_offset}, high watermark"
                 f" {data.high_watermark})"
             )
-        self.position = 0
+        raise _BeginAnewError(ErrorCode.OFFSET_OUT_OF_RANGE, f"fetch of {self.partition}")
 
 
 def _bytes(records: Any) -> bytes:

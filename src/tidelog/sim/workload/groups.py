@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tidelog.client.steps import Address
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.history.operations import FAIL, INFO, OK, Operation
 from tidelog.sim.checkers.groups import Commit, GroupChecker
 from tidelog.sim.history import Outcome
 from tidelog.sim.workload.client import ClientConnection, ClientNode
@@ -128,6 +129,8 @@ class _Speaker:
         self.client = client
         self.plan = plan
         self.checker = checker
+        #: What it is called in histories.
+        self.process = f"member-{client.node_id}"
         #: Behaves: no pauses, crashes and other oddities.
         self.is_steady = False
         #: How often it went all the way to its end, begun while steady.
@@ -191,7 +194,9 @@ class _Speaker:
         """Commit an offset for each of these partitions; raises what went wrong."""
         plan, checker = self.plan, self.checker
         commits = [
-            checker.commit_begins(plan.name, partition, generation, plan.take_offset())
+            checker.commit_begins(
+                plan.name, partition, generation, plan.take_offset(), plan.topic, self.process
+            )
             for partition in partitions
         ]
         request = OffsetCommitRequest(
@@ -312,7 +317,7 @@ class GroupMember(_Speaker):
             try:
                 connection = await self._coordinator()
                 was_steady = self.is_steady
-                await self._join(connection)
+                await self._subscribe(connection)
                 await self._live(connection, was_steady)
             except KafkaError as error:
                 self._told(error.code)
@@ -326,6 +331,29 @@ class GroupMember(_Speaker):
             self._member_id = ""
 
     # Joining
+
+    async def _subscribe(self, connection: ClientConnection) -> None:
+        """Join, as an operation of the history."""
+        begin_ns = self.client.now_ns
+        outcome = INFO
+        try:
+            await self._join(connection)
+            outcome = OK
+        except KafkaError:
+            outcome = FAIL
+            raise
+        finally:
+            self.client.history.operations.append(
+                Operation(
+                    self.process,
+                    "subscribe",
+                    begin_ns,
+                    self.client.now_ns,
+                    outcome,
+                    topics=[self.plan.topic],
+                    group=self.plan.name,
+                )
+            )
 
     async def _join(self, connection: ClientConnection) -> None:
         answer = await self._join_once(connection)
