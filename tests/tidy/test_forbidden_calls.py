@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "src" / "tidelog"
 PURE = ("controller", "replication", "group")
 SIMULATED = (
     "broker", "controller", "replication", "group", "txn", "security", "log", "metadata", "wire",
-    "records", "core", "client",
+    "records", "core", "client", "history",
 )  # fmt: skip
 MODULES = [path for package in SIMULATED for path in sorted((PACKAGE / package).rglob("*.py"))]
 

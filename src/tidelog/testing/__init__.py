@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidelog.testing.cluster import Cluster
     from tidelog.testing.faults import Fault, Requests
+    from tidelog.testing.histories import HistoryRecorder
     from tidelog.testing.spec import ClusterSpec
     from tidelog.testing.waiting import WaitTimeout
 
-__all__ = ["Cluster", "ClusterSpec", "Fault", "Requests", "WaitTimeout"]
+__all__ = ["Cluster", "ClusterSpec", "Fault", "HistoryRecorder", "Requests", "WaitTimeout"]
 
 _PLACES = {
     "Cluster": "cluster",
     "ClusterSpec": "spec",
     "Fault": "faults",
+    "HistoryRecorder": "histories",
     "Requests": "faults",
     "WaitTimeout": "waiting",
 }

@@ -1,0 +1,155 @@
+"""Records what the clients of a test do as a history (docs/reference/history.md), and checks it.
+
+An operation begins when a client is called and ends when it answers; what has not ended when the
+recorder is closed is written with an outcome that is not known. Times are nanoseconds since 1970
+when the recorder was made, and monotonic from there: a clock that is set moves nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from tidelog.history import HistoryChecker, Operation, Report, describe, encode, read_history
+from tidelog.history.operations import FAIL, INFO, OK
+
+#: Anomalies that `assert_sound` tells.
+_TOLD = 10
+
+
+class Begun:
+    """An operation that has begun; ended once."""
+
+    __slots__ = ("_recorder", "operation")
+
+    def __init__(self, recorder: HistoryRecorder, operation: Operation) -> None:
+        self._recorder = recorder
+        self.operation = operation
+
+    def ok(self, **fields: Any) -> None:
+        """It is done; `fields` are those of the operation that its answer told, as the records
+        with their offsets."""
+        self._recorder._ends(self, OK, "", fields)
+
+    def fail(self, why: str) -> None:
+        """It certainly had no effect and never will."""
+        self._recorder._ends(self, FAIL, why, {})
+
+    def info(self, why: str) -> None:
+        """Nobody knows whether it had an effect, or will have one."""
+        self._recorder._ends(self, INFO, why, {})
+
+
+class HistoryRecorder:
+    """Writes one file; for any number of threads. As a context manager it closes itself."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115 (closed by close)
+        self._lock = threading.Lock()
+        self._open: dict[int, Begun] = {}
+        self._since = time.time_ns() - time.monotonic_ns()
+
+    def begin(self, process: str, kind: str, **fields: Any) -> Begun:
+        """An operation begins now. `process` is one producer or one consumer; `kind` and `fields`
+        are those of `tidelog.history.Operation`."""
+        begun = Begun(self, Operation(process, kind, self._now(), None, INFO, **fields))
+        with self._lock:
+            self._open[id(begun)] = begun
+        return begun
+
+    def send(
+        self, process: str, topic: str, partition: int, value: str | int, *, idempotent: bool
+    ) -> Begun:
+        """A producer is given a record for acks=all; a value is sent once in a history."""
+        records = {f"{topic}-{partition}": [[None, value]]}
+        return self.begin(process, "send", records=records, idempotent=idempotent)
+
+    def sent(self, begun: Begun, offset: int | None) -> None:
+        """The one record of a send is acknowledged, at that offset if it was told."""
+        ((name, ((_, value),)),) = begun.operation.records.items()
+        begun.ok(records={name: [[offset, value]]})
+
+    def assigned(self, process: str, topic: str, positions: Mapping[int, int | None]) -> None:
+        """A consumer was assigned partitions of a topic, and reads on from these positions."""
+        partitions = {f"{topic}-{number}": offset for number, offset in positions.items()}
+        self.begin(process, "assign", partitions=partitions).ok()
+
+    @contextmanager
+    def poll(self, process: str, topic: str) -> Iterator[dict[int, list[tuple[int, Any]]]]:
+        """Around one poll: whoever polls puts (offset, value) into the lists by partition. What it
+        had been given when it raises is kept, as a poll of which not all is known."""
+        begun = self.begin(process, "poll")
+        told: dict[int, list[tuple[int, Any]]] = {}
+
+        def records() -> dict[str, list[tuple[int, Any]]]:
+            return {f"{topic}-{number}": listed for number, listed in told.items()}
+
+        try:
+            yield told
+        except BaseException as error:
+            begun.operation.records = records()
+            begun.info(repr(error))
+            raise
+        begun.ok(records=records())
+
+    def _now(self) -> int:
+        return self._since + time.monotonic_ns()
+
+    def _ends(self, begun: Begun, outcome: str, note: str, fields: Mapping[str, Any]) -> None:
+        operation = begun.operation
+        for name, value in fields.items():
+            setattr(operation, name, value)
+        operation.outcome, operation.note, operation.end = outcome, note, self._now()
+        with self._lock:
+            if self._open.pop(id(begun), None) is None:
+                raise ValueError(f"this operation has ended before: {describe(operation)}")
+            self._file.write(encode(operation) + "\n")
+
+    def close(self) -> None:
+        """Write what has not ended as not known, and close the file; may be repeated."""
+        with self._lock:
+            for begun in self._open.values():
+                self._file.write(encode(begun.operation) + "\n")
+            self._open.clear()
+            self._file.close()
+
+    def __enter__(self) -> HistoryRecorder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Judging
+
+    def check(self, *, has_final_read: bool = True) -> Report:
+        """Close, and judge what was recorded."""
+        self.close()
+        checker = HistoryChecker(has_final_read=has_final_read)
+        with open(self.path, "rb") as lines:
+            for number, operation in read_history(lines):
+                checker.add(operation, number)
+        return checker.finish()
+
+    def assert_sound(self, *, has_final_read: bool = True) -> Report:
+        """Check; AssertionError with the first anomalies that are not allowed."""
+        report = self.check(has_final_read=has_final_read)
+        if not report.is_sound:
+            told = "\n".join(
+                f"{each} (lines {', '.join(map(str, each.lines))})"
+                for each in report.forbidden_anomalies[:_TOLD]
+            )
+            raise AssertionError(
+                f"{report.forbidden} in {self.path}:\n{told}\ntidelog history check {self.path}"
+                " tells the operations"
+            )
+        return report
