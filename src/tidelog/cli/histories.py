@@ -43,8 +43,8 @@ def _group() -> None:
     "an object with `file`, `operations`, `sent_records`, `acknowledged_records`,"
     " `polled_records`, `seconds`, `sound` (whether nothing was found that is not allowed),"
     " `forbidden` and `allowed` (anomaly to number) and `anomalies` (the first 100 of each name:"
-    " `name`, `is_allowed`, `partition`, `what`, and `operations`, each with `line` and what the"
-    " line holds)."
+    " `name`, `is_allowed`, `partition`, `what`, and `operations`, each with `line` and the"
+    " fields of the line)."
 )
 def check(
     file: Annotated[
@@ -63,17 +63,21 @@ def check(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Check a history for anomalies; exit code 1 when it has one that is not allowed."""
-    from tidelog.history import HistoryChecker, read_history
+    from tidelog.history import HistoryChecker, MalformedHistory, read_history
 
     started = time.monotonic()
     checker = HistoryChecker(has_final_read=final_read)
     # What is kept has no circles, and to look through it again and again takes a third of the time.
     gc.disable()
-    with open(file, "rb") as lines:
-        for number, operation in read_history(lines):
-            checker.add(operation, number)
+    try:
+        with open(file, "rb") as lines:
+            for number, operation in read_history(lines):
+                checker.add(operation, number)
+    except MalformedHistory as error:
+        raise MalformedHistory(f"{file}: {error}") from None
+    finally:
+        gc.enable()
     report = checker.finish()
-    gc.enable()
     seconds = time.monotonic() - started
     if output is OutputFormat.JSON:
         _print_document(file, report, seconds)
@@ -84,14 +88,14 @@ def check(
 
 
 def _print_document(file: str, report: Report, seconds: float) -> None:
-    from tidelog.history import encode
+    from tidelog.history import document_of
 
     involved = _involved(file, report.anomalies)
     anomalies: list[dict[str, Any]] = []
     for each in report.anomalies:
         told = asdict(each)
         told["operations"] = [
-            {"line": line, "operation": encode(involved[line])} for line in told.pop("lines")
+            {"line": line, **document_of(involved[line])} for line in told.pop("lines")
         ]
         anomalies.append(told)
     print_json(

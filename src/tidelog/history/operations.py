@@ -304,6 +304,11 @@ def _short(value: Any, limit: int = 80) -> str:
 
 def encode(operation: Operation) -> str:
     """The line of an operation, without its end of line."""
+    return json.dumps(document_of(operation), separators=(",", ":"))
+
+
+def document_of(operation: Operation) -> dict[str, Any]:
+    """The fields of an operation's line."""
     document: dict[str, Any] = {
         "process": operation.process,
         "kind": operation.kind,
@@ -322,7 +327,7 @@ def encode(operation: Operation) -> str:
             document[name] = getattr(operation, name)
     if operation.note:
         document["note"] = operation.note
-    return json.dumps(document, separators=(",", ":"))
+    return document
 
 
 def describe(operation: Operation, since: int = 0) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.unit.cli.test_command_line import run
 
 from tidelog.cli import simulation
+from tidelog.history import Operation, read_history
 from tidelog.sim import mutants
 from tidelog.sim import run as simulator
 from tidelog.sim.run import COUNTERS, RunResult
@@ -21,8 +24,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
     for the marks. What was asked for."""
     calls: list[tuple[int, str, str]] = []
 
-    def run_seed(seed: int, profile: str, mutant: str, listener: object = None) -> RunResult:
+    def run_seed(
+        seed: int,
+        profile: str,
+        mutant: str,
+        listener: object = None,
+        on_history: Callable[[list[Operation]], None] | None = None,
+    ) -> RunResult:
         calls.append((seed, profile, mutant))
+        if on_history is not None:
+            on_history([Operation("c", "subscribe", 1, 2, topics=["t"])])
         if callable(listener):
             listener("1500000000 1 event broker=1")
         return RunResult(
@@ -184,6 +195,16 @@ class TestReplay:
         assert "1.500000 1 event broker=1" in printed
         assert "seed 7: 10 events in 2.0 simulated seconds, trace ab12" in printed
         assert printed.endswith("no violation\n")
+
+    def test_its_history_is_written_down(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: list[tuple[int, str, str]]
+    ) -> None:
+        path = tmp_path / "history.jsonl"
+        assert run(monkeypatch, "sim", "replay", "3", "--history", str(path)) == 1
+        with path.open("rb") as lines:
+            assert [(number, each.kind) for number, each in read_history(lines)] == [
+                (1, "subscribe")
+            ]
 
     def test_a_violation_is_one(
         self,
