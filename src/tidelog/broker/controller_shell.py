@@ -174,6 +174,8 @@ class ControllerShell:
             "controller_resigned", epoch=term.claim.controller_epoch, reason=reason
         )
         self._log(logging.INFO, f"resigned, epoch {term.claim.controller_epoch}: {reason}")
+        if term.waiting:
+            self.broker.tracer.mark("controller_resigned_with_waiting")
         for waiting in term.waiting.values():
             waiting.pending.complete(waiting.refusal())
 
@@ -313,6 +315,7 @@ class ControllerShell:
             if node.stat.ephemeral_owner != self._store.session_id:
                 return None
             # Left over from a term that has ended: nobody acts for it (V42).
+            self.broker.tracer.mark("controller_node_left_over")
             await self._leave_office()
         epoch_node = await self._store.get(layout.CONTROLLER_EPOCH)
         claim_data = layout.encode_controller(self.broker.broker_id, self.broker.clock.wall_ms())
@@ -330,11 +333,13 @@ class ControllerShell:
             await self._store.transact(ops)
         except TransactionFailed:
             # Somebody else was quicker: look again, and watch.
+            self.broker.tracer.mark("controller_race_lost")
             self.verify()
             return None
         except OutcomeUnknown:
             if not await self._has_won(claim):
                 raise
+            self.broker.tracer.mark("election_won_unknowingly")
         return claim
 
     async def _has_won(self, claim: _Claim) -> bool:

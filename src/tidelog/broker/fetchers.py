@@ -304,6 +304,8 @@ class Fetcher:
         error: Exception | None,
     ) -> None:
         if self._closed or number != self._connection_number:
+            if error is None:
+                self._broker.tracer.mark("fetch_answer_of_earlier_connection")
             return
         self._in_flight -= 1
         if error is not None:
@@ -333,6 +335,8 @@ class Fetcher:
                 # Named again in a later request: this answer is of an earlier position.
                 if followed is not None and 0 < followed.sent_in <= sequence:
                     keep = followed.answered(data) or keep
+                else:
+                    self._broker.tracer.mark("fetch_answer_overtaken")
         if keep:
             connection.keep_frames()
 
@@ -366,6 +370,7 @@ class Fetcher:
 
     def _session_refused(self, error_code: int) -> None:
         """The leader's session is not ours (any more): begin a new one (KIP-227)."""
+        self._broker.tracer.mark("fetch_session_lost")
         self._broker.tracer.event("fetch_session_refused", leader=self._leader, error=error_code)
         self._failed(f"error {error_code} for the fetch session", is_session=True)
 

@@ -164,7 +164,9 @@ class FollowedPartition:
         self._ready()
 
     def _appended_late(self, completion: Completion[Any]) -> None:
-        if not self._ended:
+        if self._ended:
+            self._broker.tracer.mark("append_outlived_role")
+        else:
             self._appended(completion)
             self._fetcher.append_done(self)
 
@@ -218,6 +220,10 @@ class FollowedPartition:
         limit_ms = self._broker.config.replica_fetch_backoff_ms
         delay_ms = min(_FIRST_BACKOFF_MS << min(self._failures, 10), limit_ms)
         self._failures += 1
+        if error == ErrorCode.FENCED_LEADER_EPOCH:
+            self._broker.tracer.mark("follower_behind_leader_epoch")
+        elif error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            self._broker.tracer.mark("follower_ahead_of_leader_epoch")
         self._broker.tracer.event(
             "fetch_backoff",
             partition=str(self.partition.topic_partition),
@@ -235,6 +241,7 @@ class FollowedPartition:
 
     def _cut(self, completion: Completion[None], offset: int) -> None:
         self._not_ready()
+        self._mark_cut(offset)
         log_end_offset = self.role.log_end_offset
         self._broker.tracer.event(
             "truncated",
@@ -255,6 +262,15 @@ class FollowedPartition:
         self.partition.track(completion)
         completion.then(self._cut_done_late)
 
+    def _mark_cut(self, offset: int) -> None:
+        tracer = self._broker.tracer
+        tracer.mark("truncated")
+        if offset < self.role.high_watermark:
+            tracer.mark("truncated_below_high_watermark")
+        starts = [start for _, start in self.partition.log.epochs.entries()]
+        if sum(offset <= start < self.role.log_end_offset for start in starts) > 1:
+            tracer.mark("truncated_over_two_epochs")
+
     def _cut_done(self, completion: Completion[None]) -> None:
         if completion.error is not None:
             self._append_failed(completion.error)
@@ -264,7 +280,9 @@ class FollowedPartition:
         self._ready()
 
     def _cut_done_late(self, completion: Completion[None]) -> None:
-        if not self._ended:
+        if self._ended:
+            self._broker.tracer.mark("truncation_outlived_role")
+        else:
             self._cut_done(completion)
             self._fetcher.pump()
 

@@ -76,6 +76,7 @@ class IsrChanges:
         if self._in_flight and self._asked != self._controller():
             self._attempt += 1
             self._failures = 0
+            self._broker.tracer.mark("isr_changes_put_to_new_controller")
             self._unanswered(self._awaited, "there is another controller")
 
     def close(self) -> None:
@@ -138,6 +139,8 @@ class IsrChanges:
 
     def _answered(self, attempt: int, changes: _Sent, answer: Any, error: Exception | None) -> None:
         if self._closed or attempt != self._attempt:
+            if error is None and not self._closed:
+                self._broker.tracer.mark("isr_answer_after_new_controller")
             return
         if error is not None:
             self._unanswered(changes, str(error))
@@ -170,6 +173,7 @@ class IsrChanges:
         """Nothing is known of any change: repeat the request, with what has come since (A2)."""
         self._in_flight = False
         broker = self._broker
+        broker.tracer.mark("isr_change_asked_again")
         broker.tracer.event("isr_changes_unanswered", count=len(changes), why=why)
         broker.tracer.log(
             "server", logging.INFO, f"{len(changes)} ISR changes are to be repeated: {why}"

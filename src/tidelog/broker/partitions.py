@@ -19,7 +19,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.ports import Buffer
-from tidelog.core.types import NO_EPOCH, RECOVERING, EpochEnd, TopicId
+from tidelog.core.types import NO_EPOCH, NO_LEADER, RECOVERING, EpochEnd, TopicId
 from tidelog.log.planning import Checked, CostlyBatch
 from tidelog.replication import commands, truncation, watermark
 from tidelog.replication.effects import (
@@ -174,6 +174,7 @@ class Partition:
                 f"broker {self._broker.broker_id} does not lead {self.topic_partition}",
             )
         if acks == -1 and role.is_below_minimum:
+            self._broker.tracer.mark("produce_refused_at_small_isr")
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self._below_minimum(role))
         completion = self.log.plan_leader_append(records, role.leader_epoch, now_ms, checked)
         self._appends.append(completion)
@@ -341,7 +342,16 @@ class Partition:
                 isr=change.isr,
                 error=error.name,
             )
+            self._mark_refusal(error)
             self.run(role.change_refused(change, error, self._broker.clock.monotonic_ms()))
+
+    def _mark_refusal(self, error: ErrorCode) -> None:
+        if error is ErrorCode.INELIGIBLE_REPLICA:
+            self._broker.tracer.mark("isr_change_refused_ineligible")
+        elif error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._broker.tracer.mark("isr_change_refused_fenced")
+        elif error is ErrorCode.INVALID_UPDATE_VERSION:
+            self._broker.tracer.mark("isr_change_refused_old_state")
 
     def run(self, effects: Effects) -> None:
         """Do what a leader's decision asks for, in order."""
@@ -353,10 +363,13 @@ class Partition:
                 self._isr_committed()
             elif kind is IsrBelowMinimum:
                 assert type(self.role) is LeaderReplica
+                if self.watchers.acks_waiting:
+                    self._broker.tracer.mark("acks_waiting_at_small_isr")
                 self.watchers.isr_below_minimum(self, self._below_minimum(self.role))
             elif isinstance(effect, SendAlterPartition):
                 self._broker.isr_changes.submit(self, effect.change)
             elif isinstance(effect, WithdrawAlterPartition):
+                self._broker.tracer.mark("isr_change_withdrawn")
                 self._broker.isr_changes.withdraw(self)
             elif isinstance(effect, RetryAlterPartition):
                 self._broker.isr_changes.retry(self, effect.change)
@@ -396,6 +409,8 @@ class Partition:
             self.flush_appends()
             self._late.refuse()
             self._broker.isr_changes.withdraw(self)
+            if self.watchers.acks_waiting:
+                self._broker.tracer.mark("acks_waiting_at_lost_leadership")
             self.watchers.leadership_lost(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def is_quiet(self) -> bool:
@@ -408,6 +423,7 @@ class Partition:
         while self._pending:
             completion = self._pending.pop()
             if not completion.done:
+                self._broker.tracer.mark("log_busy_at_role_change")
                 waiter: Completion[None] = Completion()
                 completion.then(lambda _, waiter=waiter: waiter.resolve(None))  # type: ignore[misc]
                 await waiter
@@ -426,6 +442,7 @@ class Partition:
         """Lead under a new leader epoch (V31); the log is quiet."""
         broker, log = self._broker, self.log
         log_end_offset = log.log_end_offset
+        self._mark_election(log_end_offset)
         if log.epochs.latest_epoch != state.leader_epoch:
             # Followers reconcile with this entry, even if no record of the epoch ever comes.
             log.assign_epoch(state.leader_epoch, log_end_offset)
@@ -455,6 +472,15 @@ class Partition:
         self.run(role.examine(now_ms))
         self.watchers.log_end_moved(self)
 
+    def _mark_election(self, log_end_offset: int) -> None:
+        tracer = self._broker.tracer
+        if self.high_watermark < log_end_offset:
+            tracer.mark("high_watermark_stale_at_election")
+        if self.log.epochs.latest_start_offset == log_end_offset:
+            tracer.mark("empty_epoch_at_election")
+        if type(self.role) is LeaderReplica:
+            tracer.mark("led_on_under_new_epoch")
+
     def _tell_what_is_at_risk(self, role: LeaderReplica) -> None:
         """An unclean election: what was committed beyond our end is lost, and what we have beyond
         our high watermark may never have been committed (V13)."""
@@ -481,6 +507,8 @@ class Partition:
         Without a leader (-1) the replica waits for the next command.
         """
         log = self.log
+        if state.leader == NO_LEADER:
+            self._broker.tracer.mark("follower_without_leader")
         role = FollowerReplica(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
@@ -498,6 +526,7 @@ class Partition:
         self._known_partition_epoch = state.partition_epoch
         role = self.role
         if type(role) is LeaderReplica:
+            self._mark_command(role, state)
             now_ms = self._broker.clock.monotonic_ms()
             self.run(
                 role.commanded(
@@ -509,6 +538,16 @@ class Partition:
                 )
             )
             self._look_at_low_watermark()
+
+    def _mark_command(self, role: LeaderReplica, state: LeaderAndIsrPartitionState) -> None:
+        tracer, isr = self._broker.tracer, role.isr
+        if state.partition_epoch == isr.partition_epoch:
+            tracer.mark("command_repeated")
+        elif isr.in_flight:
+            tracer.mark("isr_change_void_by_command")
+            wanted = isr.in_flight[-1].isr
+            if len(wanted) > len(isr.committed) > len(state.isr):
+                tracer.mark("isr_shrank_while_expand_in_flight")
 
     def _starting_high_watermark(self) -> int:
         log = self.log

@@ -79,6 +79,7 @@ class _LeaderAndIsr:
         for partition, _ in self.obeyed:
             await partition.quiet()
         if self.replicas.generation != generation:
+            self.broker.tracer.mark("command_outlived_registration")
             return ErrorCode.STALE_BROKER_EPOCH
         self._take_roles()
         return ErrorCode.NONE
@@ -104,8 +105,10 @@ class _LeaderAndIsr:
             )
             if placement is Placement.OTHER_TOPIC:
                 error = ErrorCode.INCONSISTENT_TOPIC_ID
+                self.broker.tracer.mark("command_for_other_topic")
             elif placement is Placement.LOST:
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
+                self.broker.tracer.mark("replica_lost")
             elif partition is None:
                 error = _name_error(topic_partition.topic)
                 if not error:
@@ -119,6 +122,7 @@ class _LeaderAndIsr:
                 self.obeyed.append((partition, command))
             else:
                 error = ErrorCode.STALE_CONTROLLER_EPOCH
+                self.broker.tracer.mark("command_of_older_epoch")
         self.errors[topic_partition] = error
         if error:
             self.broker.tracer.event(
@@ -198,6 +202,7 @@ class _LeaderAndIsr:
         if not strays:
             return
         count = len(self.replicas)
+        self.broker.tracer.mark("stray_set_aside")
         self.broker.tracer.event("strays", count=len(strays), of=count)
         self.broker.tracer.log(
             "server",

@@ -127,6 +127,7 @@ class Replicas:
             partition.log.topic_id = topic_id
             partition.log.metadata_unsynced = True
             self._count_topic(partition, 1)
+            self._broker.tracer.mark("topic_id_adopted")
             self._broker.tracer.event(
                 "topic_id_adopted",
                 partition=str(partition.topic_partition),
@@ -262,6 +263,10 @@ class Replicas:
             broker_epoch=broker_epoch,
         )
         if error:
+            if error is ErrorCode.STALE_CONTROLLER_EPOCH:
+                broker.tracer.mark("command_of_deposed_controller")
+            elif error is ErrorCode.STALE_BROKER_EPOCH:
+                broker.tracer.mark("command_for_earlier_life")
             broker.tracer.event(
                 "command_refused",
                 controller=controller_id,
@@ -283,6 +288,7 @@ class Replicas:
         if under == self._commanded_under and commands.is_overtaken(
             self._latest_correlation_id, correlation_id
         ):
+            self._broker.tracer.mark("command_overtaken")
             self._broker.tracer.event(
                 "command_overtaken", api=request.header.api_key, peer=request.connection.peer
             )

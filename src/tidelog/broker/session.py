@@ -149,9 +149,11 @@ class Session:
                         " every broker of a cluster needs an id of its own"
                     ) from failure
                 # A dying session still holds it: it goes at its timeout (S5).
+                broker.tracer.mark("broker_id_still_taken")
                 await broker.tasks.sleep(_RETRY_MS)
             except OutcomeUnknown:
                 if await self._is_own(path, expiries):
+                    broker.tracer.mark("registered_unknowingly")
                     return
             except StoreUnavailable:
                 await broker.tasks.sleep(_RETRY_MS)
@@ -179,6 +181,7 @@ class Session:
         """Take over what the store answered, unless the session that it was asked in is over: the
         registration has gone with it, and nobody would tell of that again."""
         if self._expiries != expiries:
+            self._broker.tracer.mark("session_lost_while_registering")
             raise SessionExpired()
         broker = self._broker
         broker.registered(broker_epoch)

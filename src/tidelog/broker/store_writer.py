@@ -94,6 +94,7 @@ class StoreWriter:
                 await self._wait(error)
             except TransactionFailed as failure:
                 if failure.index == 0:
+                    self._tracer.mark("deposed_while_writing")
                     raise DeposedError("another controller has been elected") from failure
                 raise TransactionFailed(failure.index - 1, failure.error) from failure
 
@@ -114,6 +115,8 @@ class StoreWriter:
             verdict = unit.judge(node)
             failed = failure is not None and 0 <= failure.index - first_op < len(unit.ops)
             first_op += len(unit.ops)
+            if failure is None:
+                self._mark_unknown(verdict)
             if isinstance(verdict, Pending):
                 if failure is None or not failed or unit.adapt(failure):
                     left.append(unit)
@@ -121,8 +124,15 @@ class StoreWriter:
                 verdict = Conflict(reason=str(failure))
             _note(unit, verdict, outcomes)
             if isinstance(verdict, Conflict):
+                self._tracer.mark("store_conflict")
                 self._tracer.event("store_conflict", path=unit.witness, reason=verdict.reason)
         return left
+
+    def _mark_unknown(self, verdict: Pending | Outcome) -> None:
+        if isinstance(verdict, Written):
+            self._tracer.mark("store_answer_lost_but_applied")
+        elif isinstance(verdict, Pending):
+            self._tracer.mark("store_request_lost")
 
     async def _read(self, paths: Sequence[str]) -> list[Node | None]:
         while True:

@@ -52,10 +52,15 @@ def run(
         float, typer.Option(min=0.0, help="Go on with the seeds after A for so long.")
     ] = 0.0,
     first: Annotated[bool, typer.Option("--first", help="End at the first violation.")] = False,
+    all_states: Annotated[
+        bool, typer.Option("--all-states", help="Fail where an interesting state was missed.")
+    ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Run seeds; exit code 1 when one shows a violation, or when 500 of the default profile and
-    more went through too little to prove anything."""
+    more went through too little to prove anything. `--profile mixed` runs every second seed under
+    the default profile, the others under all profiles in turn."""
+    from tidelog.core.sometimes import SOMETIMES
     from tidelog.sim.run import MARKED_SEEDS, Totals
 
     wanted = _seeds(seeds)
@@ -78,7 +83,10 @@ def run(
     shortfalls = totals.shortfalls() if judged else []
     for shortfall in shortfalls:
         say(f"TOO LITTLE HAPPENED {shortfall}")
-    if totals.violations or shortfalls:
+    missed = totals.never_reached() if all_states else []
+    for name in missed:
+        say(f"NEVER REACHED {name}: {SOMETIMES[name]}")
+    if totals.violations or shortfalls or missed:
         raise typer.Exit(1)
 
 
@@ -157,11 +165,12 @@ def _profile(profile: str, mutant: str) -> str:
     """The profile asked for, else the one under which a mutant is looked for."""
     from tidelog.sim.faults import PROFILES
     from tidelog.sim.mutants import MUTANTS
+    from tidelog.sim.run import MIXED
 
     if mutant and mutant not in MUTANTS:
         raise typer.BadParameter(f"no mutant {mutant!r}: {', '.join(MUTANTS)}")
-    if profile and profile not in PROFILES:
-        raise typer.BadParameter(f"no profile {profile!r}: {', '.join(PROFILES)}")
+    if profile and profile not in (*PROFILES, MIXED):
+        raise typer.BadParameter(f"no profile {profile!r}: {', '.join(PROFILES)}, {MIXED}")
     return profile or (MUTANTS[mutant].profile if mutant else "default")
 
 
@@ -214,6 +223,10 @@ def _print_totals(totals: Totals, seconds: float, output: OutputFormat) -> None:
     )
     for name, value in totals.counters.items():
         print_line(f"{name}: {value}")
+    missed = totals.never_reached()
+    print_line(f"interesting states never reached: {len(missed)}")
+    for name in missed:
+        print_line(f"    {name}")
     violated = ", ".join(str(each.seed) for each in totals.violations)
     print_line(
         f"violations: {len(totals.violations)}" + (f" (seeds {violated})" if violated else "")

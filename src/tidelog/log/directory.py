@@ -168,6 +168,7 @@ class LogDirectory:
             self.indexes.used(segment)
         self.logs[partition.topic_partition] = log
         if loaded.cut_bytes:
+            self.tracer.mark("log_cut_at_start")
             self.tracer.event(
                 "log_recovered", partition=str(partition.topic_partition),
                 end_offset=loaded.log_end_offset, cut_bytes=loaded.cut_bytes,

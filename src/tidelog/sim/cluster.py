@@ -21,7 +21,7 @@ from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import NodeDead, TidelogError
 from tidelog.core.ports import Ports
 from tidelog.core.types import ZERO_TOPIC_ID
-from tidelog.metadata.store import Op, OpResult
+from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.checkers.clients import ClientChecker
 from tidelog.sim.checkers.groups import GroupChecker
@@ -44,7 +44,7 @@ OFFSETS_PARTITIONS: Final = 3
 #: The store's side of links between it and nodes.
 STORE_HOST: Final = "store"
 #: Delay of a message between a node and the store, in ms.
-_STORE_LATENCY_MS: Final = (0.1, 1.5)
+STORE_LATENCY_MS: Final = (0.1, 1.5)
 #: Reasons of halts that faults explain.
 _EXPECTED_HALTS: Final = ("log directory failed",)
 #: Traced by a broker when one of its parts is wrong.
@@ -62,6 +62,8 @@ class Settings:
     properties: dict[str, str] = field(default_factory=dict)
     #: Topics are compacted: checkers expect gaps.
     compacted: bool = False
+    #: Range of the delays of messages between nodes and the store.
+    store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
 
     def of(self, broker_id: int) -> BrokerConfig:
         """The configuration of one broker."""
@@ -207,7 +209,7 @@ class SimBroker:
             cluster.store,
             loop=ports.loop,
             clock=ports.clock,
-            latency=lambda: draw.uniform(*_STORE_LATENCY_MS),
+            latency=lambda: draw.uniform(*cluster.settings.store_latency_ms),
             alive=lambda: incarnation.port_call("store"),
             reachable=lambda: cluster.reaches_store(self.node.host),
             session_timeout_ms=cluster.settings.session_timeout_ms,
@@ -283,6 +285,7 @@ class Cluster:
         )
         self.published = Published(world.violate, lambda: world.now_ns)
         self.store.on_commit(self._trace_commit)
+        self.store.on_commit(self._check_session)
         self.store.on_commit(self.published.committed)
         self.replication = ReplicationChecker(self.published, world.violate, lambda: world.now_ns)
         self.clients = ClientChecker(self.history, self.replication, world.violate)
@@ -335,6 +338,13 @@ class Cluster:
             for op, result in zip(ops, results, strict=True)
         ]
         self.world.note(-1, "store", f"{zxid} session {session_id}: {'; '.join(changes)}")
+
+    def _check_session(
+        self, zxid: int, session_id: int, ops: Sequence[Op], _: Sequence[OpResult]
+    ) -> None:
+        """A session that is over writes nothing (S1); with its end its own nodes go."""
+        if not self.store.is_live(session_id) and not all(isinstance(op, Delete) for op in ops):
+            self.world.violate(f"transaction {zxid} is of session {session_id}, which is over")
 
     def _after_event(self, owner: Incarnation | None) -> None:
         if owner is not None and owner.alive:

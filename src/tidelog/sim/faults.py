@@ -12,8 +12,9 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.metadata import layout
 from tidelog.sim.checkers.published import PublishedPartition
-from tidelog.sim.cluster import STORE_HOST, Cluster, SimBroker
+from tidelog.sim.cluster import STORE_HOST, STORE_LATENCY_MS, Cluster, SimBroker
 from tidelog.sim.disk import Loss
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Strike
@@ -45,6 +46,13 @@ _DEFAULT_WEIGHTS: Final[Mapping[str, float]] = {
     "slow_disk": 1.5,
     "reset_connections": 1.5,
 }
+#: Kinds that only some profiles have.
+_SPECIAL_KINDS: Final = ("late_roles", "expire_controller")
+#: Leadership goes back to the first replica of the assignment at once.
+_PREFERRED_LEADERS: Final[Mapping[str, str]] = {
+    "leader.imbalance.check.interval.seconds": "1",
+    "leader.imbalance.per.broker.percentage": "0",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,8 @@ class Profile:
     compacted: bool = False
     #: Whether a topic is altered and given partitions all the time.
     churns: bool = False
+    #: Range of the delays of messages between nodes and the store.
+    store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
 
 
 PROFILES: Final[Mapping[str, Profile]] = {
@@ -155,6 +165,56 @@ PROFILES: Final[Mapping[str, Profile]] = {
             },
             left_out=0.2,
             churns=True,
+        ),
+        # Leaders move on and back while some brokers hear of it late, and go on as they were told.
+        Profile(
+            "late_roles",
+            weights={
+                "late_roles": 6.0,
+                "expire_session": 5.0,
+                "crash_leader": 2.0,
+                "crash_controller": 1.0,
+                "cut_two_ways": 1.0,
+            },
+            left_out=0.0,
+            mean_interval_ms=(100, 400),
+            restart_ms=((20, 400), (200, 1_500)),
+            properties=_PREFERRED_LEADERS,
+        ),
+        # Controllers are deposed with writes on their way to a store that takes its time.
+        Profile(
+            "controller_moves",
+            weights={
+                "expire_controller": 6.0,
+                "expire_session": 3.0,
+                "crash_leader": 2.0,
+                "slow_link": 1.0,
+            },
+            left_out=0.0,
+            mean_interval_ms=(80, 300),
+            restart_ms=((20, 400),),
+            store_latency_ms=(2.0, 80.0),
+        ),
+        # Answers of the store are lost: what a controller has written is not known.
+        Profile(
+            "lost_answers",
+            weights={
+                "lose_answer": 6.0,
+                "lose_request": 6.0,
+                "crash_leader": 2.0,
+                "expire_session": 2.0,
+                "slow_link": 1.0,
+            },
+            left_out=0.0,
+            mean_interval_ms=(60, 250),
+            restart_ms=((20, 400), (200, 1_500)),
+        ),
+        # A topic's node holds nonsense for a while, and controllers come and go meanwhile (V35).
+        Profile(
+            "unreadable_topic",
+            weights={"crash_any": 1.0, "slow_link": 1.0},
+            mean_interval_ms=(1_500, 3_000),
+            scenario="unreadable_topic",
         ),
         Profile(
             "last_replica_standing",
@@ -288,11 +348,16 @@ class Faults:
     def _crash_any(self) -> None:
         self.crash(self._any_broker(), "crashes")
 
-    def _crash_controller(self) -> None:
+    def _controller(self) -> SimBroker | None:
         for broker in self.cluster.brokers.values():
             if broker.broker is not None and broker.broker.controller.is_active:
-                self.crash(broker, "the controller crashes")
-                return
+                return broker
+        return None
+
+    def _crash_controller(self) -> None:
+        controller = self._controller()
+        if controller is not None:
+            self.crash(controller, "the controller crashes")
 
     def _stop(self) -> None:
         broker = self._any_broker()
@@ -339,6 +404,21 @@ class Faults:
             others.append(STORE_HOST)
         self._cut_for_a_while([pair for other in others for pair in ((host, other), (other, host))])
 
+    def _late_roles(self) -> None:
+        """What the controller tells one broker comes late; others hear of it at once."""
+        controller = self._controller()
+        if controller is None:
+            return
+        others = [one for one in self.cluster.brokers.values() if one is not controller]
+        source, target = controller.node.host, self._draw.choice(others).node.host
+        late_ms = self._draw.choice((150, 500, 1_200))
+        network = self.cluster.world.network
+        network.slow_down(source, target, late_ms * NS_PER_MS, late_ms * NS_PER_MS)
+        self._note(f"roles come late: {source}>{target} {late_ms} ms")
+        self._later(
+            self._draw.uniform(500, 3_000), lambda: network.slow_down(source, target, 0, 0)
+        )
+
     def _cut_store(self) -> None:
         host = self._draw.choice(list(self.cluster.brokers.values())).node.host
         self._cut_for_a_while([(host, STORE_HOST)])
@@ -375,8 +455,13 @@ class Faults:
 
         self._later(pause_ms, resume)
 
+    def _expire_controller(self) -> None:
+        self._expire(self._controller())
+
     def _expire_session(self) -> None:
-        broker = self._any_broker()
+        self._expire(self._any_broker())
+
+    def _expire(self, broker: SimBroker | None) -> None:
         store = None if broker is None else broker.store
         if store is not None and store.session_id is not None:
             self._note(f"expire the session of broker {broker.node_id if broker else ''}")
@@ -452,10 +537,30 @@ class Faults:
             self._take_back(state, followers)
             yield 3_000
 
+    def unreadable_topic(self) -> Scenario:
+        """Somebody writes nonsense into a topic's node, and a new controller reads it."""
+        cluster = self.cluster
+        while True:
+            yield self._draw.uniform(300, 1_500)
+            topics = [name for name in cluster.published.topics if not name.startswith("__")]
+            if not topics or cluster.health():
+                continue
+            self._count("scenario")
+            path = layout.topic_path(self._draw.choice(topics))
+            restore = cluster.store.scribble(path, b"{")
+            self._note(f"{path} holds nonsense")
+            self._expire_controller()
+            yield self._draw.uniform(500, 2_500)
+            restore()
+            self._note(f"{path} is as it was")
+            self._expire_controller()
+            yield 3_000
+
 
 _KINDS: Final[Mapping[str, Callable[[Faults], None]]] = {
-    name: getattr(Faults, f"_{name}") for name in _DEFAULT_WEIGHTS
+    name: getattr(Faults, f"_{name}") for name in (*_DEFAULT_WEIGHTS, *_SPECIAL_KINDS)
 }
 _SCENARIOS: Final[Mapping[str, Callable[[Faults], Scenario]]] = {
+    "unreadable_topic": Faults.unreadable_topic,
     "last_replica_standing": Faults.last_replica_standing,
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.core.sometimes import SOMETIMES
 from tidelog.core.types import TopicPartition
 from tidelog.history.operations import Operation
 from tidelog.sim.checkers.histories import check_history, operations
@@ -21,6 +22,7 @@ from tidelog.sim.cluster import Cluster, Settings
 from tidelog.sim.faults import PROFILES, Faults
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.mutants import applied
+from tidelog.sim.outside import nothing_outside
 from tidelog.sim.seeds import stream
 from tidelog.sim.workload.admin import Administrator
 from tidelog.sim.workload.churn import Churn
@@ -60,6 +62,8 @@ class RunResult:
     counters: dict[str, int]
     #: How often each kind of fault was played.
     faults: dict[str, int] = field(default_factory=dict)
+    #: How often each interesting state was reached (core/sometimes.py).
+    marks: dict[str, int] = field(default_factory=dict)
     violation: str = ""
     #: The last lines of the trace before the violation.
     recent: list[str] = field(default_factory=list)
@@ -101,6 +105,18 @@ MARKS: Final[Mapping[str, int]] = {
 }
 
 
+#: Not a profile: every second seed runs under the default one, the others take turns.
+MIXED: Final = "mixed"
+
+
+def profile_of(seed: int) -> str:
+    """The profile of a seed where they are mixed."""
+    if seed % 2 == 0:
+        return "default"
+    others = [name for name, one in PROFILES.items() if one.keeps_budget and name != "default"]
+    return others[seed // 2 % len(others)]
+
+
 class SeedRun:
     """The run of one seed."""
 
@@ -117,6 +133,7 @@ class SeedRun:
         self._draw = stream(seed, "run")
         settings = _settings(self._draw, self.profile.properties)
         settings.compacted = self.profile.compacted
+        settings.store_latency_ms = self.profile.store_latency_ms
         self.cluster = Cluster(self.world, BROKERS, settings)
         self._clients: list[ClientNode] = []
         self._producers: list[PartitionProducer] = []
@@ -460,6 +477,7 @@ class SeedRun:
             simulated_ns=world.now_ns,
             counters=dict(zip(COUNTERS, values, strict=True)),
             faults=dict(self.faults.counts),
+            marks=dict(world.trace.marks),
             violation=world.violations[0] if world.violations else "",
             recent=list(world.trace.recent) if world.violations else [],
         )
@@ -484,12 +502,16 @@ def run_seed(
 ) -> RunResult:
     """Run one seed, with a named mutant in the brokers if one is given; `on_history` is given what
     clients did and were told."""
-    with CollectorPaused(), applied(mutant):
+    if profile == MIXED:
+        profile = profile_of(seed)
+    with CollectorPaused(), applied(mutant), nothing_outside() as reached:
         run = SeedRun(seed, profile, listener)
         result = run.run()
-        if on_history is not None:
-            on_history(run.operations())
-        return result
+    if reached and not result.violation:
+        result.violation = reached[0]
+    if on_history is not None:
+        on_history(run.operations())
+    return result
 
 
 @dataclass(slots=True)
@@ -501,6 +523,7 @@ class Totals:
     simulated_ns: int = 0
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     faults: dict[str, int] = field(default_factory=dict)
+    marks: dict[str, int] = field(default_factory=dict)
     violations: list[RunResult] = field(default_factory=list)
 
     def add(self, result: RunResult) -> None:
@@ -512,8 +535,14 @@ class Totals:
             self.counters[name] += value
         for name, value in result.faults.items():
             self.faults[name] = self.faults.get(name, 0) + value
+        for name, value in result.marks.items():
+            self.marks[name] = self.marks.get(name, 0) + value
         if result.violation:
             self.violations.append(result)
+
+    def never_reached(self) -> list[str]:
+        """The interesting states that none of these runs went through."""
+        return [name for name in SOMETIMES if name not in self.marks]
 
     def shortfalls(self) -> list[str]:
         """The marks that these runs missed, each with what was reached; marks grow with the number

@@ -20,6 +20,7 @@ from tidelog.metadata.store import (
     Node,
     Op,
     OpResult,
+    SetData,
     StoreError,
     WatchCallback,
     WatchEvent,
@@ -283,6 +284,21 @@ class SimStoreServer:
         self._end(session)
         session.expired()
         return True
+
+    def scribble(self, path: str, data: bytes) -> Callable[[], None]:
+        """Somebody from outside writes into a node that is there, and nobody follows it as a
+        commit; the returned call puts back what it held."""
+        node = self.tree.get(path)
+        assert node is not None
+
+        def write(content: bytes) -> None:
+            if self.tree.get(path) is not None:
+                _, changes = self.tree.transact([SetData(path, content, ANY_VERSION)], 0)
+                for session in self._sessions.values():
+                    session.fire(changes, self.watch_delay_ms)
+
+        write(data)
+        return lambda: write(node.data)
 
     def handle(self, session: ServerSession, connection: Connection, message: Message) -> None:
         """A message of a client arrives."""

@@ -172,4 +172,5 @@ class _Outcome:
         self._timeout.cancel()
         if not self._is_overdue:
             self._is_overdue = True
+            self._broker.tracer.mark("offsets_overdue")
             self._coordination.timed_out(self._numbers, error)

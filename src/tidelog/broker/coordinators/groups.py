@@ -33,6 +33,7 @@ from tidelog.group.effects import (
     SetTimer,
     TimerName,
 )
+from tidelog.group.group import GroupState
 from tidelog.group.partition import GroupPartition, Phase, is_nameable
 from tidelog.group.partitions import GroupPartitions
 from tidelog.group.requests import Asked
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 #: time has come, and members that come and go could set any number of them.
 _TIMER_STEP_MS = 30_000
 _MINUTE_MS = 60_000
+_REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 #: Groups of one request that are asked between two turns of the loop: a few milliseconds.
 _ASKED_PER_TURN = 500
 
@@ -170,9 +172,20 @@ class GroupCoordinators:
     def role_ended(self, partition: Partition) -> None:
         """This broker does not lead the partition any more."""
         number = partition.topic_partition.partition
+        self._mark_end(number)
         last = self._partitions.unload(number, partition.leader_epoch)
         if last is not None:
             self._end(number, last)
+
+    def _mark_end(self, number: int) -> None:
+        coordination = self._coordinations.get(number)
+        if coordination is None:
+            return
+        if coordination.core.phase is Phase.LOADING:
+            self.broker.tracer.mark("coordinator_moved_while_loading")
+        for group in coordination.core.groups.values():
+            if group.state in _REBALANCING:
+                self.broker.tracer.mark("coordinator_moved_during_rebalance")
 
     def replica_gone(self, partition: Partition) -> None:
         """The replica is not here any more, perhaps because the topic was deleted."""

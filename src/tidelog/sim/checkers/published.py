@@ -168,6 +168,11 @@ class Published:
             isr=tuple(value["isr"]),
             isr_epochs=None if epochs is None else tuple(epochs),
         )
+        if value["controller_epoch"] != self.controller_epoch:
+            self._violate(
+                f"{topic.name}-{key.partition}: controller epoch {value['controller_epoch']} wrote"
+                f" its state, where the controller epoch is {self.controller_epoch} (V3)"
+            )
         before = self.partitions.get(key)
         same_leader = before is not None and before.leader == state.leader
         state.led_since_ns = before.led_since_ns if before and same_leader else self._now_ns()

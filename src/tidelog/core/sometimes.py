@@ -1,0 +1,75 @@
+"""The interesting states that brokers mark when they reach them, each with what it means.
+
+A search in the simulator that never reached one has not looked where it matters: `tidelog sim run`
+tells which were missed, and `make soak` fails on them. Marks stand where something rare happens
+anyway, never on the way of an ordinary record; a real broker counts them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+SOMETIMES: Final[Mapping[str, str]] = {
+    # Leading
+    "high_watermark_stale_at_election": "a leader begins with records above its high watermark",
+    "empty_epoch_at_election": "a leader begins where the epoch before left no record",
+    "led_on_under_new_epoch": "a leader takes its next leader epoch without having rested",
+    "acks_waiting_at_lost_leadership": "produces wait for acks=all when a leadership ends",
+    "acks_waiting_at_small_isr": "produces wait for acks=all when the ISR falls below the minimum",
+    "produce_refused_at_small_isr": "acks=all is refused as the ISR is below the minimum",
+    "duplicate_batch": "an idempotent producer's batch is repeated",
+    # The ISR
+    "isr_shrank_while_expand_in_flight": "the controller took a member out while another joined",
+    "isr_change_void_by_command": "a command with a newer partition epoch ends a change in flight",
+    "isr_change_withdrawn": "a change of the ISR is taken back before it was sent",
+    "isr_change_refused_ineligible": "a member is refused that is not in its present life",
+    "isr_change_refused_fenced": "a change of a deposed leader is refused",
+    "isr_change_refused_old_state": "a change is refused that builds on an older partition epoch",
+    "isr_change_asked_again": "the outcome of a change is not known, so it is asked for again",
+    "isr_changes_put_to_new_controller": "changes in flight are put to another controller",
+    "isr_answer_after_new_controller": "a controller answers changes that were put to the next one",
+    # Following
+    "truncated": "a follower cuts its log",
+    "truncated_below_high_watermark": "a follower cuts its log below its own high watermark",
+    "truncated_over_two_epochs": "a truncation takes the records of two leader epochs and more",
+    "follower_behind_leader_epoch": "a follower is refused that is behind its leader's epoch",
+    "follower_ahead_of_leader_epoch": "a follower is refused by a leader that has not heard of it",
+    "follower_without_leader": "a follower waits for a leader to be elected",
+    "fetch_answer_overtaken": "an answer is dropped, as its partition was asked for anew",
+    "fetch_answer_of_earlier_connection": "an answer is dropped that came on a connection given up",
+    "fetch_session_lost": "a leader does not know a follower's fetch session",
+    "append_outlived_role": "a follower's append ends after its role has",
+    "truncation_outlived_role": "a follower's truncation ends after its role has",
+    "producers_rebuilt": "producer state is made again from batches after a truncation",
+    # Commands
+    "command_repeated": "a command of the replica's own epochs comes again",
+    "command_of_older_epoch": "a command older than the replica's own state is refused",
+    "command_of_deposed_controller": "a command of an earlier controller is refused",
+    "command_for_earlier_life": "a command for an earlier registration is refused",
+    "command_for_other_topic": "a command finds a replica of another topic of that name",
+    "command_overtaken": "a command comes behind a later one and is not carried out",
+    "command_outlived_registration": "a registration ends while a command is carried out",
+    "log_busy_at_role_change": "a role has to wait for what is under way on the log",
+    "stray_set_aside": "a replica is moved aside that is not this broker's any more",
+    "replica_lost": "a replica is commanded to lead or to be in sync, and is not there",
+    "topic_id_adopted": "a replica that lost its topic id takes the commanded one",
+    # The controller and the store
+    "store_answer_lost_but_applied": "a write of unknown outcome is found in the store",
+    "store_request_lost": "a write of unknown outcome is not in the store, and made again",
+    "store_conflict": "a write meets another state than it was decided on",
+    "deposed_while_writing": "a controller's write is refused, as another has been elected",
+    "election_won_unknowingly": "a controller learns of its election by reading back",
+    "controller_node_left_over": "/controller is of this session, and nobody acts for it",
+    "controller_race_lost": "another broker was quicker to become controller",
+    "controller_resigned_with_waiting": "somebody waits for an answer when a term ends",
+    "registered_unknowingly": "a broker learns of its registration by reading back",
+    "broker_id_still_taken": "a broker waits for its earlier session to end",
+    "session_lost_while_registering": "a session ends before its registration is answered",
+    # Coordinators of groups
+    "coordinator_moved_during_rebalance": "a coordinator ends while members join or synchronise",
+    "coordinator_moved_while_loading": "a coordinator ends before it has loaded its partition",
+    "offsets_overdue": "a coordinator's append takes too long, and who asked is told so",
+    # Logs
+    "log_cut_at_start": "recovery cuts bytes that are no whole batch",
+}

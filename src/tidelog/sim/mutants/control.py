@@ -1,0 +1,124 @@
+"""Mutants of the controller and of the metadata store (V2, V3, V10 to V13, E3, S1, S2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tidelog.controller.decision import Conflict, Written
+from tidelog.metadata import layout
+from tidelog.metadata.store import Check, StoreUnavailable
+from tidelog.sim.mutants.mutant import Catalogue
+from tidelog.sim.store_server import Transact
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks("V10", "tidelog.controller.liveness:restarted_members", profile="quick_restarts")
+def bounce_unnoticed(_: Any) -> Any:
+    """Recorded broker epochs are not looked at."""
+    return lambda state, brokers: ()
+
+
+@_breaks("E3", "tidelog.controller.liveness:shut_down_cleanly", profile="quick_restarts")
+def every_restart_is_clean(_: Any) -> Any:
+    """A broker that comes back is taken to have everything, with no proof that it ended cleanly."""
+    return lambda broker, recorded_epoch: True
+
+
+@_breaks("V13", "tidelog.controller.elections:elect", profile="slow_followers")
+def unclean_election(original: Any) -> Any:
+    """Where nobody in sync is alive, somebody else leads, allowed or not."""
+
+    def elect(
+        state: Any, replicas: Any, brokers: Any, absent: Any, _: bool, controller_epoch: int
+    ) -> Any:
+        return original(state, replicas, brokers, absent, True, controller_epoch)
+
+    return elect
+
+
+@_breaks("V13", "tidelog.controller.elections:_leaderless", profile="slow_followers")
+def last_isr_forgotten(original: Any) -> Any:
+    """A partition without a leader keeps no ISR: whoever comes first leads."""
+
+    def leaderless(state: Any, survivors: Any, controller_epoch: int) -> Any:
+        election = original(state, survivors, controller_epoch)
+        if election is None:
+            return None
+        everybody = tuple(sorted({*state.isr, 1, 2, 3}))
+        return replace(election, state=replace(election.state, isr=everybody, isr_epochs=None))
+
+    return leaderless
+
+
+@_breaks(
+    "V3",
+    "tidelog.broker.store_writer:StoreWriter._transact",
+    "tidelog.broker.store_writer:StoreWriter._settle",
+    "tidelog.broker.controller_shell:ControllerShell._check_claim",
+    profile="controller_moves",
+)
+def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -> Any:
+    """A controller writes without the check of its epoch, and does not look whether it still is."""
+
+    async def transact_unchecked(writer: Any, ops: Any) -> Any:
+        while True:
+            try:
+                return await writer._store.transact(ops)
+            except StoreUnavailable as error:
+                await writer._wait(error)
+
+    async def settle_unchecked(writer: Any, *rest: Any) -> Any:
+        nodes = await writer._read([layout.CONTROLLER_EPOCH])
+        writer._epoch_check = Check(layout.CONTROLLER_EPOCH, nodes[0].stat.version)
+        return await settle(writer, *rest)
+
+    async def check_claim(shell: Any) -> None:
+        del shell
+
+    return transact_unchecked, settle_unchecked, check_claim
+
+
+@_breaks("S1", "tidelog.sim.store_server:SimStoreServer.handle", profile="controller_moves")
+def expired_session_writes(handle: Any) -> Any:
+    """The store takes writes of a session that has expired."""
+
+    def handle_anyway(server: Any, session: Any, connection: Any, message: Any) -> None:
+        if session.session_id not in server._sessions and isinstance(message, Transact):
+            server._transact(session, connection, message)
+        else:
+            handle(server, session, connection, message)
+
+    return handle_anyway
+
+
+@_breaks("S2", "tidelog.broker.store_writer:StoreWriter._settle", profile="lost_answers")
+def unknown_outcome_is_success(original: Any) -> Any:
+    """A write of unknown outcome is taken for written."""
+    async def settle(writer: Any, units: Any, outcomes: Any, failure: Any) -> Any:
+        if failure is not None:
+            return await original(writer, units, outcomes, failure)
+        for unit in units:
+            outcomes.setdefault(unit.write, Written())
+        return []
+
+    return settle
+
+
+@_breaks("V15", "tidelog.broker.store_writer:StoreWriter.write", profile="lost_answers")
+def conflict_is_success(original: Any) -> Any:
+    """A write that met another state in the store is taken for written."""
+
+    async def write(writer: Any, writes: Any) -> Any:
+        outcomes = await original(writer, writes)
+        return [Written() if isinstance(one, Conflict) else one for one in outcomes]
+
+    return write
+
+
+@_breaks("V25", "tidelog.broker.live_configs:LiveConfigs.session_renewed", profile="topic_changes")
+def missed_changes_stay_missed(_: Any) -> Any:
+    """Who registers anew does not look for the changes of configurations that it missed."""
+    return lambda live_configs: None

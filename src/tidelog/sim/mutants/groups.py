@@ -1,0 +1,42 @@
+"""Mutants of coordinators of groups (G1)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidelog.sim.mutants.mutant import Catalogue
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks(
+    "G1",
+    "tidelog.broker.coordinators.appends:await_replication",
+    profile="slow_followers",
+)
+def offsets_acked_before_replicated(_: Any) -> Any:
+    """A coordinator answers when its records are in its own log."""
+    return lambda partition, offset, wait: wait.acknowledged()
+
+
+@_breaks("G1", "tidelog.group.offsets:is_current")
+def generation_unchecked(_: Any) -> Any:
+    """Members commit for whatever generation they believe in."""
+    return lambda group, generation_id: True
+
+
+@_breaks("G1", "tidelog.broker.coordinators.loading:load_end", profile="slow_catch_up")
+def loaded_to_hw_only(_: Any) -> Any:
+    """A coordinator loads what is surely committed, not what may be."""
+    return lambda partition: partition.high_watermark
+
+
+@_breaks(
+    "G1",
+    "tidelog.broker.coordinators.groups:GroupCoordinators.role_ended",
+    profile="slow_followers",
+)
+def coordinator_answers_on(_: Any) -> Any:
+    """A coordinator goes on when the leadership of its partition has ended."""
+    return lambda groups, partition: None

@@ -1,0 +1,112 @@
+"""Mutants of the ISR and the high watermark (V60 to V64, A3 to A9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tidelog.replication.isr import target_isr
+from tidelog.sim.mutants.mutant import Catalogue
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks(
+    "V60",
+    "tidelog.replication.isr:maximal_isr",
+    "tidelog.replication.watermark:high_watermark",
+    profile="slow_catch_up",
+)
+def watermark_of_confirmed_isr(*_: Any) -> Any:
+    """The high watermark waits for the confirmed ISR alone, and for nobody who joins or leaves."""
+
+    def high_watermark(log_end_offset: int, followers: Any, *_: Any) -> int:
+        members = [each.log_end_offset for each in followers if each.in_maximal_isr]
+        return min([log_end_offset, *members])
+
+    return (lambda state: state.committed), high_watermark
+
+
+@_breaks("A7", "tidelog.replication.isr:maximal_isr", profile="slow_catch_up")
+def pending_expand_ignored(_: Any) -> Any:
+    """Who is proposed for the ISR does not count before the controller has agreed."""
+    return lambda state: state.committed
+
+
+@_breaks("A6", "tidelog.replication.isr:maximal_isr", profile="slow_followers")
+def optimistic_shrink(_: Any) -> Any:
+    """Who is proposed to leave the ISR does not count any more."""
+
+    return target_isr
+
+
+@_breaks(
+    "A8",
+    "tidelog.replication.leader:LeaderReplica.change_sent",
+    profile="slow_followers",
+)
+def change_in_flight_forgotten(_: Any) -> Any:
+    """A change of the ISR counts only until it is sent."""
+
+    def change_sent(leader: Any, change: Any) -> None:
+        leader.isr = replace(leader.isr, queued=None)
+        leader._mark()
+
+    return change_sent
+
+
+@_breaks("V63", "tidelog.replication.isr:reached", profile="slow_catch_up")
+def expand_without_epoch_rule(_: Any) -> Any:
+    """A follower joins the ISR at the leader's high watermark, wherever its epoch begins."""
+    return lambda log_end_offset, high_watermark, start_offset: log_end_offset >= high_watermark
+
+
+@_breaks("V63", "tidelog.replication.isr:reached", profile="slow_catch_up")
+def expand_at_once(_: Any) -> Any:
+    """A follower joins the ISR with its first fetch, whatever it has."""
+    return lambda log_end_offset, high_watermark, start_offset: log_end_offset >= 0
+
+
+@_breaks("A3", "tidelog.controller.isr:judge", profile="slow_followers")
+def partition_epoch_unchecked(judge: Any) -> Any:
+    """An ISR change that builds on an older state is accepted."""
+
+    def judged(wanted: Any, state: Any, *rest: Any) -> Any:
+        if wanted.partition_epoch < state.partition_epoch:
+            wanted = replace(wanted, partition_epoch=state.partition_epoch)
+        return judge(wanted, state, *rest)
+
+    return judged
+
+
+@_breaks("A3", "tidelog.controller.isr:fencing_error", profile="slow_followers")
+def deposed_leader_alters_isr(original: Any) -> Any:
+    """An ISR change is accepted from whoever led before."""
+
+    def fencing_error(wanted: Any, state: Any) -> Any:
+        if 0 <= wanted.leader_epoch < state.leader_epoch and state.leader in wanted.isr:
+            wanted = replace(wanted, leader_epoch=state.leader_epoch, leader=state.leader)
+        return original(wanted, state)
+
+    return fencing_error
+
+
+@_breaks("V63", "tidelog.controller.isr:_is_eligible", profile="quick_restarts")
+def stale_member_joins(_: Any) -> Any:
+    """A member is accepted into the ISR, whatever life of its broker the leader counted."""
+    return lambda member, epoch, state, brokers, bounced: member in brokers
+
+
+@_breaks("V64", "tidelog.replication.watermark:effective_minimum", profile="slow_followers")
+def minimum_ignored(_: Any) -> Any:
+    """acks=all needs no more than the leader, whatever min.insync.replicas says."""
+    return lambda min_insync_replicas, replica_count: 1
+
+
+@_breaks("V61", "tidelog.replication.watermark:on_follower", profile="slow_catch_up")
+def watermark_beyond_log(_: Any) -> Any:
+    """A follower takes the leader's high watermark, also beyond its own log."""
+    return lambda leader_high_watermark, log_start_offset, log_end_offset: max(
+        leader_high_watermark, log_start_offset
+    )

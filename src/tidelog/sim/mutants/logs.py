@@ -1,0 +1,83 @@
+"""Mutants of the log: flushing, recovery, producers, compaction (V38, V39, E3)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.records.batch import MAX_SEQUENCE
+from tidelog.sim.mutants.mutant import Catalogue
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks("E3", "tidelog.log.directory:close_logs")
+def clean_stop_unflushed(_: Any) -> Any:
+    """A clean stop leaves its marker and does not flush its logs."""
+
+    async def close_logs(logs: Any) -> None:
+        del logs
+
+    return close_logs
+
+
+@_breaks("V38", "tidelog.log.producers:ProducerState.check", profile="slow_followers")
+def sequence_off_by_one(original: Any) -> Any:
+    """A producer's batch is taken when it leaves one batch out, or comes one too early."""
+
+    def check(producers: Any, batch: Any) -> Any:
+        try:
+            return original(producers, batch)
+        except KafkaError as error:
+            entry = producers.entry(batch.producer_id)
+            early = (batch.base_sequence - entry.last_sequence - 1) & MAX_SEQUENCE
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and early <= 4:
+                return None
+            raise
+
+    return check
+
+
+@_breaks("V38", "tidelog.log.producers:ProducerState.check", profile="slow_followers")
+def window_one_too_short(original: Any) -> Any:
+    """Of a producer's last batches the newest is not recognised when it is repeated."""
+
+    def check(producers: Any, batch: Any) -> Any:
+        known = original(producers, batch)
+        entry = producers.entry(batch.producer_id)
+        return None if entry is not None and known is entry.batches[-1] else known
+
+    return check
+
+
+@_breaks("V38", "tidelog.log.producers:ProducerState.truncate_to", profile="slow_followers")
+def producers_not_rolled_back(_: Any) -> Any:
+    """A log that was cut still knows the batches that were cut off."""
+    return lambda producers, offset: True
+
+
+@_breaks("V39", "tidelog.core.epochs:LeaderEpochs.truncate_from_end", profile="slow_followers")
+def epochs_not_rolled_back(_: Any) -> Any:
+    """A log that was cut still knows the leader epochs that were cut off."""
+    return lambda epochs, end_offset: None
+
+
+@_breaks("V60", "tidelog.log.cleaner:cleanable", profile="compaction")
+def compaction_ignores_high_watermark(original: Any) -> Any:
+    """Compaction takes the log's end for its high watermark."""
+
+    def cleanable(
+        segments: Any, config: Any, checkpoint: Any, start: Any, end: Any, _: Any, *rest: Any
+    ) -> Any:
+        return original(segments, config, checkpoint, start, end, end, *rest)
+
+    return cleanable
+
+
+@_breaks("V60", "tidelog.log.compaction:BatchFilter._stays", profile="compaction")
+def compaction_drops_last_value(_: Any) -> Any:
+    """Compaction drops the last record of a key with those before it."""
+    return lambda batch_filter, batch, record: (
+        batch.base_offset + record.offset_delta > batch_filter._map.latest_offset
+    )

@@ -1,0 +1,273 @@
+"""Mutants of leading and following: truncation, epochs, who is answered (V30 to V38, V60 to V65)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tidelog.broker.fetch_checks import Refusal
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import NO_EPOCH
+from tidelog.replication.leader import LeaderReplica
+from tidelog.sim.mutants.mutant import Catalogue
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks("V32", "tidelog.replication.truncation:offset_on_becoming_follower")
+def truncate_to_high_watermark(_: Any) -> Any:
+    """A follower cuts its log to its high watermark, as Design V3 had it."""
+    return min
+
+
+@_breaks(
+    "V32",
+    "tidelog.replication.truncation:diverging_epoch",
+    "tidelog.replication.truncation:truncation_offset",
+    profile="slow_catch_up",
+)
+def kip101_only(*_: Any) -> Any:
+    """The leader tells where an epoch ends and not which one it means (KIP-101 without KIP-279)."""
+
+    def diverging_epoch(
+        epochs: Any, log_end_offset: int, last_fetched_epoch: int, fetch_offset: int
+    ) -> Any:
+        if last_fetched_epoch < 0:
+            return None
+        end = epochs.end_offset_for(last_fetched_epoch, log_end_offset)
+        return end if 0 <= end.end_offset < fetch_offset else None
+
+    def truncation_offset(diverging: Any, epochs: Any, log_end_offset: int) -> int:
+        return min(diverging.end_offset, log_end_offset)
+
+    return diverging_epoch, truncation_offset
+
+
+@_breaks(
+    "V33",
+    "tidelog.broker.partitions:epoch_error",
+    "tidelog.replication.follower:FollowerReplica.appended",
+    profile="late_roles",
+)
+def kip279_only(_: Any, appended: Any) -> Any:
+    """Histories are compared when a term of a follower begins and never again, and fetches of
+    other leader epochs are answered (KIP-279 without KIP-320)."""
+
+    def appended_unchecked(follower: Any, log_end_offset: int, latest_epoch: int) -> Any:
+        effects = appended(follower, log_end_offset, latest_epoch)
+        follower.position = follower.position._replace(last_fetched_epoch=NO_EPOCH)
+        return effects
+
+    return (lambda own, asked: ErrorCode.NONE), appended_unchecked
+
+
+@_breaks("V37", "tidelog.broker.partitions:epoch_error", profile="late_roles")
+def fetch_epoch_unfenced(_: Any) -> Any:
+    """A leader answers whoever asks, whatever leader epoch the asker believes in."""
+    return lambda own, asked: ErrorCode.NONE
+
+
+@_breaks(
+    "V32",
+    "tidelog.broker.fetch_checks:readable",
+    "tidelog.broker.partitions:Partition.check_leader_epoch",
+    profile="late_roles",
+)
+def truncation_unfenced(readable: Any, check: Any) -> Any:
+    """Where to cut its log is told to a follower of any leader epoch, and by who leads no more."""
+    def told_anyway(broker: Any, session: Any, item: Any) -> Any:
+        found = readable(broker, session, item)
+        if not isinstance(found, Refusal) or session.replica_id < 0:
+            return found
+        if item.topic_partition is None or found.error not in (
+            ErrorCode.FENCED_LEADER_EPOCH,
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ):
+            return found
+        partition = broker.replicas.get(item.topic_partition)
+        if partition is None:
+            return found
+        try:
+            end = partition.diverging_epoch(item.last_fetched_epoch, item.fetch_offset)
+        except KafkaError:
+            return found
+        return found if end is None else Refusal(ErrorCode.NONE, end, partition)
+
+    return told_anyway, check
+
+
+@_breaks(
+    "V31",
+    "tidelog.broker.partitions:Partition.become_leader",
+    profile="late_roles",
+)
+def follower_state_kept(become_leader: Any) -> Any:
+    """A new leader goes on with what it knew of its followers when it led before."""
+    earlier: dict[Any, LeaderReplica] = {}
+
+    def become_leader_again(partition: Any, state: Any) -> None:
+        become_leader(partition, state)
+        role = partition.role
+        before = earlier.get(partition)
+        if before is not None:
+            for replica_id, follower in role.followers.items():
+                known = before.followers.get(replica_id)
+                if known is not None:
+                    follower.log_end_offset = min(known.log_end_offset, role.log_end_offset)
+                    follower.last_caught_up_ms = known.last_caught_up_ms
+                    follower.counted_broker_epoch = known.counted_broker_epoch
+                    follower.broker_epoch = known.broker_epoch
+        earlier[partition] = role
+
+    return become_leader_again
+
+
+@_breaks(
+    "V31", "tidelog.broker.partitions:Partition._starting_high_watermark", profile="slow_followers"
+)
+def new_leader_commits_its_log(_: Any) -> Any:
+    """A new leader takes all of its log for committed."""
+    return lambda partition: partition.log.log_end_offset
+
+
+@_breaks(
+    "V30",
+    "tidelog.replication.commands:is_current",
+    "tidelog.replication.leader:LeaderReplica.commanded",
+    profile="late_roles",
+)
+def older_command_of_epoch_obeyed(_: Any, commanded: Any) -> Any:
+    """A command of the replica's leader epoch is obeyed, also one of an older partition epoch."""
+
+    def obey(leader: Any, isr: Any, replicas: Any, partition_epoch: int, *rest: Any) -> Any:
+        if partition_epoch < leader.isr.partition_epoch:
+            leader.isr = replace(leader.isr, partition_epoch=partition_epoch - 1)
+        return commanded(leader, isr, replicas, partition_epoch, *rest)
+
+    return (
+        lambda own_leader_epoch, own_partition_epoch, leader_epoch, partition_epoch: (
+            leader_epoch >= own_leader_epoch
+        )
+    ), obey
+
+
+@_breaks("V30", "tidelog.replication.commands:is_current", profile="late_roles")
+def older_leader_epoch_obeyed(_: Any) -> Any:
+    """A command is obeyed, whatever its epochs."""
+    return lambda *epochs: True
+
+
+@_breaks("V30", "tidelog.replication.commands:is_overtaken", profile="late_commands")
+def commands_out_of_order(_: Any) -> Any:
+    """Commands are carried out in whatever order they come."""
+    return lambda latest_correlation_id, correlation_id: False
+
+
+@_breaks("V30", "tidelog.replication.commands:request_error", profile="late_roles")
+def stale_broker_epoch_obeyed(original: Any) -> Any:
+    """A command for an earlier registration of the broker is obeyed."""
+
+    def request_error(*, broker_epoch: int, own_broker_epoch: int, **others: Any) -> Any:
+        newest = max(broker_epoch, own_broker_epoch)
+        return original(broker_epoch=newest, own_broker_epoch=own_broker_epoch, **others)
+
+    return request_error
+
+
+@_breaks("V30", "tidelog.replication.commands:request_error", profile="late_roles")
+def deposed_controller_obeyed(original: Any) -> Any:
+    """A command of an earlier controller is obeyed."""
+
+    def request_error(*, known_controller_epoch: int, controller_epoch: int, **others: Any) -> Any:
+        return original(known_controller_epoch=0, controller_epoch=0, **others)
+
+    return request_error
+
+
+@_breaks("V23", "tidelog.replication.commands:topic_id_matches", profile="topic_churn")
+def topic_id_unchecked(_: Any) -> Any:
+    """Topics are told apart by name alone."""
+    return lambda own, asked: True
+
+
+@_breaks("V35", "tidelog.replication.commands:strays", profile="unreadable_topic")
+def unreadable_topic_is_stray(original: Any) -> Any:
+    """Replicas of a topic that the controller could not read are moved aside."""
+    return lambda hosted, commanded, kept_topics: original(hosted, commanded, {})
+
+
+@_breaks("V64", "tidelog.broker.purgatory:PartitionWatchers.wait_for_acks")
+def ack_before_replication(_: Any) -> Any:
+    """acks=all is answered when the leader has the batch."""
+    return lambda watchers, offset, wait: wait.acknowledged()
+
+
+@_breaks(
+    "V38", "tidelog.broker.purgatory:PartitionWatchers.leadership_lost", profile="slow_followers"
+)
+def lost_leadership_acknowledges(original: Any) -> Any:
+    """Who waits for acks=all is told success when the leadership ends."""
+
+    def leadership_lost(watchers: Any, partition: Any, error: Any) -> None:
+        waiting = list(watchers._acks)
+        watchers._acks.clear()
+        for _, wait in waiting:
+            wait.acknowledged()
+        original(watchers, partition, error)
+
+    return leadership_lost
+
+
+@_breaks("V36", "tidelog.broker.fetch_reader:FetchWait._look", profile="slow_followers")
+def consumers_read_uncommitted(original: Any) -> Any:
+    """Consumers are given all that the leader has."""
+
+    def look(wait: Any, item: Any, *limits: Any) -> Any:
+        name = item.topic_partition
+        partition = None if name is None else wait._broker.replicas.get(name)
+        role = None if partition is None else partition.role
+        if wait._session.replica_id >= 0 or type(role) is not LeaderReplica:
+            return original(wait, item, *limits)
+        kept, role.high_watermark = role.high_watermark, role.log_end_offset
+        try:
+            return original(wait, item, *limits)
+        finally:
+            role.high_watermark = kept
+
+    return look
+
+
+@_breaks(
+    "V33",
+    "tidelog.broker.following:FollowedPartition.answered",
+    "tidelog.broker.fetchers:Fetcher._handle",
+    profile="late_roles",
+)
+def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
+    """An answer is obeyed that belongs to an earlier position of the follower."""
+
+    def answered_anyway(followed: Any, data: Any) -> Any:
+        if followed.role.is_busy:
+            return False
+        followed.sent_position = followed.role.position
+        return answered(followed, data)
+
+    def handle(fetcher: Any, sequence: int, connection: Any, response: Any) -> None:
+        keep = False
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = fetcher._followed.get((topic.topic_id, data.partition_index))
+                if followed is not None:
+                    keep = followed.answered(data) or keep
+        if keep:
+            connection.keep_frames()
+
+    return answered_anyway, handle
+
+
+@_breaks("V65", "tidelog.broker.replicas:Replicas.stop_leading", profile="quick_restarts")
+def expired_leader_leads_on(_: Any) -> Any:
+    """A broker whose registration has ended goes on leading."""
+    return lambda replicas, reason: None
