@@ -91,7 +91,11 @@ class ClusterView:
 
     def apply(self, request: UpdateMetadataRequest) -> list[str]:
         """Take over what the controller tells; returns the topics that are gone, those included
-        whose names mean another topic now."""
+        whose names mean another topic now.
+
+        A topic that everything is told about but this, without a partition, is one that the
+        controller could not read: it stays as it was known (V35).
+        """
         named = (
             self.topics if request.type == _FULL else [t.topic_name for t in request.topic_states]
         )
@@ -99,8 +103,9 @@ class ClusterView:
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
         if request.type == _FULL:
-            self.topics = {}
-            self._names = {}
+            kept = [t.topic_name for t in request.topic_states if not t.partition_states]
+            self.topics = {name: self.topics[name] for name in kept if name in known}
+            self._names = {topic.topic_id: name for name, topic in self.topics.items()}
         self.brokers = {
             broker.id: BrokerInfo(
                 broker_id=broker.id,
@@ -119,7 +124,8 @@ class ClusterView:
             for broker in request.live_brokers
         }
         for topic_state in request.topic_states:
-            self._apply_topic(topic_state)
+            if topic_state.partition_states:
+                self._apply_topic(topic_state)
         after = self.topics
         return [
             name

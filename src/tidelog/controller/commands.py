@@ -103,7 +103,8 @@ class Commands:
     full: bool = False
     #: `shown` is everything that the broker should know.
     shows_all: bool = False
-    #: Topics whose replicas the broker keeps although a full command does not describe them.
+    #: Topics of which the broker keeps replicas and metadata although what is told in full does
+    #: not describe them.
     keep: tuple[str, ...] = ()
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     roles: dict[TopicPartition, Role] = field(default_factory=dict)
@@ -159,7 +160,7 @@ class Commands:
             case Part.STOPS:
                 self.stops = {}
             case Part.ROLES:
-                self.roles, self.full, self.keep = {}, False, ()
+                self.roles, self.full = {}, False
             case Part.SHOWN:
                 self.shown, self.shows_all, self._own_shown = {}, False, None
                 self.brokers_changed = False
@@ -180,12 +181,13 @@ class Commands:
                     topic_name=topic_partition.topic, topic_id=topic_id
                 )
             topic.partition_states.append(state)
+        kept = [UpdateMetadataTopicState(name, ZERO_TOPIC_ID) for name in self.keep]
         message = UpdateMetadataRequest(
             controller_id=sender.controller_id,
             type=kind,
             controller_epoch=sender.controller_epoch,
             broker_epoch=broker_epoch,
-            topic_states=list(topics.values()),
+            topic_states=[*topics.values(), *(kept if kind == FULL else ())],
             live_brokers=[_live_broker(broker) for broker in self.brokers],
         )
         return Outgoing(part, UPDATE_METADATA, UPDATE_METADATA_VERSION, message)
@@ -216,7 +218,7 @@ class Commands:
                 topic = topics[role.topic_id] = LeaderAndIsrTopicState(name, role.topic_id)
             topic.partition_states.append(role.state)
             leaders[role.state.leader] = None
-        kept = [LeaderAndIsrTopicState(name, ZERO_TOPIC_ID) for name in self.keep]
+        kept = [LeaderAndIsrTopicState(name, ZERO_TOPIC_ID) for name in self.keep if self.full]
         message = LeaderAndIsrRequest(
             controller_id=sender.controller_id,
             controller_epoch=sender.controller_epoch,

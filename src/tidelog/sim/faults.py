@@ -247,6 +247,8 @@ class Faults:
             if draw.random() >= profile.left_out
         } or {"strike": 1.0}
         cluster.keeps_budget = profile.keeps_budget
+        #: Puts a topic's node back that somebody has scribbled on.
+        self._restore: Callable[[], None] | None = None
         cluster.on_broker_death = self._restart_later
 
     # Beginning and end
@@ -269,6 +271,7 @@ class Faults:
             if broker.life is not None:
                 broker.life.plan_strike(None)
                 broker.life.resume()
+        self._restore_topic()
         cluster.start()
         cluster.world.note(-1, "faults", "ended")
 
@@ -458,6 +461,12 @@ class Faults:
     def _expire_controller(self) -> None:
         self._expire(self._controller())
 
+    def _replace_controller(self, epoch: int) -> None:
+        """End the controller's session until another one is elected: some may not be ended."""
+        if self.cluster.published.controller_epoch == epoch:
+            self._expire_controller()
+            self._later(200, lambda: self._replace_controller(epoch))
+
     def _expire_session(self) -> None:
         self._expire(self._any_broker())
 
@@ -547,14 +556,20 @@ class Faults:
                 continue
             self._count("scenario")
             path = layout.topic_path(self._draw.choice(topics))
-            restore = cluster.store.scribble(path, b"{")
+            self._restore = cluster.store.scribble(path, b"{")
             self._note(f"{path} holds nonsense")
             self._expire_controller()
             yield self._draw.uniform(500, 2_500)
-            restore()
-            self._note(f"{path} is as it was")
-            self._expire_controller()
+            self._restore_topic()
             yield 3_000
+
+    def _restore_topic(self) -> None:
+        """What was scribbled on is as it was; the next controller reads it."""
+        if self._restore is not None:
+            self._restore()
+            self._restore = None
+            self._note("the topic's node is as it was")
+            self._replace_controller(self.cluster.published.controller_epoch)
 
 
 _KINDS: Final[Mapping[str, Callable[[Faults], None]]] = {
