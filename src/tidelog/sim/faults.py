@@ -7,6 +7,7 @@ What a power loss may take is the cluster's business (the fault budget).
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -47,12 +48,7 @@ _DEFAULT_WEIGHTS: Final[Mapping[str, float]] = {
     "reset_connections": 1.5,
 }
 #: Kinds that only some profiles have.
-_SPECIAL_KINDS: Final = ("late_roles", "expire_controller")
-#: Leadership goes back to the first replica of the assignment at once.
-_PREFERRED_LEADERS: Final[Mapping[str, str]] = {
-    "leader.imbalance.check.interval.seconds": "1",
-    "leader.imbalance.per.broker.percentage": "0",
-}
+_SPECIAL_KINDS: Final = ("late_roles", "expire_controller", "elect_preferred")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +166,32 @@ PROFILES: Final[Mapping[str, Profile]] = {
         Profile(
             "late_roles",
             weights={
-                "late_roles": 6.0,
-                "expire_session": 5.0,
-                "crash_leader": 2.0,
-                "crash_controller": 1.0,
-                "cut_two_ways": 1.0,
+                "late_roles": 5.0,
+                "elect_preferred": 5.0,
+                "expire_session": 4.0,
+                "expire_controller": 2.0,
+                "slow_link": 4.0,
+                "cut_one_way": 1.0,
             },
             left_out=0.0,
-            mean_interval_ms=(100, 400),
+            mean_interval_ms=(60, 250),
             restart_ms=((20, 400), (200, 1_500)),
-            properties=_PREFERRED_LEADERS,
+        ),
+        # Changes of the ISR take their time, or come late, while followers fall behind and return.
+        Profile(
+            "late_isr",
+            weights={
+                "slow_link": 5.0,
+                "cut_one_way": 4.0,
+                "cut_two_ways": 2.0,
+                "crash_any": 1.0,
+                "expire_session": 1.0,
+            },
+            left_out=0.0,
+            mean_interval_ms=(80, 300),
+            restart_ms=((20, 60), (200, 1_500)),
+            properties={"replica.fetch.max.bytes": "300"},
+            store_latency_ms=(5.0, 150.0),
         ),
         # Controllers are deposed with writes on their way to a store that takes its time.
         Profile(
@@ -247,8 +259,8 @@ class Faults:
             if draw.random() >= profile.left_out
         } or {"strike": 1.0}
         cluster.keeps_budget = profile.keeps_budget
-        #: Puts a topic's node back that somebody has scribbled on.
-        self._restore: Callable[[], None] | None = None
+        #: A topic's node that holds nonsense, and what it held.
+        self._scribbled: tuple[str, bytes] | None = None
         cluster.on_broker_death = self._restart_later
 
     # Beginning and end
@@ -422,6 +434,19 @@ class Faults:
             self._draw.uniform(500, 3_000), lambda: network.slow_down(source, target, 0, 0)
         )
 
+    def _elect_preferred(self) -> None:
+        """An administrator asks for preferred leaders, as the old tool does (V8)."""
+        path = layout.PREFERRED_REPLICA_ELECTION
+        asked = [
+            {"topic": topic.name, "partition": partition}
+            for topic in self.cluster.published.topics.values()
+            for partition in topic.assignment
+        ]
+        if asked and self.cluster.store.tree.get(path) is None:
+            self._note("preferred leaders are asked for")
+            content = json.dumps({"version": 1, "partitions": asked})
+            self.cluster.store.write_from_outside(path, content.encode())
+
     def _cut_store(self) -> None:
         host = self._draw.choice(list(self.cluster.brokers.values())).node.host
         self._cut_for_a_while([(host, STORE_HOST)])
@@ -556,7 +581,7 @@ class Faults:
                 continue
             self._count("scenario")
             path = layout.topic_path(self._draw.choice(topics))
-            self._restore = cluster.store.scribble(path, b"{")
+            self._scribbled = (path, cluster.store.write_from_outside(path, b"{"))
             self._note(f"{path} holds nonsense")
             self._expire_controller()
             yield self._draw.uniform(500, 2_500)
@@ -565,9 +590,11 @@ class Faults:
 
     def _restore_topic(self) -> None:
         """What was scribbled on is as it was; the next controller reads it."""
-        if self._restore is not None:
-            self._restore()
-            self._restore = None
+        if self._scribbled is not None:
+            path, data = self._scribbled
+            self._scribbled = None
+            if self.cluster.store.tree.get(path) is not None:
+                self.cluster.store.write_from_outside(path, data)
             self._note("the topic's node is as it was")
             self._replace_controller(self.cluster.published.controller_epoch)
 

@@ -63,6 +63,16 @@ _AUDITED: Final = {
 _READERS: Final = ("importlib._bootstrap", "pkgutil", "linecache")
 
 
+#: What a loop of asyncio offers beside callbacks and tasks.
+_LOOP_NAMES: Final = (
+    "run_in_executor call_soon_threadsafe run_forever run_until_complete stop close"
+    " create_connection create_server create_unix_connection create_unix_server"
+    " create_datagram_endpoint connect_accepted_socket sendfile start_tls sock_recv sock_sendall"
+    " sock_connect sock_accept add_reader add_writer add_signal_handler getaddrinfo getnameinfo"
+    " subprocess_exec subprocess_shell connect_read_pipe connect_write_pipe"
+)
+
+
 class OutsideReachedError(AssertionError):
     """Code under simulation has reached something real. Not to be handled: rule 9 of DESIGN.md."""
 
@@ -112,6 +122,10 @@ def nothing_outside() -> Iterator[list[str]]:
             if original is not None:
                 replaced.append((module, name, original))
                 setattr(module, name, _guarded(original, f"{module_name}.{name}", instead))
+    for name in _LOOP_NAMES.split():
+        original = getattr(NodeLoop, name)
+        replaced.append((NodeLoop, name, original))
+        setattr(NodeLoop, name, _guarded(original, f"loop.{name}", "core/tasks.py and ports"))
     _GUARD.reached = []
     _GUARD.is_active = True
     try:

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from tidelog.metadata.store import (
     ANY_VERSION,
+    Create,
     Delete,
     Node,
     Op,
@@ -285,20 +286,15 @@ class SimStoreServer:
         session.expired()
         return True
 
-    def scribble(self, path: str, data: bytes) -> Callable[[], None]:
-        """Somebody from outside writes into a node that is there, and nobody follows it as a
-        commit; the returned call puts back what it held."""
+    def write_from_outside(self, path: str, data: bytes) -> bytes:
+        """Somebody who is no broker writes a node, or makes it; nobody follows that as a commit.
+        Returns what it held."""
         node = self.tree.get(path)
-        assert node is not None
-
-        def write(content: bytes) -> None:
-            if self.tree.get(path) is not None:
-                _, changes = self.tree.transact([SetData(path, content, ANY_VERSION)], 0)
-                for session in self._sessions.values():
-                    session.fire(changes, self.watch_delay_ms)
-
-        write(data)
-        return lambda: write(node.data)
+        op = Create(path, data) if node is None else SetData(path, data, ANY_VERSION)
+        _, changes = self.tree.transact([op], 0)
+        for session in self._sessions.values():
+            session.fire(changes, self.watch_delay_ms)
+        return b"" if node is None else node.data
 
     def handle(self, session: ServerSession, connection: Connection, message: Message) -> None:
         """A message of a client arrives."""

@@ -10,12 +10,16 @@ never goes back within its term; nor do epochs within an incarnation.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import GONE, is_tombstone, key_of
 from tidelog.sim.checkers.logs import LogKey, NodeLogs, ReplicaLog
 from tidelog.sim.checkers.published import Published, PublishedPartition
+
+
+#: What every topic of a simulated cluster asks for.
+MIN_INSYNC_REPLICAS: Final = 2
 
 
 class Claim(NamedTuple):
@@ -334,7 +338,27 @@ class ReplicationChecker:
             )
             return
         truth.commit(more, claim.leader_epoch)
+        self._check_copies(claim, truth)
         self._check_isr(claim)
+
+    def _check_copies(self, claim: Claim, truth: Truth) -> None:
+        """What is committed is on as many replicas as min.insync.replicas asks for (V60, V64);
+        some of them may have lost it since they told."""
+        if self._promises_nothing(claim.key):
+            return
+        for (_, key), seen in self._seen.items():
+            if key == claim.key and seen.is_doubtful:
+                return
+        copies = [
+            node_id
+            for node_id, node in self._nodes.items()
+            if claim.key in node.logs.logs and node.logs.logs[claim.key].end >= len(truth.committed)
+        ]
+        if len(copies) < MIN_INSYNC_REPLICAS:
+            self._violate(
+                f"{truth.name}: the leader of epoch {claim.leader_epoch} committed offset"
+                f" {len(truth.committed) - 1}, which nobody has but {copies} (V60)"
+            )
 
     # The ISR
 

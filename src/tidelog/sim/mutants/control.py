@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from tidelog.controller.decision import Conflict, Written
+from tidelog.controller.decision import Written
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check, StoreUnavailable
 from tidelog.sim.mutants.mutant import Catalogue
@@ -105,17 +105,6 @@ def unknown_outcome_is_success(original: Any) -> Any:
         return []
 
     return settle
-
-
-@_breaks("V15", "tidelog.broker.store_writer:StoreWriter.write", profile="lost_answers")
-def conflict_is_success(original: Any) -> Any:
-    """A write that met another state in the store is taken for written."""
-
-    async def write(writer: Any, writes: Any) -> Any:
-        outcomes = await original(writer, writes)
-        return [Written() if isinstance(one, Conflict) else one for one in outcomes]
-
-    return write
 
 
 @_breaks("V25", "tidelog.broker.live_configs:LiveConfigs.session_renewed", profile="topic_changes")

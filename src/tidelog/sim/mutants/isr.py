@@ -28,7 +28,7 @@ def watermark_of_confirmed_isr(*_: Any) -> Any:
     return (lambda state: state.committed), high_watermark
 
 
-@_breaks("A7", "tidelog.replication.isr:maximal_isr", profile="slow_catch_up")
+@_breaks("A7", "tidelog.replication.isr:maximal_isr", profile="late_isr")
 def pending_expand_ignored(_: Any) -> Any:
     """Who is proposed for the ISR does not count before the controller has agreed."""
     return lambda state: state.committed
@@ -44,7 +44,7 @@ def optimistic_shrink(_: Any) -> Any:
 @_breaks(
     "A8",
     "tidelog.replication.leader:LeaderReplica.change_sent",
-    profile="slow_followers",
+    profile="late_isr",
 )
 def change_in_flight_forgotten(_: Any) -> Any:
     """A change of the ISR counts only until it is sent."""
@@ -68,7 +68,7 @@ def expand_at_once(_: Any) -> Any:
     return lambda log_end_offset, high_watermark, start_offset: log_end_offset >= 0
 
 
-@_breaks("A3", "tidelog.controller.isr:judge", profile="slow_followers")
+@_breaks("A3", "tidelog.controller.isr:judge", profile="late_isr")
 def partition_epoch_unchecked(judge: Any) -> Any:
     """An ISR change that builds on an older state is accepted."""
 
@@ -80,19 +80,24 @@ def partition_epoch_unchecked(judge: Any) -> Any:
     return judged
 
 
-@_breaks("A3", "tidelog.controller.isr:fencing_error", profile="slow_followers")
-def deposed_leader_alters_isr(original: Any) -> Any:
+@_breaks("A3", "tidelog.controller.isr:judge", profile="late_roles")
+def deposed_leader_alters_isr(judge: Any) -> Any:
     """An ISR change is accepted from whoever led before."""
 
-    def fencing_error(wanted: Any, state: Any) -> Any:
+    def judged(wanted: Any, state: Any, *rest: Any) -> Any:
         if 0 <= wanted.leader_epoch < state.leader_epoch and state.leader in wanted.isr:
-            wanted = replace(wanted, leader_epoch=state.leader_epoch, leader=state.leader)
-        return original(wanted, state)
+            wanted = replace(
+                wanted,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+            )
+        return judge(wanted, state, *rest)
 
-    return fencing_error
+    return judged
 
 
-@_breaks("V63", "tidelog.controller.isr:_is_eligible", profile="quick_restarts")
+@_breaks("V63", "tidelog.controller.isr:_is_eligible", profile="late_isr")
 def stale_member_joins(_: Any) -> Any:
     """A member is accepted into the ISR, whatever life of its broker the leader counted."""
     return lambda member, epoch, state, brokers, bounced: member in brokers

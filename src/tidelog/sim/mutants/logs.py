@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.records.batch import MAX_SEQUENCE
+from tidelog.core.limits import PRODUCER_BATCHES_REMEMBERED
 from tidelog.sim.mutants.mutant import Catalogue
 
 CATALOGUE: Final = Catalogue()
@@ -23,25 +23,26 @@ def clean_stop_unflushed(_: Any) -> Any:
 
 
 @_breaks("V38", "tidelog.log.producers:ProducerState.check", profile="slow_followers")
-def sequence_off_by_one(original: Any) -> Any:
-    """A producer's batch is taken when it leaves one batch out, or comes one too early."""
+def sequence_window_off_by_one(original: Any) -> Any:
+    """Of a producer's last five batches four are recognised when they are repeated."""
 
     def check(producers: Any, batch: Any) -> Any:
-        try:
-            return original(producers, batch)
-        except KafkaError as error:
-            entry = producers.entry(batch.producer_id)
-            early = (batch.base_sequence - entry.last_sequence - 1) & MAX_SEQUENCE
-            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and early <= 4:
-                return None
-            raise
+        known = original(producers, batch)
+        entry = producers.entry(batch.producer_id)
+        if (
+            known is not None
+            and len(entry.batches) == PRODUCER_BATCHES_REMEMBERED
+            and known is entry.batches[0]
+        ):
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "forgotten too early")
+        return known
 
     return check
 
 
 @_breaks("V38", "tidelog.log.producers:ProducerState.check", profile="slow_followers")
-def window_one_too_short(original: Any) -> Any:
-    """Of a producer's last batches the newest is not recognised when it is repeated."""
+def last_batch_not_recognised(original: Any) -> Any:
+    """A producer's newest batch is appended again when it is repeated."""
 
     def check(producers: Any, batch: Any) -> Any:
         known = original(producers, batch)
@@ -51,16 +52,10 @@ def window_one_too_short(original: Any) -> Any:
     return check
 
 
-@_breaks("V38", "tidelog.log.producers:ProducerState.truncate_to", profile="slow_followers")
+@_breaks("V38", "tidelog.log.producers:ProducerState.truncate_to", profile="late_roles")
 def producers_not_rolled_back(_: Any) -> Any:
     """A log that was cut still knows the batches that were cut off."""
     return lambda producers, offset: True
-
-
-@_breaks("V39", "tidelog.core.epochs:LeaderEpochs.truncate_from_end", profile="slow_followers")
-def epochs_not_rolled_back(_: Any) -> Any:
-    """A log that was cut still knows the leader epochs that were cut off."""
-    return lambda epochs, end_offset: None
 
 
 @_breaks("V60", "tidelog.log.cleaner:cleanable", profile="compaction")

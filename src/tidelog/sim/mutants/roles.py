@@ -153,19 +153,13 @@ def older_command_of_epoch_obeyed(_: Any, commanded: Any) -> Any:
     ), obey
 
 
-@_breaks("V30", "tidelog.replication.commands:is_current", profile="late_roles")
-def older_leader_epoch_obeyed(_: Any) -> Any:
-    """A command is obeyed, whatever its epochs."""
-    return lambda *epochs: True
-
-
 @_breaks("V30", "tidelog.replication.commands:is_overtaken", profile="late_commands")
 def commands_out_of_order(_: Any) -> Any:
     """Commands are carried out in whatever order they come."""
     return lambda latest_correlation_id, correlation_id: False
 
 
-@_breaks("V30", "tidelog.replication.commands:request_error", profile="late_roles")
+@_breaks("V30", "tidelog.replication.commands:request_error", profile="quick_restarts")
 def stale_broker_epoch_obeyed(original: Any) -> Any:
     """A command for an earlier registration of the broker is obeyed."""
 
@@ -265,9 +259,3 @@ def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
             connection.keep_frames()
 
     return answered_anyway, handle
-
-
-@_breaks("V65", "tidelog.broker.replicas:Replicas.stop_leading", profile="quick_restarts")
-def expired_leader_leads_on(_: Any) -> Any:
-    """A broker whose registration has ended goes on leading."""
-    return lambda replicas, reason: None
