@@ -34,9 +34,9 @@ bench: $(RUN_READY)  ## speed of produce, consume, groups and compaction, failov
 	$(BIN)/python -m bench
 
 soak: $(TEST_READY)  ## mutants, all clients, then the simulator over fresh seeds for an hour (MINUTES=n for another time)
-	$(BIN)/tidelog sim mutants
+	$(BIN)/tidelog sim mutants --seeds 0..199 --kills 3
 	TIDELOG_TEST_CLIENTS=all $(BIN)/python tests/run.py clients matrix
-	$(BIN)/tidelog sim run --seeds $$(date +%s) --minutes $(MINUTES)
+	$(BIN)/tidelog sim run --seeds $$(date +%s) --minutes $(MINUTES) --profile mixed --all-states
 
 breaks: $(TEST_READY)  ## every rule broken in a copy of the sources: its tests must notice (RULES="V12 A4")
 	$(BIN)/python -m tests.breaks.broken_rules $(RULES)

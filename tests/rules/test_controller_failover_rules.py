@@ -19,6 +19,7 @@ from tests.controller_builders import (
 from tests.controller_office import Candidate, Office, office
 
 from tidelog.broker.store_reader import StoreReader
+from tidelog.controller.commands import Commands, Part, Sender
 from tidelog.controller.image import TopicFound, TopicUnreadable
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
@@ -28,6 +29,7 @@ from tidelog.metadata.store import (
     SetData,
 )
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
 FULL = 2
 
@@ -40,6 +42,16 @@ def three() -> Iterator[Office]:
 
 def others(around: Office, controller: Candidate) -> list[Candidate]:
     return [one for one in around.brokers.values() if one is not controller]
+
+
+def kept_in(commands: Commands) -> dict[str, list[str]]:
+    """The topics that requests name without a partition: of these a broker keeps what it has."""
+    kept: dict[str, list[str]] = {}
+    for outgoing in commands.requests(Sender(1, 1, "PLAINTEXT"), 5):
+        if isinstance(outgoing.message, LeaderAndIsrRequest | UpdateMetadataRequest):
+            names = [t.topic_name for t in outgoing.message.topic_states if not t.partition_states]
+            kept[type(outgoing.message).__name__.removesuffix("Request")] = names
+    return kept
 
 
 @pytest.mark.rule("V35", "V41")
@@ -57,6 +69,9 @@ def test_a_full_command_lists_everything_names_what_to_keep_and_leaves_out_delet
         assert commands.full
         assert list(commands.roles) == [TopicPartition("t", number) for number in expected]
         assert commands.keep == ("broken",)
+        assert kept_in(commands) == {"LeaderAndIsr": ["broken"], "UpdateMetadata": ["broken"]}
+        commands.answered(Part.ROLES)
+        assert kept_in(commands) == {"UpdateMetadata": ["broken"]}
 
 
 @pytest.mark.rule("V35")

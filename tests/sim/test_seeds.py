@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.sim.faults import PROFILES
-from tidelog.sim.run import SeedRun, Totals, run_seed
+from tidelog.sim.run import MIXED, SeedRun, Totals, profile_of, run_seed
 from tidelog.sim.workload.churn import VALUES
 
 KNOWN = Path(__file__).with_name("known_seeds.txt")
@@ -24,6 +24,10 @@ OTHER_PROFILES = (
     "slow_followers",
     "compaction",
     "topic_changes",
+    "late_isr",
+    "controller_moves",
+    "lost_answers",
+    "unreadable_topic",
 )
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(4)]
 
@@ -77,6 +81,18 @@ def test_topics_were_altered_and_grew_on_the_way() -> None:
 def test_a_seed_that_once_found_something_finds_nothing_now(profile: str, seed: int) -> None:
     result = run_seed(seed, profile)
     assert not result.violation, complain(profile, seed, result.violation, result.recent)
+
+
+def test_every_profile_is_looked_at() -> None:
+    sound = [name for name, profile in PROFILES.items() if not profile.known_defect]
+    assert sorted(sound) == sorted(("default", *OTHER_PROFILES))
+    assert sorted(dict.fromkeys(map(profile_of, range(1_000)))) == sorted(sound)
+    assert run_seed(3, MIXED).trace_hash == run_seed(3, profile_of(3)).trace_hash
+
+
+@pytest.mark.xfail(strict=True, reason=PROFILES["late_roles"].known_defect)
+def test_an_assignment_that_was_handed_out_is_never_handed_out_otherwise() -> None:
+    assert run_seed(22, "late_roles").violation == ""
 
 
 @pytest.mark.xfail(strict=True, reason="needs eligible leader replicas (rules E1, E2, E4)")

@@ -79,7 +79,7 @@ def run(
                 if first:
                     break
     _print_totals(totals, time.monotonic() - started, output)
-    judged = chosen == "default" and not mutant and totals.runs >= MARKED_SEEDS
+    judged = not mutant and totals.default_runs >= MARKED_SEEDS
     shortfalls = totals.shortfalls() if judged else []
     for shortfall in shortfalls:
         say(f"TOO LITTLE HAPPENED {shortfall}")
@@ -94,6 +94,9 @@ def run(
 def mutants(
     seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..29",
     mutant: Annotated[str, typer.Option(help="One of them, by name; else all.")] = "",
+    kills: Annotated[
+        int, typer.Option(min=0, help="Seeds that are enough, then the next mutant; 0: all.")
+    ] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes [one per core].")] = None,
 ) -> None:
     """Count the seeds that catch each mutant, with those that catch it first; exit code 1 when one
@@ -106,14 +109,20 @@ def mutants(
     for name in [mutant] if mutant else MUTANTS:
         profile = _profile("", name)
         with contextlib.closing(_results(iter(wanted), profile, name, processes)) as results:
-            kills = [result for result in results if result.violation]
-        kills.sort(key=lambda result: (result.events, result.seed))
-        earliest = " ".join(str(result.seed) for result in kills[:_EARLIEST_KILLS])
+            tried, caught = 0, []
+            for result in results:
+                tried += 1
+                if result.violation:
+                    caught.append(result)
+                if len(caught) == kills > 0:
+                    break
+        caught.sort(key=lambda result: (result.events, result.seed))
+        earliest = " ".join(str(result.seed) for result in caught[:_EARLIEST_KILLS])
         print_line(
-            f"{name}: caught by {len(kills)} of {len(wanted)} seeds of {profile}"
-            + (f", earliest by {earliest}" if kills else "")
+            f"{name}: caught by {len(caught)} of {tried} seeds of {profile}"
+            + (f", earliest by {earliest}" if caught else "")
         )
-        if not kills:
+        if not caught:
             survivors.append(name)
     if survivors:
         say(f"SURVIVED {', '.join(survivors)}")

@@ -77,6 +77,8 @@ class Profile:
     compacted: bool = False
     #: Whether a topic is altered and given partitions all the time.
     churns: bool = False
+    #: What it is known to show and nobody has mended yet: searches over all profiles leave it out.
+    known_defect: str = ""
     #: Range of the delays of messages between nodes and the store.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
 
@@ -176,6 +178,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
             left_out=0.0,
             mean_interval_ms=(60, 250),
             restart_ms=((20, 400), (200, 1_500)),
+            known_defect="a coordinator answers from records that it loaded above the high"
+            " watermark, and that may be lost: a generation may be handed out twice",
         ),
         # Changes of the ISR take their time, or come late, while followers fall behind and return.
         Profile(
@@ -234,6 +238,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
             mean_interval_ms=(2_000, 5_000),
             scenario="last_replica_standing",
             keeps_budget=False,
+            known_defect="needs eligible leader replicas (rules E1, E2, E4)",
         ),
     )
 }

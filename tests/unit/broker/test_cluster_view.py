@@ -107,3 +107,18 @@ def test_forgetting_leaves_nothing() -> None:
     assert view.topics == {}
     assert view.brokers == {}
     assert view.topic_name(ID_A) is None
+
+
+def test_a_topic_that_the_controller_could_not_read_stays_as_it_was_known() -> None:
+    view = ClusterView()
+    view.apply(told())
+    everything = told("u", ID_B, full=True)
+    everything.topic_states.append(UpdateMetadataTopicState(topic_name="t"))
+    everything.topic_states.append(UpdateMetadataTopicState(topic_name="never known"))
+    assert view.apply(everything) == []
+    assert view.topic_name(ID_A) == "t"
+    known = view.partition(TopicPartition("t", 0))
+    assert known is not None and known.leader == 1
+    assert list(view.topics) == ["t", "u"]
+    assert view.apply(told("u", ID_B, full=True)) == ["t"]
+    assert view.topic_name(ID_A) is None

@@ -128,7 +128,7 @@ class TestRun:
     def test_a_mutant_brings_its_profile(
         self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
     ) -> None:
-        broken = mutants.Mutant("m", "tidelog.x", "y", lambda original: original, "quiet")
+        broken = mutants.Mutant("m", "V1", "", ("tidelog.x:y",), lambda original: original, "quiet")
         monkeypatch.setattr(mutants, "MUTANTS", {"m": broken})
         words = ("sim", "run", "--seeds", "1", "--jobs", "1", "--mutant", "m")
         assert run(monkeypatch, *words) == 0
@@ -163,7 +163,7 @@ class TestMutants:
         capsys: pytest.CaptureFixture[str],
         asked: list[tuple[int, str, str]],
     ) -> None:
-        broken = mutants.Mutant("", "tidelog.x", "y", lambda original: original, "quiet")
+        broken = mutants.Mutant("", "V1", "", ("tidelog.x:y",), lambda original: original, "quiet")
         monkeypatch.setattr(mutants, "MUTANTS", {"one": broken, "two": broken})
         words = ("sim", "mutants", "--jobs", "1", "--seeds")
         assert run(monkeypatch, *words, "2..4") == 0

@@ -3,36 +3,64 @@
 from __future__ import annotations
 
 import importlib
+import json
 from typing import Any
 
 import pytest
 
 from tidelog.sim.faults import PROFILES
 from tidelog.sim.mutants import MUTANTS, Mutant, MutantGoneError, applied
+from tidelog.sim.mutants.mutant import Catalogue, in_force
 
 
-def target(mutant: Mutant) -> Any:
-    found: Any = importlib.import_module(mutant.module)
-    for part in mutant.attribute.split("."):
-        found = getattr(found, part)
+def originals(mutant: Mutant) -> list[Any]:
+    found = []
+    for target in mutant.targets:
+        module, _, path = target.partition(":")
+        value: Any = importlib.import_module(module)
+        for part in path.split("."):
+            value = getattr(value, part)
+        found.append(value)
     return found
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_in_force_within_and_only_there(name: str) -> None:
     mutant = MUTANTS[name]
-    original = target(mutant)
+    before = originals(mutant)
+    assert before
     with applied(name):
-        assert target(mutant) is not original
-    assert target(mutant) is original
+        assert all(one is not other for one, other in zip(originals(mutant), before, strict=True))
+    assert originals(mutant) == before
     assert mutant.profile in PROFILES
+    assert mutant.name == name
 
 
-def test_a_mutant_whose_target_is_gone_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = Mutant("gone", "tidelog.replication.truncation", "renamed", lambda _: None)
+@pytest.mark.parametrize("target", ["tidelog.replication.truncation:renamed", "json:gone.away"])
+def test_a_mutant_whose_target_is_gone_fails(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    gone = Mutant("gone", "V1", "It.", (target,), lambda _: None)
     monkeypatch.setitem(MUTANTS, "gone", gone)  # type: ignore[arg-type]
     with pytest.raises(MutantGoneError, match="target of gone is gone"), applied("gone"):
         pass
+
+
+def test_a_mutant_that_replaces_less_than_its_targets_fails_and_puts_all_back() -> None:
+    half = Mutant("half", "V1", "It.", ("json:dumps", "json:loads"), lambda *_: (None,))
+    before = (json.dumps, json.loads)
+    with pytest.raises(ValueError, match="shorter"), in_force(half):
+        pass
+    assert (json.dumps, json.loads) == before
+
+
+def test_two_mutants_of_one_name_are_refused() -> None:
+    catalogue = Catalogue()
+
+    def twice(_: Any) -> None:
+        """It."""
+
+    catalogue.breaks("V1", "json:dumps")(twice)
+    with pytest.raises(ValueError, match="two mutants twice"):
+        catalogue.breaks("V1", "json:dumps")(twice)
 
 
 def test_an_unknown_mutant_is_told_with_those_that_are_there() -> None:
@@ -43,21 +71,3 @@ def test_an_unknown_mutant_is_told_with_those_that_are_there() -> None:
 def test_no_name_changes_nothing() -> None:
     with applied(""):
         pass
-
-
-def test_the_mutants_asked_for_are_there() -> None:
-    assert list(MUTANTS) == [
-        "truncate_to_high_watermark",
-        "ack_before_replication",
-        "expand_without_epoch_rule",
-        "bounce_unnoticed",
-        "topic_id_unchecked",
-        "commands_out_of_order",
-        "clean_stop_unflushed",
-        "compaction_ignores_high_watermark",
-        "compaction_drops_last_value",
-        "offsets_acked_before_replicated",
-        "generation_unchecked",
-        "loaded_to_hw_only",
-        "missed_changes_stay_missed",
-    ]
