@@ -25,6 +25,7 @@ OTHER_PROFILES = (
     "compaction",
     "topic_changes",
     "late_isr",
+    "slow_store",
     "controller_moves",
     "lost_answers",
     "unreadable_topic",

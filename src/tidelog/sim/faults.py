@@ -197,6 +197,22 @@ PROFILES: Final[Mapping[str, Profile]] = {
             properties={"replica.fetch.max.bytes": "300"},
             store_latency_ms=(5.0, 150.0),
         ),
+        # The store takes its time, so that what is asked of the controller waits, while brokers come
+        # and go.
+        Profile(
+            "slow_store",
+            weights={
+                "crash_any": 4.0,
+                "crash_leader": 1.0,
+                "slow_link": 4.0,
+                "cut_one_way": 2.0,
+                "reset_connections": 2.0,
+            },
+            left_out=0.0,
+            mean_interval_ms=(80, 300),
+            restart_ms=((20, 200), (20, 600)),
+            store_latency_ms=(20.0, 250.0),
+        ),
         # Controllers are deposed with writes on their way to a store that takes its time.
         Profile(
             "controller_moves",
@@ -435,9 +451,7 @@ class Faults:
         network = self.cluster.world.network
         network.slow_down(source, target, late_ms * NS_PER_MS, late_ms * NS_PER_MS)
         self._note(f"roles come late: {source}>{target} {late_ms} ms")
-        self._later(
-            self._draw.uniform(500, 3_000), lambda: network.slow_down(source, target, 0, 0)
-        )
+        self._later(self._draw.uniform(500, 3_000), lambda: network.slow_down(source, target, 0, 0))
 
     def _elect_preferred(self) -> None:
         """An administrator asks for preferred leaders, as the old tool does (V8)."""

@@ -551,7 +551,8 @@ class Totals:
         """The marks that these runs missed, each with what was reached; marks grow with the number
         of runs of the default profile."""
         return [
-            f"{name}: {self.counters[name]}, at least {wanted} expected of {self.default_runs} seeds"
+            f"{name}: {self.counters[name]}, at least {wanted} expected of"
+            f" {self.default_runs} seeds"
             for name, mark in MARKS.items()
             if self.counters[name] < (wanted := mark * self.default_runs // MARKED_SEEDS)
         ]

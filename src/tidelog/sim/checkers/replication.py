@@ -17,7 +17,6 @@ from tidelog.sim.batches import GONE, is_tombstone, key_of
 from tidelog.sim.checkers.logs import LogKey, NodeLogs, ReplicaLog
 from tidelog.sim.checkers.published import Published, PublishedPartition
 
-
 #: What every topic of a simulated cluster asks for.
 MIN_INSYNC_REPLICAS: Final = 2
 

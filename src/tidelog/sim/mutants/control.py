@@ -97,6 +97,7 @@ def expired_session_writes(handle: Any) -> Any:
 @_breaks("S2", "tidelog.broker.store_writer:StoreWriter._settle", profile="lost_answers")
 def unknown_outcome_is_success(original: Any) -> Any:
     """A write of unknown outcome is taken for written."""
+
     async def settle(writer: Any, units: Any, outcomes: Any, failure: Any) -> Any:
         if failure is not None:
             return await original(writer, units, outcomes, failure)

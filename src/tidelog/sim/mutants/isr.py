@@ -23,15 +23,26 @@ def watermark_of_confirmed_isr(*_: Any) -> Any:
 
     def high_watermark(log_end_offset: int, followers: Any, *_: Any) -> int:
         members = [each.log_end_offset for each in followers if each.in_maximal_isr]
-        return min([log_end_offset, *members])
+        lowest: int = min([log_end_offset, *members])
+        return lowest
 
     return (lambda state: state.committed), high_watermark
 
 
-@_breaks("A7", "tidelog.replication.isr:maximal_isr", profile="late_isr")
-def pending_expand_ignored(_: Any) -> Any:
-    """Who is proposed for the ISR does not count before the controller has agreed."""
-    return lambda state: state.committed
+@_breaks(
+    "A7",
+    "tidelog.replication.isr:maximal_isr",
+    "tidelog.replication.watermark:high_watermark",
+    profile="slow_catch_up",
+)
+def pending_expand_ignored(_: Any, high_watermark: Any) -> Any:
+    """Who is proposed for the ISR is not waited for until the controller has agreed."""
+
+    def without_who_joins(log_end_offset: int, followers: Any, *rest: Any) -> Any:
+        waited_for = [one for one in followers if one.in_maximal_isr or not one.in_target_isr]
+        return high_watermark(log_end_offset, waited_for, *rest)
+
+    return (lambda state: state.committed), without_who_joins
 
 
 @_breaks("A6", "tidelog.replication.isr:maximal_isr", profile="slow_followers")
@@ -39,21 +50,6 @@ def optimistic_shrink(_: Any) -> Any:
     """Who is proposed to leave the ISR does not count any more."""
 
     return target_isr
-
-
-@_breaks(
-    "A8",
-    "tidelog.replication.leader:LeaderReplica.change_sent",
-    profile="late_isr",
-)
-def change_in_flight_forgotten(_: Any) -> Any:
-    """A change of the ISR counts only until it is sent."""
-
-    def change_sent(leader: Any, change: Any) -> None:
-        leader.isr = replace(leader.isr, queued=None)
-        leader._mark()
-
-    return change_sent
 
 
 @_breaks("V63", "tidelog.replication.isr:reached", profile="slow_catch_up")
@@ -68,7 +64,7 @@ def expand_at_once(_: Any) -> Any:
     return lambda log_end_offset, high_watermark, start_offset: log_end_offset >= 0
 
 
-@_breaks("A3", "tidelog.controller.isr:judge", profile="late_isr")
+@_breaks("A3", "tidelog.controller.isr:judge", profile="slow_store")
 def partition_epoch_unchecked(judge: Any) -> Any:
     """An ISR change that builds on an older state is accepted."""
 
@@ -97,7 +93,7 @@ def deposed_leader_alters_isr(judge: Any) -> Any:
     return judged
 
 
-@_breaks("V63", "tidelog.controller.isr:_is_eligible", profile="late_isr")
+@_breaks("V63", "tidelog.controller.isr:_is_eligible", profile="slow_store")
 def stale_member_joins(_: Any) -> Any:
     """A member is accepted into the ISR, whatever life of its broker the leader counted."""
     return lambda member, epoch, state, brokers, bounced: member in brokers

@@ -1,4 +1,4 @@
-"""Mutants of leading and following: truncation, epochs, who is answered (V30 to V38, V60 to V65)."""
+"""Mutants of leading and following: truncation, epochs, commands, answers (V30 to V38, V64)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def kip101_only(*_: Any) -> Any:
         return end if 0 <= end.end_offset < fetch_offset else None
 
     def truncation_offset(diverging: Any, epochs: Any, log_end_offset: int) -> int:
-        return min(diverging.end_offset, log_end_offset)
+        offset: int = min(diverging.end_offset, log_end_offset)
+        return offset
 
     return diverging_epoch, truncation_offset
 
@@ -68,14 +69,10 @@ def fetch_epoch_unfenced(_: Any) -> Any:
     return lambda own, asked: ErrorCode.NONE
 
 
-@_breaks(
-    "V32",
-    "tidelog.broker.fetch_checks:readable",
-    "tidelog.broker.partitions:Partition.check_leader_epoch",
-    profile="late_roles",
-)
-def truncation_unfenced(readable: Any, check: Any) -> Any:
+@_breaks("V32", "tidelog.broker.fetch_reader:readable", profile="late_roles")
+def truncation_unfenced(readable: Any) -> Any:
     """Where to cut its log is told to a follower of any leader epoch, and by who leads no more."""
+
     def told_anyway(broker: Any, session: Any, item: Any) -> Any:
         found = readable(broker, session, item)
         if not isinstance(found, Refusal) or session.replica_id < 0:
@@ -95,7 +92,7 @@ def truncation_unfenced(readable: Any, check: Any) -> Any:
             return found
         return found if end is None else Refusal(ErrorCode.NONE, end, partition)
 
-    return told_anyway, check
+    return told_anyway
 
 
 @_breaks(
