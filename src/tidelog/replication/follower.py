@@ -146,6 +146,8 @@ class FollowerReplica:
 
     def _truncate_to(self, offset: int) -> Effects:
         self.is_busy = True
+        # Before the log is: at no moment is it above what there is, nor written down so (V38).
+        self.high_watermark = min(self.high_watermark, offset)
         return (TruncateTo(offset),)
 
     def _start_over_at(self, offset: int) -> Effects:

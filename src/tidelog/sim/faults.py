@@ -179,7 +179,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
             mean_interval_ms=(60, 250),
             restart_ms=((20, 400), (200, 1_500)),
             known_defect="a coordinator answers from records that it loaded above the high"
-            " watermark, and that may be lost: a generation may be handed out twice",
+            " watermark and that may be lost: a generation may be handed out twice",
         ),
         # Changes of the ISR take their time, or come late, while followers fall behind and return.
         Profile(
@@ -197,8 +197,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
             properties={"replica.fetch.max.bytes": "300"},
             store_latency_ms=(5.0, 150.0),
         ),
-        # The store takes its time, so that what is asked of the controller waits, while brokers come
-        # and go.
+        # The store takes its time, so that what is asked of the controller waits, while brokers
+        # come and go.
         Profile(
             "slow_store",
             weights={

@@ -1,4 +1,8 @@
-"""Mutants of the controller and of the metadata store (V2, V3, V10 to V13, E3, S1, S2)."""
+"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, E3, S1, S2).
+
+Each takes one rule out of how state is decided, written and believed; what it does stands in its
+docstring, and from there in docs/internals/mutants.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Mutants of coordinators of groups (G1)."""
+"""Mutants of coordinators of groups (G1).
+
+Each lets a coordinator tell members what is not written down, or believe what is not told any more.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ def loaded_to_hw_only(_: Any) -> Any:
     "G1",
     "tidelog.broker.coordinators.groups:GroupCoordinators.role_ended",
     profile="slow_followers",
+    uncaught="its appends are refused with the leadership",
 )
 def coordinator_answers_on(_: Any) -> Any:
     """A coordinator goes on when the leadership of its partition has ended."""

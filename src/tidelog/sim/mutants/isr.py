@@ -1,4 +1,7 @@
-"""Mutants of the ISR and the high watermark (V60 to V64, A3 to A9)."""
+"""Mutants of the ISR and the high watermark (V60 to V64, A3 to A9).
+
+Each lets a replica count that may lack what is committed, or commits what too few replicas have.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,12 @@ def expand_at_once(_: Any) -> Any:
     return lambda log_end_offset, high_watermark, start_offset: log_end_offset >= 0
 
 
-@_breaks("A3", "tidelog.controller.isr:judge", profile="slow_store")
+@_breaks(
+    "A3",
+    "tidelog.controller.isr:judge",
+    profile="slow_store",
+    uncaught="a change has to be overtaken by the next one of the same leadership",
+)
 def partition_epoch_unchecked(judge: Any) -> Any:
     """An ISR change that builds on an older state is accepted."""
 
@@ -76,7 +84,12 @@ def partition_epoch_unchecked(judge: Any) -> Any:
     return judged
 
 
-@_breaks("A3", "tidelog.controller.isr:judge", profile="late_roles")
+@_breaks(
+    "A3",
+    "tidelog.controller.isr:judge",
+    profile="late_roles",
+    uncaught="a deposed leader has to find somebody in sync who has not heard of it either",
+)
 def deposed_leader_alters_isr(judge: Any) -> Any:
     """An ISR change is accepted from whoever led before."""
 
@@ -93,7 +106,12 @@ def deposed_leader_alters_isr(judge: Any) -> Any:
     return judged
 
 
-@_breaks("V63", "tidelog.controller.isr:_is_eligible", profile="slow_store")
+@_breaks(
+    "V63",
+    "tidelog.controller.isr:_is_eligible",
+    profile="slow_store",
+    uncaught="a member has to restart with a loss while its joining is on its way",
+)
 def stale_member_joins(_: Any) -> Any:
     """A member is accepted into the ISR, whatever life of its broker the leader counted."""
     return lambda member, epoch, state, brokers, bounced: member in brokers

@@ -1,4 +1,7 @@
-"""Mutants of the log: flushing, recovery, producers, compaction (V38, V39, E3)."""
+"""Mutants of the log: flushing, producers, compaction (V38, V60, E3).
+
+Each takes out one rule of what a log keeps, forgets, or knows of its producers.
+"""
 
 from __future__ import annotations
 

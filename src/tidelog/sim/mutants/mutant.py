@@ -28,6 +28,8 @@ class Mutant:
     make: Callable[..., Any]
     #: The profile under which it is looked for.
     profile: str = "default"
+    #: Why no seed catches it, as far as is known; empty for one that must be caught.
+    uncaught: str = ""
 
 
 class MutantGoneError(LookupError):
@@ -41,7 +43,7 @@ class Catalogue:
         self.mutants: Final[dict[str, Mutant]] = {}
 
     def breaks(
-        self, rule: str, *targets: str, profile: str = "default"
+        self, rule: str, *targets: str, profile: str = "default", uncaught: str = ""
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """The decorated function makes the replacements of a mutant of its name."""
 
@@ -50,7 +52,7 @@ class Catalogue:
             if name in self.mutants:
                 raise ValueError(f"there are two mutants {name}")
             removes = " ".join((make.__doc__ or "").split())
-            self.mutants[name] = Mutant(name, rule, removes, targets, make, profile)
+            self.mutants[name] = Mutant(name, rule, removes, targets, make, profile, uncaught)
             return make
 
         return register

@@ -1,4 +1,7 @@
-"""Mutants of leading and following: truncation, epochs, commands, answers (V30 to V38, V64)."""
+"""Mutants of leading and following: truncation, epochs, commands, answers (V30 to V38, V64).
+
+Each takes out one rule of what a replica obeys, cuts, serves or answers.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def truncate_to_high_watermark(_: Any) -> Any:
     "V32",
     "tidelog.replication.truncation:diverging_epoch",
     "tidelog.replication.truncation:truncation_offset",
-    profile="slow_catch_up",
+    profile="late_roles",
 )
 def kip101_only(*_: Any) -> Any:
     """The leader tells where an epoch ends and not which one it means (KIP-101 without KIP-279)."""
@@ -69,7 +72,12 @@ def fetch_epoch_unfenced(_: Any) -> Any:
     return lambda own, asked: ErrorCode.NONE
 
 
-@_breaks("V32", "tidelog.broker.fetch_reader:readable", profile="late_roles")
+@_breaks(
+    "V32",
+    "tidelog.broker.fetch_reader:readable",
+    profile="late_roles",
+    uncaught="who compares histories with a leader of another epoch does so again with its own",
+)
 def truncation_unfenced(readable: Any) -> Any:
     """Where to cut its log is told to a follower of any leader epoch, and by who leads no more."""
 
@@ -99,6 +107,7 @@ def truncation_unfenced(readable: Any) -> Any:
     "V31",
     "tidelog.broker.partitions:Partition.become_leader",
     profile="late_roles",
+    uncaught="a leader that comes back has fetches of its followers at once",
 )
 def follower_state_kept(become_leader: Any) -> Any:
     """A new leader goes on with what it knew of its followers when it led before."""
@@ -134,6 +143,7 @@ def new_leader_commits_its_log(_: Any) -> Any:
     "tidelog.replication.commands:is_current",
     "tidelog.replication.leader:LeaderReplica.commanded",
     profile="late_roles",
+    uncaught="commands of one controller come in order, those of earlier ones are fenced",
 )
 def older_command_of_epoch_obeyed(_: Any, commanded: Any) -> Any:
     """A command of the replica's leader epoch is obeyed, also one of an older partition epoch."""
@@ -156,7 +166,12 @@ def commands_out_of_order(_: Any) -> Any:
     return lambda latest_correlation_id, correlation_id: False
 
 
-@_breaks("V30", "tidelog.replication.commands:request_error", profile="quick_restarts")
+@_breaks(
+    "V30",
+    "tidelog.replication.commands:request_error",
+    profile="quick_restarts",
+    uncaught="a role for an earlier life has to come after the next registration",
+)
 def stale_broker_epoch_obeyed(original: Any) -> Any:
     """A command for an earlier registration of the broker is obeyed."""
 
@@ -235,6 +250,7 @@ def consumers_read_uncommitted(original: Any) -> Any:
     "tidelog.broker.following:FollowedPartition.answered",
     "tidelog.broker.fetchers:Fetcher._handle",
     profile="late_roles",
+    uncaught="what does not continue the log is refused, and the next fetch compares epochs",
 )
 def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
     """An answer is obeyed that belongs to an earlier position of the follower."""
