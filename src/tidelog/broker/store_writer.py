@@ -124,7 +124,6 @@ class StoreWriter:
                 verdict = Conflict(reason=str(failure))
             _note(unit, verdict, outcomes)
             if isinstance(verdict, Conflict):
-                self._tracer.mark("store_conflict")
                 self._tracer.event("store_conflict", path=unit.witness, reason=verdict.reason)
         return left
 
