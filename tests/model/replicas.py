@@ -203,6 +203,7 @@ class Replica:
         """A client's record."""
         role = self.leading
         assert role is not None
+        _let_time_pass(role)
         self._append((Record(role.leader_epoch, value),))
         role.appended(len(self.log), NOW_MS)
 
@@ -218,6 +219,7 @@ class Replica:
         role = self.leading
         if role is None:
             return None
+        _let_time_pass(role)
         position = fetch.position
         error = leader.epoch_error(role.leader_epoch, position.leader_epoch)
         if error:
@@ -336,6 +338,13 @@ class Replica:
         else:
             what = "rests"
         return f"{who} {what}, [{log}] HW {self.high_watermark}"
+
+
+def _let_time_pass(role: LeaderReplica) -> None:
+    """Whoever is not confirmed as a member is behind for long, also one whose joining is slow."""
+    for number, progress in role.followers.items():
+        if number not in role.isr.committed:
+            progress.last_caught_up_ms = NEVER_MS
 
 
 def renamed_members(members: Iterable[int], names: Mapping[int, int]) -> tuple[int, ...]:
