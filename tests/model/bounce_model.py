@@ -201,27 +201,29 @@ class BounceModel(LogModel):
         committed: int,
         replicas: list[int],
     ) -> State:
-        kept = tuple(
-            one for one in self.told.values[told] if self._matters(one, lives, replicas)
-        )
+        sent = self.told.values[told]
+        kept = tuple(one for one in sent if self._matters(one, lives, replicas))
+        if len(kept) < len(sent):
+            told = self._tell(kept)
         for part in replicas:
             leader = self.replicas.values[part]
             if leader.leading and leader.high_watermark > len(self.logs.values[committed]):
                 committed = self.logs.number(leader.committed(), leader.committed())
-        return published, self._tell(kept), seen, lives, used, committed, *replicas
+        return published, told, seen, lives, used, committed, *replicas
 
     def _matters(self, one: Told, lives: int, replicas: list[int]) -> bool:
         """Whether somebody may obey it yet."""
         epochs = (one.command.leader_epoch, one.command.partition_epoch)
-        return any(
-            life.number <= told and epochs > self.replicas.values[part].known
-            for part, life, told in zip(
-                replicas, self.lives.values[lives], one.lives, strict=True
-            )
-        )
+        known, born = self.replicas.values, self.lives.values[lives]
+        for index, told in enumerate(one.lives):
+            if born[index].number <= told and epochs > known[replicas[index]].known:
+                return True
+        return False
 
     @staticmethod
     def _refuses(one: Told, index: int, life: Life) -> bool:
+        if one.lives[index] == 0:
+            return True
         error = commands.request_error(
             known_controller_epoch=1,
             controller_epoch=1,
@@ -229,7 +231,7 @@ class BounceModel(LogModel):
             is_registered=True,
             broker_epoch=one.lives[index],
         )
-        return one.lives[index] == 0 or error is not ErrorCode.NONE
+        return error is not ErrorCode.NONE
 
     # lives
 
@@ -325,7 +327,7 @@ class BounceModel(LogModel):
         role = replica.leading
         assert role is not None
         # Values tell records apart where a leader comes back with a shorter log in its own epoch.
-        written = max((record.value for log in self._logs(replicas) for record in log), default=0)
+        written = max(self._newest(one) for one in replicas)
         if written < self.bounds.records:
             after = self._apply(part, ("write", written), lambda one: one.write(written + 1))
             now = self._with(replicas, index, after)
@@ -351,8 +353,8 @@ class BounceModel(LogModel):
                 self._next(changed, told, seen, lives, used, committed, now),
             )
 
-    def _logs(self, replicas: list[int]) -> list[Log]:
-        return [self.replicas.values[part].log for part in replicas]
+    def _newest(self, part: int) -> int:
+        return max((record.value for record in self.replicas.values[part].log), default=0)
 
     def _follows(self, state: State, index: int) -> Iterator[tuple[Step, State]]:
         published, told, seen, lives, used, committed, *replicas = state

@@ -191,7 +191,7 @@ class IsrModel:
             yield ("write",), self._led(state, after)
         for index, number in enumerate(FOLLOWERS):
             end = ends[index]
-            after = self._apply(part, ("fetch", number, end), lambda one: _fetch(one, number, end))  # noqa: B023
+            after = self._apply(part, ("fetch", number, end), lambda one: fetch_from(one, number, end, 1))  # noqa: B023
             moved = ends.copy()
             moved[index] = min(end + 1, size)
             if after != part or moved != ends:
@@ -394,11 +394,12 @@ def _order(change: IsrChange) -> tuple[object, ...]:
     return change.leader_epoch, change.partition_epoch, change.isr, change.isr_epochs
 
 
-def _fetch(leader: Replica, number: int, end: int) -> None:
+def fetch_from(leader: Replica, number: int, end: int, life: int) -> None:
+    """A follower whose log is the beginning of the leader's fetches from its end."""
     role = leader.leading
     assert role is not None
-    epoch = leader.epochs.epoch_at(end - 1) if end else -1
-    leader.serve(Fetch(number, 1, LEADER, FetchPosition(role.leader_epoch, end, epoch)))
+    epoch = leader.log[end - 1].leader_epoch if end else -1
+    leader.serve(Fetch(number, life, LEADER, FetchPosition(role.leader_epoch, end, epoch)))
 
 
 def _send_queued(leader: Replica) -> None:

@@ -15,8 +15,10 @@ from typing import Any, Final
 
 from tests.model.replicas import Answer, Fetch, Replica
 
+from tidelog.controller.decision import Written
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH
+from tidelog.metadata.store import ANY_VERSION
 from tidelog.replication import isr
 from tidelog.sim.mutants import MUTANTS, Mutant, replaced
 
@@ -211,6 +213,79 @@ ISR_VARIANTS: Final[Mapping[str, Variant]] = {
                 ),
             ),
             ("ValidHighWatermark",),
+        ),
+    )
+}
+
+
+# Lives of brokers.
+
+
+def _whoever_is_up(_: Any) -> Any:
+    """A member may be of any life (breaks V63)."""
+    return lambda member, epoch, state, brokers, bounced: member in brokers
+
+
+#: Variants of `BounceModel`.
+BOUNCE_VARIANTS: Final[Mapping[str, Variant]] = {
+    one.name: one
+    for one in (
+        Variant("bounce_unnoticed", (MUTANTS["bounce_unnoticed"],), ("StrongIsr",)),
+        Variant(
+            "every_end_is_clean",
+            (
+                _put(
+                    "no proof asked for",
+                    "tidelog.controller.liveness",
+                    "shut_down_cleanly",
+                    lambda _: lambda broker, recorded_epoch: True,
+                ),
+            ),
+            ("StrongIsr",),
+        ),
+        Variant(
+            "members_of_any_life",
+            (_put("lives not compared", "tidelog.controller.isr", "_is_eligible", _whoever_is_up),),
+            ("StrongIsr",),
+        ),
+    )
+}
+
+
+# Failover of controllers.
+
+
+def _no_fence(original: Any) -> Any:
+    """Writes do not check the controller epoch (breaks V3)."""
+
+    def init(writer: Any, store: Any, tasks: Any, tracer: Any, epoch_version: int) -> None:
+        original(writer, store, tasks, tracer, ANY_VERSION)
+
+    return init
+
+
+def _told_at_once(_: Any) -> Any:
+    """Brokers are told before anything is durable (breaks V2)."""
+
+    async def write(writer: Any, writes: Any) -> list[Written]:
+        return [Written() for _ in writes]
+
+    return write
+
+
+#: Variants of `FailoverModel`.
+FAILOVER_VARIANTS: Final[Mapping[str, Variant]] = {
+    one.name: one
+    for one in (
+        Variant(
+            "deposed_controller_writes",
+            (_put("no fence", "tidelog.broker.store_writer", "StoreWriter.__init__", _no_fence),),
+            ("DeposedWritesNothing",),
+        ),
+        Variant(
+            "told_before_written",
+            (_put("told at once", "tidelog.broker.store_writer", "StoreWriter.write", _told_at_once),),
+            ("OnlyPublishedIsTold",),
         ),
     )
 }
