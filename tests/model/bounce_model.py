@@ -21,11 +21,10 @@ from typing import NamedTuple
 from tests.model import log_model
 from tests.model.explorer import RENAMINGS, REPLICAS, Renamed, State, Step, Table
 from tests.model.log_model import VERSION, LogModel
-from tests.model.replicas import Command, Log, Replica, command_of, in_order, renamed_members
+from tests.model.replicas import Command, Replica, command_of, everybody, in_order, renamed_members
 
 from tidelog.controller import elections, liveness
 from tidelog.controller import isr as judging
-
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
 from tidelog.replication import commands
@@ -50,6 +49,9 @@ class Bounds(NamedTuple):
         )
 
 
+DEFAULT = Bounds()
+
+
 class Life(NamedTuple):
     """A broker: which life, in which condition, and the life whose clean end it has proven."""
 
@@ -71,9 +73,10 @@ Lives = tuple[Life, Life, Life]
 class BounceModel(LogModel):
     """State: published, told, the controller's view, lives, budget, committed, and the replicas."""
 
-    def __init__(self, bounds: Bounds = Bounds()) -> None:
+    def __init__(self, bounds: Bounds = DEFAULT) -> None:
         super().__init__(
-            log_model.Bounds(bounds.records, bounds.records, bounds.max_epoch, split=False)
+            log_model.Bounds(bounds.records, bounds.records, bounds.max_epoch),
+            one_life=False,
         )
         self.budget = bounds
         self.name = f"lives of brokers, {bounds}"
@@ -85,10 +88,6 @@ class BounceModel(LogModel):
         self._judged: dict[tuple[int, int, int], tuple[int, int]] = {}
 
     # parts
-
-    def _keep(self, replica: Replica) -> int:
-        replica.settle()
-        return self.replicas.number(replica.key(), replica)
 
     def _live(self, lives: Lives) -> int:
         return self.lives.number(lives, lives)
@@ -131,7 +130,7 @@ class BounceModel(LogModel):
             self._live(born),
             0,
             self.logs.number((), ()),
-            *(self._keep(replica) for replica in replicas),
+            *(self.replicas.keep(replica) for replica in replicas),
         )
 
     def canonical(self, state: State) -> State:
@@ -176,11 +175,7 @@ class BounceModel(LogModel):
             for one in self.told.values[told]:
                 if self._refuses(one, index, life):
                     continue
-                after = self._apply(
-                    part,
-                    ("obey", one.command),
-                    lambda replica: replica.obey(one.command, minimum=MINIMUM),  # noqa: B023
-                )
+                after = self.replicas.apply(part, Replica.obey, one.command, everybody, MINIMUM)
                 if after != part:
                     now = self._with(replicas, index, after)
                     yield (
@@ -250,7 +245,7 @@ class BounceModel(LogModel):
     def _lived(self, state: State, index: int, life: Life, condition: str, used: int) -> State:
         published, told, seen, lives, _, committed, *replicas = state
         after = _set(self.lives.values[lives], index, life._replace(condition=condition))
-        part = self._apply(replicas[index], ("end",), lambda one: one.rest())
+        part = self.replicas.apply(replicas[index], Replica.rest)
         now = self._with(replicas, index, part)
         return self._next(published, told, seen, self._live(after), used, committed, now)
 
@@ -262,11 +257,7 @@ class BounceModel(LogModel):
         proven = life.number if life.condition == STOPPED else NO_BROKER_EPOCH
         after = self._live(_set(self.lives.values[lives], index, Life(number, UP, proven)))
         for left in range(size + 1) if life.condition == LOST else (size,):
-            part = self._apply(
-                replicas[index],
-                ("begin", number, left),
-                lambda one: _begin(one, number, left),  # noqa: B023
-            )
+            part = self.replicas.apply(replicas[index], _begin, number, left)
             now = self._with(replicas, index, part)
             yield (
                 ("begin", index + 1, left),
@@ -313,7 +304,7 @@ class BounceModel(LogModel):
             state = self.published.values[published]
             after = settle_change(replica, state, brokers)
             known = self._judged[part, published, seen] = (
-                self._keep(replica),
+                self.replicas.keep(replica),
                 self._publish(after),
             )
         return known
@@ -329,7 +320,7 @@ class BounceModel(LogModel):
         # Values tell records apart where a leader comes back with a shorter log in its own epoch.
         written = max(self._newest(one) for one in replicas)
         if written < self.bounds.records:
-            after = self._apply(part, ("write", written), lambda one: one.write(written + 1))
+            after = self.replicas.apply(part, Replica.write, written + 1)
             now = self._with(replicas, index, after)
             yield (
                 ("write", index + 1, written + 1),
@@ -339,7 +330,7 @@ class BounceModel(LogModel):
             for follower in role.followers.values():
                 member = follower.replica_id
                 if follower.in_target_isr and follower.log_end_offset != role.log_end_offset:
-                    after = self._apply(part, ("drop", member), lambda one: one.drop(member))  # noqa: B023
+                    after = self.replicas.apply(part, Replica.drop, member)
                     now = self._with(replicas, index, after)
                     yield (
                         ("drop", index + 1, member),

@@ -167,7 +167,9 @@ def _explore(
                 ways[after] = state
                 found.append(after)
         if len(ways) > limit:
-            raise TooManyStatesError(f"{model.name}: more than {limit:,} states")
+            raise TooManyStatesError(
+                f"{model.name}: more than {limit:,} states, depth {explored.depth}"
+            )
         if found:
             explored.depth += 1
         for state in found:

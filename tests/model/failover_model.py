@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tests.controller_builders import TP, settings, topic, topic_id
 from tests.model.explorer import REPLICAS, State, Step, Table
-from tests.model.isr_model import LEADER, fetch_from
-from tests.model.replicas import Command, Replica, command_of
+from tests.model.isr_model import LEADER, fetch_from, send_queued
+from tests.model.replicas import Command, Replica, Replicas, command_of
 
 from tidelog.broker.store_writer import DeposedError, StoreWriter
 from tidelog.controller import elections
@@ -70,6 +71,9 @@ class Bounds(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.terms} terms, {self.records} records, partition epochs to {self.max_version}"
+
+
+DEFAULT = Bounds()
 
 
 class Told(NamedTuple):
@@ -161,15 +165,14 @@ class FailoverModel:
     """State: published states, controller epoch, terms, life of replica 3, messages, the leader and
     the controller epoch that it knows, the log end of 3, committed, deposed writes."""
 
-    def __init__(self, bounds: Bounds = Bounds()) -> None:
+    def __init__(self, bounds: Bounds = DEFAULT) -> None:
         self.bounds = bounds
         self.name = f"failover of controllers, {bounds}"
         self.histories: Table[History] = Table()
         self.terms: Table[Term] = Table()
         self.offices: Table[tuple[int, ...]] = Table()
         self.messages: Table[Messages] = Table()
-        self.leaders: Table[Replica] = Table()
-        self._local: dict[tuple[object, ...], int] = {}
+        self.leaders = Replicas(one_life=False)
         self._decided: dict[tuple[object, ...], int] = {}
         self._written: dict[tuple[object, ...], tuple[int, int, int, bool]] = {}
 
@@ -177,10 +180,6 @@ class FailoverModel:
 
     def _publish(self, history: History) -> int:
         return self.histories.number(history, history)
-
-    def _keep(self, leader: Replica) -> int:
-        leader.settle()
-        return self.leaders.number(leader.key(), leader)
 
     def _office(self, terms: Sequence[int]) -> int:
         ordered = tuple(sorted(terms))
@@ -237,7 +236,7 @@ class FailoverModel:
         assert state is not None
         leader = Replica(LEADER)
         leader.obey(command_of(state))
-        part = self._keep(leader)
+        part = self.leaders.keep(leader)
         term = self._elected(1, state, 1)
         return (
             self._publish((state,)),
@@ -287,26 +286,25 @@ class FailoverModel:
                 yield from self._writes(state, number, others)
                 continue
             for change in self.messages.values[messages].requests:
-                after = self._decide(number, change, lambda: asked(change))  # noqa: B023
+                after = self._decide(number, change, asked(change))
                 yield (
                     ("takes", term.epoch, change.isr),
                     (history, epoch, self._office((*others, after)), life, messages, *rest),
                 )
-            after = self._decide(number, life, lambda: BrokersRead(registered(life)))
+            after = self._decide(number, life, BrokersRead(registered(life)))
             if after != number:
                 yield (
                     ("reads", term.epoch),
                     (history, epoch, self._office((*others, after)), life, messages, *rest),
                 )
 
-    def _decide(self, number: int, what: object, event: Any) -> int:
+    def _decide(self, number: int, what: object, event: Event) -> int:
         """The term with a decision about one event; the term itself where that says nothing."""
         known = self._decided.get((number, what))
         if known is None:
             term = self.terms.values[number]
             controller = term.controller.copy()
-            offered: Event = event()
-            controller.offer(offered)
+            controller.offer(event)
             decision = controller.decide()
             change = what if isinstance(what, IsrChange) else None
             nothing = not (decision.writes or decision.full or decision.brokers_changed)
@@ -317,9 +315,7 @@ class FailoverModel:
             self._decided[number, what] = known
         return known
 
-    def _writes(
-        self, state: State, number: int, others: list[int]
-    ) -> Iterator[tuple[Step, State]]:
+    def _writes(self, state: State, number: int, others: list[int]) -> Iterator[tuple[Step, State]]:
         """A decision becomes durable, or does not; what follows from it is sent."""
         history, epoch, office, life, messages, part, heard, end, committed, deposed = state
         term = self.terms.values[number]
@@ -375,14 +371,6 @@ class FailoverModel:
 
     # the leader
 
-    def _apply(self, part: int, what: tuple[object, ...], change: Any) -> int:
-        known = self._local.get((part, *what))
-        if known is None:
-            leader = self.leaders.values[part].copy()
-            change(leader)
-            known = self._local[(part, *what)] = self._keep(leader)
-        return known
-
     def _led(self, state: State, part: int, end: int | None = None) -> State:
         history, epoch, office, life, messages, _, heard, before, committed, deposed = state
         committed = max(committed, self.leaders.values[part].high_watermark)
@@ -396,22 +384,20 @@ class FailoverModel:
         assert role is not None
         size = len(leader.log)
         if size < self.bounds.records:
-            after = self._apply(part, ("write",), lambda one: _write(one, size + 1))
+            after = self.leaders.apply(part, _write, size + 1)
             yield ("write",), self._led(state, after)
         if life > 0:
-            after = self._apply(
-                part, ("fetch", end, life), lambda one: fetch_from(one, SLOW, end, life)
-            )
+            after = self.leaders.apply(part, fetch_from, SLOW, end, life)
             if after != part or end < size:
                 yield ("fetch", end), self._led(state, after, min(end + 1, size))
         follower = role.followers[SLOW]
         if follower.in_target_isr and not role.isr.in_flight:
             if follower.log_end_offset != role.log_end_offset:
-                after = self._apply(part, ("drop",), lambda one: one.drop(SLOW))
+                after = self.leaders.apply(part, Replica.drop, SLOW)
                 yield ("drop",), self._led(state, after)
         change = role.isr.queued
         if change is not None:
-            after = self._apply(part, ("send",), lambda one: one.leading.change_sent(change))
+            after = self.leaders.apply(part, send_queued)
             sent = self.messages.values[messages]
             told = self._send(sent._replace(requests=(*sent.requests, change)), after)
             moved = list(self._led(state, after))
@@ -422,8 +408,8 @@ class FailoverModel:
         """The leader hears an answer, or a command."""
         _, _, _, _, messages, part, heard, _, _, _ = state
         sent = self.messages.values[messages]
-        for index, said in enumerate(sent.answers):
-            after = self._apply(part, ("answer", messages, index), lambda one: _learn(one, said))  # noqa: B023
+        for said in sent.answers:
+            after = self.leaders.apply(part, _learn, said)
             if after != part:
                 yield ("answer", said.change.isr, said.error), self._after(state, after, heard)
         for told in sent.commands:
@@ -436,7 +422,7 @@ class FailoverModel:
             )
             if error:
                 continue
-            after = self._apply(part, ("command", told.command), lambda one: one.obey(told.command))  # noqa: B023
+            after = self.leaders.apply(part, Replica.obey, told.command)
             if after != part or told.controller_epoch > heard:
                 yield ("command", told), self._after(state, after, told.controller_epoch)
 
@@ -468,7 +454,7 @@ class FailoverModel:
         if any(
             before.partition_epoch + 1 != after.partition_epoch
             or (before.leader, before.leader_epoch) > (after.leader, after.leader_epoch)
-            for before, after in zip(published, published[1:], strict=False)
+            for before, after in pairwise(published)
         ):
             found.append("OneChangePerEpoch")
         states = {one.partition_epoch: one for one in published}
@@ -570,22 +556,21 @@ def told_by(term: Term, effects: Effects, sent: Messages) -> Messages:
     answers, told = list(sent.answers), list(sent.commands)
     for _, message in effects.answers:
         assert isinstance(message, AlterPartitionResponse) and term.asked is not None
-        for data in [one for each in message.topics for one in each.partitions]:
-            answers.append(
-                Said(
-                    term.asked,
-                    int(data.error_code),
-                    data.leader_epoch,
-                    tuple(data.isr),
-                    data.partition_epoch,
-                )
+        answers.extend(
+            Said(
+                term.asked,
+                int(data.error_code),
+                data.leader_epoch,
+                tuple(data.isr),
+                data.partition_epoch,
             )
+            for each in message.topics
+            for data in each.partitions
+        )
     role = effects.commands[LEADER].roles.get(TP) if LEADER in effects.commands else None
     if role is not None:
         state = role.state
-        command = Command(
-            state.leader, state.leader_epoch, tuple(state.isr), state.partition_epoch
-        )
+        command = Command(state.leader, state.leader_epoch, tuple(state.isr), state.partition_epoch)
         told.append(Told(term.epoch, command))
     return Messages(sent.requests, tuple(answers), tuple(told))
 

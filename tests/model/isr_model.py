@@ -20,7 +20,9 @@ from tests.model.replicas import (
     Command,
     Fetch,
     Replica,
+    Replicas,
     command_of,
+    everybody,
     in_order,
     renamed_change,
     renamed_members,
@@ -56,6 +58,9 @@ class Bounds(NamedTuple):
         return f"{self.max_offset}/{self.max_version}, min ISR {self.minimum}"
 
 
+DEFAULT = Bounds()
+
+
 class Outcome(NamedTuple):
     """The controller's answer to a change."""
 
@@ -75,20 +80,19 @@ class Messages(NamedTuple):
 class IsrModel:
     """State: published, messages, the leader, log ends of both followers, what was committed."""
 
-    def __init__(self, bounds: Bounds = Bounds()) -> None:
+    def __init__(self, bounds: Bounds = DEFAULT) -> None:
         self.bounds = bounds
         self.name = f"ISR {bounds}"
         self.published: Table[PartitionState] = Table()
         self.messages: Table[Messages] = Table()
-        self.leaders: Table[Replica] = Table()
+        self.leaders = Replicas(one_life=True)
         self._renamed_published = Renamed(
             lambda part, names: self._publish(renamed_state(self.published.values[part], names))
         )
         self._renamed_messages = Renamed(self._rename_messages)
         self._renamed_leaders = Renamed(
-            lambda part, names: self._keep(self.leaders.values[part].renamed(names))
+            lambda part, names: self.leaders.keep(self.leaders.values[part].renamed(names))
         )
-        self._local: dict[tuple[object, ...], int] = {}
         self._decided: dict[tuple[int, ...], list[tuple[Step, int, int]]] = {}
         self._kept: dict[tuple[int, ...], int] = {}
 
@@ -97,15 +101,6 @@ class IsrModel:
     def _publish(self, state: PartitionState) -> int:
         state = replace(in_order(state), mzxid=0)
         return self.published.number(state, state)
-
-    def _keep(self, leader: Replica) -> int:
-        leader.settle()
-        role = leader.leading
-        assert role is not None
-        for progress in role.followers.values():
-            # Brokers live one life each here.
-            progress.counted_broker_epoch = progress.broker_epoch = 1
-        return self.leaders.number(leader.key(), leader)
 
     def _send(
         self,
@@ -143,7 +138,7 @@ class IsrModel:
         assert state is not None
         leader = Replica(LEADER)
         leader.obey(command_of(state), minimum=self.bounds.minimum)
-        return self._publish(state), self._send((), (), ()), self._keep(leader), 0, 0, 0
+        return self._publish(state), self._send((), (), ()), self.leaders.keep(leader), 0, 0, 0
 
     def canonical(self, state: State) -> State:
         """The lesser of the two ways to number the followers."""
@@ -167,14 +162,6 @@ class IsrModel:
         yield from self._controlled(state)
         yield from self._heard(state)
 
-    def _apply(self, part: int, what: tuple[object, ...], change: object) -> int:
-        known = self._local.get((part, *what))
-        if known is None:
-            leader = self.leaders.values[part].copy()
-            change(leader)  # type: ignore[operator]
-            known = self._local[(part, *what)] = self._keep(leader)
-        return known
-
     def _led(self, state: State, leader: int, *ends: int) -> State:
         """The state with another leader; what is sure is noted."""
         published, messages, _, one, other, committed = state
@@ -187,11 +174,11 @@ class IsrModel:
         _, _, part, *ends, _ = state
         size = len(self.leaders.values[part].log)
         if size < self.bounds.max_offset:
-            after = self._apply(part, ("write",), lambda one: one.write(size + 1))
+            after = self.leaders.apply(part, Replica.write, size + 1)
             yield ("write",), self._led(state, after)
         for index, number in enumerate(FOLLOWERS):
             end = ends[index]
-            after = self._apply(part, ("fetch", number, end), lambda one: fetch_from(one, number, end, 1))  # noqa: B023
+            after = self.leaders.apply(part, fetch_from, number, end, 1)
             moved = ends.copy()
             moved[index] = min(end + 1, size)
             if after != part or moved != ends:
@@ -206,11 +193,11 @@ class IsrModel:
             for follower in role.followers.values():
                 member = follower.replica_id
                 if follower.in_target_isr and follower.log_end_offset != role.log_end_offset:
-                    after = self._apply(part, ("drop", member), lambda one: one.drop(member))  # noqa: B023
+                    after = self.leaders.apply(part, Replica.drop, member)
                     yield ("drop", member), self._led(state, after)
         change = role.isr.queued
         if change is not None:
-            after = self._apply(part, ("send",), _send_queued)
+            after = self.leaders.apply(part, send_queued)
             sent = self.messages.values[messages]
             told = self._send((*sent.requests, change), sent.answers, sent.commands)
             yield ("send", change.isr), (published, told, after, one, other, committed)
@@ -259,8 +246,8 @@ class IsrModel:
         """The leader hears an answer or a command."""
         published, messages, part, one, other, committed = state
         sent = self.messages.values[messages]
-        for index, answer in enumerate(sent.answers):
-            after = self._apply(part, ("answer", messages, index), lambda one: _learn(one, answer))  # noqa: B023
+        for answer in sent.answers:
+            after = self.leaders.apply(part, _learn, answer)
             if after != part:
                 told = self._left(published, messages, after)
                 yield (
@@ -269,11 +256,7 @@ class IsrModel:
                 )
         for command in sent.commands:
             minimum = self.bounds.minimum
-            after = self._apply(
-                part,
-                ("command", command),
-                lambda one: one.obey(command, minimum=minimum),  # noqa: B023
-            )
+            after = self.leaders.apply(part, Replica.obey, command, everybody, minimum)
             if after != part:
                 told = self._left(published, messages, after)
                 yield (
@@ -402,7 +385,8 @@ def fetch_from(leader: Replica, number: int, end: int, life: int) -> None:
     leader.serve(Fetch(number, life, LEADER, FetchPosition(role.leader_epoch, end, epoch)))
 
 
-def _send_queued(leader: Replica) -> None:
+def send_queued(leader: Replica) -> None:
+    """The change that waits leaves for the controller."""
     role = leader.leading
     assert role is not None and role.isr.queued is not None
     role.change_sent(role.isr.queued)
@@ -416,7 +400,5 @@ def _learn(leader: Replica, answer: Outcome) -> None:
         role.change_refused(answer.change, answer.error, 0)
         return
     state = answer.state
-    role.change_accepted(
-        answer.change, state.isr, state.leader_epoch, state.partition_epoch, 0
-    )
+    role.change_accepted(answer.change, state.isr, state.leader_epoch, state.partition_epoch, 0)
     leader.known = max(leader.known, (role.leader_epoch, role.isr.partition_epoch))

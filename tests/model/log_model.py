@@ -25,6 +25,7 @@ from tests.model.replicas import (
     Fetch,
     Log,
     Replica,
+    Replicas,
     command_of,
     in_order,
     renamed_members,
@@ -58,31 +59,31 @@ class Bounds(NamedTuple):
         return f"{parts}, fetches split" if self.split else parts
 
 
+DEFAULT = Bounds()
 Message = Fetch | Answer
 
 
 class LogModel:
     """State: published, commands, messages, records written, committed, and the three replicas."""
 
-    def __init__(self, bounds: Bounds = Bounds()) -> None:
+    def __init__(self, bounds: Bounds = DEFAULT, *, one_life: bool = True) -> None:
         self.bounds = bounds
         self.name = f"log and truncation {bounds}"
         self.published: Table[PartitionState] = Table()
         self.commands: Table[tuple[Command, ...]] = Table()
         self.messages: Table[tuple[Message, ...]] = Table()
         self.logs: Table[Log] = Table()
-        self.replicas: Table[Replica] = Table()
+        self.replicas = Replicas(one_life=one_life)
         self._renamed_published = Renamed(
             lambda part, names: self._publish(renamed_state(self.published.values[part], names))
         )
         self._renamed_commands = Renamed(self._rename_commands)
         self._renamed_messages = Renamed(self._rename_messages)
         self._renamed_replicas = Renamed(
-            lambda part, names: self._keep(self.replicas.values[part].renamed(names))
+            lambda part, names: self.replicas.keep(self.replicas.values[part].renamed(names))
         )
         self._elected: dict[int, list[tuple[Step, int]]] = {}
         self._obeyed: dict[tuple[int, int], int] = {}
-        self._local: dict[tuple[object, ...], int] = {}
         self._fetched: dict[tuple[int, int], tuple[int, int]] = {}
         self._altered: dict[tuple[int, int], tuple[int, int]] = {}
         self._pruned: dict[tuple[int, int, int, int], int] = {}
@@ -93,15 +94,6 @@ class LogModel:
     def _publish(self, state: PartitionState) -> int:
         state = replace(in_order(state), partition_epoch=state.leader_epoch, mzxid=0)
         return self.published.number(state, state)
-
-    def _keep(self, replica: Replica) -> int:
-        replica.settle()
-        role = replica.leading
-        if role is not None:
-            for progress in role.followers.values():
-                # Brokers live one life each here.
-                progress.counted_broker_epoch = progress.broker_epoch = 1
-        return self.replicas.number(replica.key(), replica)
 
     def _rename_commands(self, part: int, names: dict[int, int]) -> int:
         renamed = tuple(
@@ -139,7 +131,7 @@ class LogModel:
             self._send(()),
             0,
             self.logs.number((), ()),
-            *(self._keep(replica) for replica in replicas),
+            *(self.replicas.keep(replica) for replica in replicas),
         )
 
     def canonical(self, state: State) -> State:
@@ -172,7 +164,7 @@ class LogModel:
             yield step, self._state(after, sent, messages, written, committed, replicas)
         for index, part in enumerate(replicas):
             for command in self.commands.values[told]:
-                after = self._obey(part, told, command)
+                after = self.replicas.apply(part, Replica.obey, command)
                 if after != part:
                     left = self.commands.values[told]
                     now = self._with(replicas, index, after)
@@ -229,9 +221,7 @@ class LogModel:
             known = self._elected[published] = []
             state = self.published.values[published]
             if state.leader_epoch < self.bounds.max_epoch:
-                found = dict(
-                    (self._publish(after), step) for step, after in self._electable(state)
-                )
+                found = {self._publish(after): step for step, after in self._electable(state)}
                 known.extend((step, after) for after, step in found.items())
         return known
 
@@ -252,21 +242,6 @@ class LogModel:
                 if election is not None:
                     yield ("lose", lost), election.state
 
-    def _obey(self, part: int, told: int, command: Command) -> int:
-        replica = self.replicas.values[part]
-        if (command.leader_epoch, command.partition_epoch) <= replica.known:
-            # Nothing of it, or nothing new; a broken rule may say otherwise.
-            return self._apply(part, ("again", command), lambda one: one.obey(command))
-        return self._apply(part, ("obey", command), lambda one: one.obey(command))
-
-    def _apply(self, part: int, what: tuple[object, ...], change: object) -> int:
-        known = self._local.get((part, *what))
-        if known is None:
-            replica = self.replicas.values[part].copy()
-            change(replica)  # type: ignore[operator]
-            known = self._local[(part, *what)] = self._keep(replica)
-        return known
-
     # leaders
 
     def _led(self, state: State, index: int) -> Iterator[tuple[Step, State]]:
@@ -277,7 +252,7 @@ class LogModel:
         assert role is not None
         if written < self.bounds.records and len(replica.log) < self.bounds.log_size:
             value = written + 1
-            after = self._apply(part, ("write", value), lambda one: one.write(value))
+            after = self.replicas.apply(part, Replica.write, value)
             now = self._with(replicas, index, after)
             yield (
                 ("write", index + 1, value),
@@ -287,7 +262,7 @@ class LogModel:
             for follower in role.followers.values():
                 member = follower.replica_id
                 if follower.in_target_isr and follower.log_end_offset != role.log_end_offset:
-                    after = self._apply(part, ("drop", member), lambda one: one.drop(member))  # noqa: B023
+                    after = self.replicas.apply(part, Replica.drop, member)
                     now = self._with(replicas, index, after)
                     yield (
                         ("drop", index + 1, member),
@@ -319,7 +294,7 @@ class LogModel:
         verdict = judging.judge(wanted, state, REPLICAS, BROKERS, 1, VERSION)
         if verdict.state is None:
             role.change_refused(change, verdict.error, 0)
-            return self._keep(replica), published
+            return self.replicas.keep(replica), published
         after = verdict.state
         role.change_accepted(change, after.isr, after.leader_epoch, after.partition_epoch, 0)
         # Epochs of the partition stay what they were: see above.
@@ -327,7 +302,7 @@ class LogModel:
         if role.isr.queued is not None:
             queued = replace(role.isr.queued, partition_epoch=change.partition_epoch)
             role.isr = replace(role.isr, queued=queued)
-        return self._keep(replica), self._publish(after)
+        return self.replicas.keep(replica), self._publish(after)
 
     # followers
 
@@ -358,7 +333,10 @@ class LogModel:
             answer = leader.serve(fetch)
             if answer is not None:
                 follower.follow(answer)
-            known = self._fetched[leading, following] = self._keep(leader), self._keep(follower)
+            known = self._fetched[leading, following] = (
+                self.replicas.keep(leader),
+                self.replicas.keep(follower),
+            )
         return known
 
     def _exchanges(self, state: State) -> Iterator[tuple[Step, State]]:
@@ -381,12 +359,12 @@ class LogModel:
                 answer = replica.serve(message)
                 if answer is None:
                     continue
-                served = self._keep(replica)
+                served = self.replicas.keep(replica)
                 if not answer.error or answer.error == 1:
                     after = self._send((*self._fresh(sent, answer), answer))
                 step: Step = ("serve", index + 1, message)
             else:
-                served = self._apply(part, ("take", message), lambda one: one.follow(message))  # noqa: B023
+                served = self.replicas.apply(part, Replica.follow, message)
                 step = ("take", index + 1, message)
             if served != part or after != messages:
                 now = self._with(replicas, index, served)
@@ -452,7 +430,9 @@ class LogModel:
             if role is None:
                 continue
             mark = role.high_watermark
-            members = {*role.isr.committed}.union(*(change.isr for change in isr_rules.changes(role.isr)))
+            members = {*role.isr.committed}.union(
+                *(change.isr for change in isr_rules.changes(role.isr))
+            )
             if any(replicas[one - 1].log[:mark] != replica.log[:mark] for one in members):
                 return False
         return True
@@ -516,5 +496,7 @@ class LogModel:
         now = self.published.values[published]
         parts = "; ".join(str(self.replicas.values[part]) for part in replicas)
         sure = "".join(chr(96 + record.value) for record in self.logs.values[committed])
-        return f"published {now.leader} in {now.leader_epoch} ISR {list(now.isr)}; committed [{sure}]; {parts}"
-
+        return (
+            f"published {now.leader} in {now.leader_epoch} ISR {list(now.isr)}; "
+            f"committed [{sure}]; {parts}"
+        )

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from tests.model.explorer import REPLICAS
+from tests.model.explorer import REPLICAS, Table
 
 from tidelog.core.epochs import LeaderEpochs
-from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.errors import KafkaError
 from tidelog.core.types import EpochEnd, PartitionState
 from tidelog.replication import commands, leader, truncation, watermark
 from tidelog.replication.effects import (
@@ -347,6 +347,33 @@ def _let_time_pass(role: LeaderReplica) -> None:
             progress.last_caught_up_ms = NEVER_MS
 
 
+class Replicas(Table[Replica]):
+    """The replicas that occur, and what the real functions make of each, worked out once."""
+
+    def __init__(self, *, one_life: bool) -> None:
+        super().__init__()
+        #: Brokers live one life each: that an earlier one was counted makes no difference.
+        self._one_life = one_life
+        self._known: dict[tuple[object, ...], int] = {}
+
+    def keep(self, replica: Replica) -> int:
+        """The number of a replica, which must not be changed from now on."""
+        replica.settle()
+        if self._one_life and replica.leading is not None:
+            for progress in replica.leading.followers.values():
+                progress.counted_broker_epoch = progress.broker_epoch = 1
+        return self.number(replica.key(), replica)
+
+    def apply(self, part: int, action: Callable[..., object], *arguments: object) -> int:
+        """What becomes of a replica by `action(replica, *arguments)`."""
+        known = self._known.get((part, action, *arguments))
+        if known is None:
+            replica = self.values[part].copy()
+            action(replica, *arguments)
+            known = self._known[part, action, *arguments] = self.keep(replica)
+        return known
+
+
 def renamed_members(members: Iterable[int], names: Mapping[int, int]) -> tuple[int, ...]:
     """The members of an ISR under other numbers, in order."""
     return tuple(sorted(names[member] for member in members))
@@ -388,5 +415,3 @@ def renamed_state(state: PartitionState, names: Mapping[int, int]) -> PartitionS
 def in_order(state: PartitionState) -> PartitionState:
     """Published state with its ISR in the order of the replicas: the order says nothing."""
     return renamed_state(state, {number: number for number in REPLICAS})
-
-

@@ -16,6 +16,7 @@ from typing import Any, Final
 from tests.model.replicas import Answer, Fetch, Replica
 
 from tidelog.controller.decision import Written
+from tidelog.controller.isr import Verdict
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH
 from tidelog.metadata.store import ANY_VERSION
@@ -31,6 +32,8 @@ class Variant:
     name: str
     replacements: tuple[Mutant, ...]
     breaks: tuple[str, ...]
+    #: The highest partition epoch that it takes (`FailoverModel`).
+    max_version: int = 1
 
 
 @contextmanager
@@ -284,8 +287,28 @@ FAILOVER_VARIANTS: Final[Mapping[str, Variant]] = {
         ),
         Variant(
             "told_before_written",
-            (_put("told at once", "tidelog.broker.store_writer", "StoreWriter.write", _told_at_once),),
+            (
+                _put(
+                    "told at once",
+                    "tidelog.broker.store_writer",
+                    "StoreWriter.write",
+                    _told_at_once,
+                ),
+            ),
             ("OnlyPublishedIsTold",),
+        ),
+        Variant(
+            "refusals_are_not_final",
+            (
+                _put(
+                    "nothing written",
+                    "tidelog.controller.isr",
+                    "_refused_for_good",
+                    lambda _: lambda error, wanted, state, controller_epoch: Verdict(error),
+                ),
+            ),
+            ("StrongIsr",),
+            max_version=2,
         ),
     )
 }
