@@ -1,4 +1,4 @@
-"""Model 4, lives of brokers: replicas that stop or die, come back with less, and want to be in sync.
+"""Model 4, lives of brokers: replicas that stop or die, come back with less, and want to join.
 
 Beside what `log_model` has: a broker stops cleanly, or dies, and registers anew under a higher
 broker epoch; what it had may be shorter then, down to nothing. The controller's view of the

@@ -1,4 +1,4 @@
-"""Model 3, failover of controllers: terms of office over one store, the old one's not over for itself.
+"""Model 3, failover of controllers: terms of office over one store, the old one still acting.
 
 Real: `Controller` with what it decides, writes and tells; `StoreWriter` with its conditional
 transactions, conflicts and unknown outcomes, over a store of two nodes; the leader's decisions;
@@ -317,7 +317,7 @@ class FailoverModel:
 
     def _writes(self, state: State, number: int, others: list[int]) -> Iterator[tuple[Step, State]]:
         """A decision becomes durable, or does not; what follows from it is sent."""
-        history, epoch, office, life, messages, part, heard, end, committed, deposed = state
+        history, epoch, _, life, messages, part, heard, end, committed, deposed = state
         term = self.terms.values[number]
         decision = term.decision
         assert decision is not None
@@ -391,10 +391,10 @@ class FailoverModel:
             if after != part or end < size:
                 yield ("fetch", end), self._led(state, after, min(end + 1, size))
         follower = role.followers[SLOW]
-        if follower.in_target_isr and not role.isr.in_flight:
-            if follower.log_end_offset != role.log_end_offset:
-                after = self.leaders.apply(part, Replica.drop, SLOW)
-                yield ("drop",), self._led(state, after)
+        is_behind = follower.log_end_offset != role.log_end_offset
+        if is_behind and follower.in_target_isr and not role.isr.in_flight:
+            after = self.leaders.apply(part, Replica.drop, SLOW)
+            yield ("drop",), self._led(state, after)
         change = role.isr.queued
         if change is not None:
             after = self.leaders.apply(part, send_queued)
