@@ -294,6 +294,14 @@ def test_no_other_copy_of_a_refused_change_is_accepted_later() -> None:
 
 
 @pytest.mark.rule("A8")
+def test_a_refusal_is_made_final_also_while_a_member_has_not_fetched_yet() -> None:
+    controller = loaded(TopicFound(topic(), {0: state((1, 2))}), live=brokers(1, 2))
+    writes, effects = step(controller, alter(1, (2, -1), (3, epoch(3, life=2))))
+    assert state_writes(writes)[TP].partition_epoch == 11
+    assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
+@pytest.mark.rule("A8")
 def test_nobody_hears_a_refusal_that_could_not_be_made_final() -> None:
     controller = loaded(TopicFound(topic(), {0: state((1, 2))}), live=brokers(1, 2))
     held = state((1, 2, 3), leader_epoch=5, partition_epoch=11)

@@ -159,10 +159,12 @@ def _refused_for_good(
 
     Another copy of the request may be judged later, by this controller or by another, upon another
     view of who is alive. So the partition epoch that it builds on passes first, by a write that a
-    deposed controller cannot make. Where no lives are recorded or told, the node's last
-    modification tells who has bounced (V10, V63), and it is left alone.
+    deposed controller cannot make. Where no life is recorded (V10), or none is told of who joins
+    (V63), the node's last modification tells lives apart, and it is left alone.
     """
-    if state.isr_epochs is None or NO_BROKER_EPOCH in wanted.isr_epochs:
+    told = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
+    joining = [epoch for member, epoch in told.items() if member not in state.isr]
+    if state.isr_epochs is None or NO_BROKER_EPOCH in joining:
         return Verdict(error)
     next_epoch = state.partition_epoch + 1
     return Verdict(
