@@ -160,6 +160,9 @@ class _Silent:
     def event(self, name: str, **details: object) -> None:
         """Nothing."""
 
+    def mark(self, name: str) -> None:
+        """Nothing."""
+
 
 class FailoverModel:
     """State: published states, controller epoch, terms, life of replica 3, messages, the leader and

@@ -58,6 +58,6 @@ def test_a_violation_is_told_as_the_shortest_story() -> None:
 
 
 def test_a_variant_whose_target_is_gone_is_an_error() -> None:
-    gone = Variant("gone", (Mutant("gone", "tidelog.replication.isr", "no_such", id),), ())
+    gone = Variant("gone", (Mutant("gone", "", "", ("tidelog.replication.isr:no_such",), id),), ())
     with pytest.raises(MutantGoneError, match="no_such"), in_force(gone):
         pass

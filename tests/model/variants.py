@@ -21,7 +21,8 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH
 from tidelog.metadata.store import ANY_VERSION
 from tidelog.replication import isr
-from tidelog.sim.mutants import MUTANTS, Mutant, replaced
+from tidelog.sim.mutants import MUTANTS, Mutant
+from tidelog.sim.mutants import mutant as mutants
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,12 @@ def in_force(variant: Variant) -> Iterator[None]:
     """The variant is what runs within; raises MutantGoneError."""
     with ExitStack() as stack:
         for mutant in variant.replacements:
-            stack.enter_context(replaced(mutant))
+            stack.enter_context(mutants.in_force(mutant))
         yield
 
 
 def _put(name: str, module: str, attribute: str, make: Callable[[Any], Any]) -> Mutant:
-    return Mutant(name, module, attribute, make)
+    return Mutant(name, "", "", (f"{module}:{attribute}",), make)
 
 
 REPLICAS_MODULE = "tests.model.replicas"
