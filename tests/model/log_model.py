@@ -2,7 +2,8 @@
 
 Real: the leader's and the follower's decisions, truncation, which commands are obeyed, elections,
 the judgement of AlterPartition. Commands stay around: they come late, twice, in any order or never.
-A fetch with its answer is one step; with `split` it is two messages that stay around likewise.
+A fetch with its answer is one step; with `split` it is two messages that stay around likewise, of
+each follower the newest two of either kind.
 A change of the ISR is asked for and decided in one step here; what becomes of it in between is the
 matter of `isr_model`. A broker whose session is lost leaves the ISR and goes on as it was: its
 session is over before it knows.
@@ -34,6 +35,7 @@ from tests.model.replicas import (
 
 from tidelog.controller import elections
 from tidelog.controller import isr as judging
+from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, BrokerInfo, PartitionState
 from tidelog.replication import isr as isr_rules
 
@@ -85,6 +87,8 @@ class LogModel:
         self._elected: dict[int, list[tuple[Step, int]]] = {}
         self._obeyed: dict[tuple[int, int], int] = {}
         self._fetched: dict[tuple[int, int], tuple[int, int]] = {}
+        self._served: dict[tuple[int, Fetch], tuple[int, Answer | None]] = {}
+        self._more: dict[tuple[int, Message], int] = {}
         self._altered: dict[tuple[int, int], tuple[int, int]] = {}
         self._pruned: dict[tuple[int, int, int, int], int] = {}
         self._wrong: dict[tuple[int, ...], bool] = {}
@@ -346,7 +350,7 @@ class LogModel:
         for index, part in enumerate(replicas):
             fetch = self.replicas.values[part].fetch()
             if fetch is not None and fetch not in sent:
-                after = self._send((*self._fresh(sent, fetch), fetch))
+                after = self._with_message(messages, fetch)
                 yield (
                     ("ask", index + 1, fetch.leader),
                     self._state(published, commands, after, written, committed, replicas),
@@ -355,13 +359,9 @@ class LogModel:
             index = (message.leader if isinstance(message, Fetch) else message.replica) - 1
             part, after = replicas[index], messages
             if isinstance(message, Fetch):
-                replica = self.replicas.values[part].copy()
-                answer = replica.serve(message)
-                if answer is None:
-                    continue
-                served = self.replicas.keep(replica)
-                if not answer.error or answer.error == 1:
-                    after = self._send((*self._fresh(sent, answer), answer))
+                served, answer = self._serve(part, message)
+                if answer is not None:
+                    after = self._with_message(messages, answer)
                 step: Step = ("serve", index + 1, message)
             else:
                 served = self.replicas.apply(part, Replica.follow, message)
@@ -369,6 +369,27 @@ class LogModel:
             if served != part or after != messages:
                 now = self._with(replicas, index, served)
                 yield step, self._state(published, commands, after, written, committed, now)
+
+    def _serve(self, part: int, fetch: Fetch) -> tuple[int, Answer | None]:
+        """The leader after a fetch, and its answer where that may change anything."""
+        known = self._served.get((part, fetch))
+        if known is None:
+            replica = self.replicas.values[part].copy()
+            answer = replica.serve(fetch)
+            matters = answer is not None and answer.error in (
+                ErrorCode.NONE,
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+            known = self.replicas.keep(replica), answer if matters else None
+            self._served[part, fetch] = known
+        return known
+
+    def _with_message(self, messages: int, new: Message) -> int:
+        known = self._more.get((messages, new))
+        if known is None:
+            sent = self.messages.values[messages]
+            known = self._more[messages, new] = self._send((*self._fresh(sent, new), new))
+        return known
 
     @staticmethod
     def _fresh(sent: tuple[Message, ...], new: Message) -> tuple[Message, ...]:
