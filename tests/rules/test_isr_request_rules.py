@@ -145,7 +145,8 @@ def test_each_refusal_has_its_own_error(
 ) -> None:
     controller = loaded(live=brokers(1, 2, 3, 4))
     writes, effects = step(controller, alter(*members, **how))  # type: ignore[arg-type]
-    assert writes == []
+    # What the leader takes for final is made so, all else changes nothing.
+    assert bool(writes) == (code is ErrorCode.INELIGIBLE_REPLICA)
     assert isr_answer(effects).error_code == code
 
 
@@ -271,6 +272,52 @@ def test_changes_of_one_request_are_one_decision_and_one_transaction(three: Offi
     assert three.state(TopicPartition("t", 4)).isr == (1, 2)
 
 
+# A8
+
+
+@pytest.mark.rule("A8")
+def test_no_other_copy_of_a_refused_change_is_accepted_later() -> None:
+    # Replica 3 fetches in its second life; the controller has seen the end of its first.
+    controller = loaded(TopicFound(topic(), {0: state((1, 2))}), live=brokers(1, 2))
+    change = alter(1, 2, (3, epoch(3, life=2)))
+    writes, effects = step(controller, change)
+    assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
+    held = state_writes(writes)[TP]
+    assert (held.isr, held.isr_epochs) == ((1, 2), (epoch(1), epoch(2)))
+    assert (held.leader_epoch, held.partition_epoch) == (5, 11)
+    # Who leads is told of the partition epoch: what it asks next builds on it.
+    assert effects.commands[1].roles[TP].state.partition_epoch == 11
+    controller.image.apply(BrokersChanged(brokers(1, 2, broker(3, life=2))))
+    writes, effects = step(controller, change)
+    assert writes == []
+    assert isr_answer(effects).error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+@pytest.mark.rule("A8")
+def test_a_refusal_is_made_final_also_while_a_member_has_not_fetched_yet() -> None:
+    controller = loaded(TopicFound(topic(), {0: state((1, 2))}), live=brokers(1, 2))
+    writes, effects = step(controller, alter(1, (2, -1), (3, epoch(3, life=2))))
+    assert state_writes(writes)[TP].partition_epoch == 11
+    assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
+@pytest.mark.rule("A8")
+def test_nobody_hears_a_refusal_that_could_not_be_made_final() -> None:
+    controller = loaded(TopicFound(topic(), {0: state((1, 2))}), live=brokers(1, 2))
+    held = state((1, 2, 3), leader_epoch=5, partition_epoch=11)
+    _, effects = step(controller, alter(1, 2, 3), outcomes={0: Conflict(state=held)})
+    assert isr_answer(effects).error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+@pytest.mark.rule("A8")
+def test_where_no_lives_are_recorded_a_refusal_leaves_the_node_alone() -> None:
+    # Its last modification tells who has bounced since (V10).
+    found = TopicFound(topic(), {0: state((1, 2), isr_epochs=None)})
+    writes, effects = step(loaded(found, live=brokers(1, 2)), alter(1, 2, 3))
+    assert writes == []
+    assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
 # V63
 
 
@@ -280,7 +327,7 @@ def test_the_epochs_of_all_members_are_compared_not_only_the_newcomers(member: i
     controller = loaded(TopicFound(topic(), {0: state((1, 2))}))
     members = [(one, epoch(one, life=2 if one == member else 1)) for one in (1, 2, 3)]
     writes, effects = step(controller, alter(*members))
-    assert writes == []
+    assert state_writes(writes)[TP].isr == (1, 2)
     assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
@@ -290,7 +337,7 @@ def test_a_follower_that_bounced_after_it_caught_up_does_not_join() -> None:
     controller.image.apply(BrokersChanged(brokers(1, 2, broker(3, life=2))))
     _, effects = step(controller, alter(1, 2, 3))
     assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
-    _, effects = step(controller, alter(1, 2, (3, epoch(3, life=2))))
+    _, effects = step(controller, alter(1, 2, (3, epoch(3, life=2)), partition_epoch=11))
     assert isr_answer(effects).error_code == ErrorCode.NONE
 
 

@@ -293,8 +293,10 @@ class Draft:
             self._settings.controller_epoch,
             asked.version,
         )
-        if verdict.error is ErrorCode.INVALID_UPDATE_VERSION:
-            # A lost answer must not leave the leader waiting (A3).
+        is_refused = verdict.error is not ErrorCode.NONE
+        if verdict.error is ErrorCode.INVALID_UPDATE_VERSION or (is_refused and verdict.is_new):
+            # A lost answer must not leave the leader waiting (A3), nor a partition epoch that has
+            # passed without it.
             self.decision.retold.append(Retell(sender, topic_partition))
         if verdict.is_new and verdict.state is not None:
             self._write_state(
@@ -303,7 +305,8 @@ class Draft:
                 )
             )
         write = self._written.get(topic_partition)
-        return IsrResult(topic_id, partition, verdict.error, verdict.state, write)
+        state = None if is_refused else verdict.state
+        return IsrResult(topic_id, partition, verdict.error, state, write)
 
     def _state(self, topic_partition: TopicPartition) -> PartitionState | None:
         index = self._written.get(topic_partition)

@@ -3,13 +3,13 @@
 Judges one partition of a request at a time against published state and the live brokers; the
 caller has checked the sender (A2). Order of the checks is Kafka's KRaft controller's, with the
 broker epochs of *all* members compared (V63): a member that is not in its present life has not
-caught up in it.
+caught up in it. A refusal that the leader takes for final is made so (A8).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.controller import liveness
 from tidelog.controller.liveness import Brokers
@@ -38,7 +38,8 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`state` is what holds: published already, or to be published first (`is_new`)."""
+    """`state` is what holds: published already, or to be published first (`is_new`). With an error,
+    it is what must be published before the leader may hear of the refusal."""
 
     error: ErrorCode = ErrorCode.NONE
     state: PartitionState | None = None
@@ -80,9 +81,10 @@ def judge(
     if not is_well_formed(wanted, state, replicas):
         return Verdict(ErrorCode.INVALID_REQUEST)
     if ineligible_members(wanted, state, brokers):
+        error = ErrorCode.INELIGIBLE_REPLICA
         if version < FIRST_VERSION_WITH_INELIGIBLE:
-            return Verdict(ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return Verdict(ErrorCode.INELIGIBLE_REPLICA)
+            error = ErrorCode.OPERATION_NOT_ATTEMPTED
+        return _refused_for_good(error, wanted, state, controller_epoch)
     return Verdict(state=_accepted(wanted, state, brokers, controller_epoch), is_new=True)
 
 
@@ -148,6 +150,26 @@ def _is_eligible(
         return member not in bounced
     # Registered before the present state was written: it has fetched in no other life since.
     return broker.broker_epoch <= state.mzxid
+
+
+def _refused_for_good(
+    error: ErrorCode, wanted: Proposal, state: PartitionState, controller_epoch: int
+) -> Verdict:
+    """A refusal after which the leader does not count the change any more (A8).
+
+    Another copy of the request may be judged later, by this controller or by another, upon another
+    view of who is alive. So the partition epoch that it builds on passes first, by a write that a
+    deposed controller cannot make. Where no life is recorded (V10), or none is told of who joins
+    (V63), the node's last modification tells lives apart, and it is left alone.
+    """
+    told = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
+    joining = [epoch for member, epoch in told.items() if member not in state.isr]
+    if state.isr_epochs is None or NO_BROKER_EPOCH in joining:
+        return Verdict(error)
+    next_epoch = state.partition_epoch + 1
+    return Verdict(
+        error, replace(state, controller_epoch=controller_epoch, partition_epoch=next_epoch), True
+    )
 
 
 def _accepted(

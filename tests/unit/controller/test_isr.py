@@ -109,7 +109,13 @@ class TestRecovery:
 
 class TestEligibility:
     def test_a_dead_member_is_ineligible(self) -> None:
-        assert judge(1, 2, 3, live=brokers(1, 2)).error is ErrorCode.INELIGIBLE_REPLICA
+        verdict = judge(1, 2, 3, live=brokers(1, 2))
+        assert verdict.error is ErrorCode.INELIGIBLE_REPLICA
+        # Final, once the partition epoch that the change builds on has passed (A8).
+        assert verdict.is_new
+        assert verdict.state is not None
+        assert verdict.state.partition_epoch == state().partition_epoch + 1
+        assert verdict.state.isr == (1, 2)
 
     @pytest.mark.parametrize("member", [1, 2, 3])
     def test_every_member_must_be_in_the_life_that_was_counted(self, member: int) -> None:
