@@ -33,8 +33,9 @@ test: $(TEST_READY)  ## everything that proves it, with the time of each part
 bench: $(RUN_READY)  ## speed of produce, consume, groups and compaction, failover, start and memory as tables
 	$(BIN)/python -m bench
 
-soak: $(TEST_READY)  ## mutants, all clients, then the simulator over fresh seeds for an hour (MINUTES=n for another time)
+soak: $(TEST_READY)  ## mutants, larger models, all clients, then the simulator over fresh seeds for an hour (MINUTES=n for another time)
 	$(BIN)/tidelog sim mutants
+	$(BIN)/python -m tests.model.soak
 	TIDELOG_TEST_CLIENTS=all $(BIN)/python tests/run.py clients matrix
 	$(BIN)/tidelog sim run --seeds $$(date +%s) --minutes $(MINUTES)
 

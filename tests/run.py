@@ -112,6 +112,7 @@ def check_parts() -> list[Part]:
 #: Folders of tests/ that have a time limit of their own, in the order in which they run.
 LIMITS_S = {
     "sim": 1200,
+    "model": 900,
     "rules": 600,
     "wire_oracles": 300,
     "breaks": 600,

@@ -205,12 +205,21 @@ def applied(name: str) -> Iterator[None]:
     mutant = MUTANTS.get(name)
     if mutant is None:
         raise MutantGoneError(f"there is no mutant {name!r}; there are {', '.join(MUTANTS)}")
+    with replaced(mutant):
+        yield
+
+
+@contextmanager
+def replaced(mutant: Mutant) -> Iterator[None]:
+    """A mutant that need not be among `MUTANTS` is in force within; raises MutantGoneError."""
     owner: Any = importlib.import_module(mutant.module)
     *path, last = mutant.attribute.split(".")
     for part in path:
         owner = getattr(owner, part, None)
     if owner is None or last not in vars(owner):
-        raise MutantGoneError(f"{mutant.module}.{mutant.attribute}: the target of {name} is gone")
+        raise MutantGoneError(
+            f"{mutant.module}.{mutant.attribute}: the target of {mutant.name} is gone"
+        )
     original = vars(owner)[last]
     setattr(owner, last, mutant.make(original))
     try:

@@ -1,0 +1,63 @@
+"""Broken replication is found broken, with a story: the verdicts of the published specification,
+and of every rule taken away from our own functions. Depths and counts are told, not required."""
+
+from __future__ import annotations
+
+import pytest
+from tests.model import bounce_model, failover_model, isr_model, log_model
+from tests.model.explorer import Model, explore
+from tests.model.test_models import LIMIT, show
+from tests.model.variants import (
+    BOUNCE_VARIANTS,
+    FAILOVER_VARIANTS,
+    ISR_VARIANTS,
+    LOG_VARIANTS,
+    Variant,
+    in_force,
+)
+
+from tidelog.sim.mutants import Mutant, MutantGoneError
+
+#: What holds is as large as the healthy model: at smaller bounds here, at full ones in the soak.
+LOG_BOUNDS = log_model.Bounds(2, 2, 2)
+SOUND_BOUNDS = log_model.Bounds(2, 2, 1)
+ALL = {**LOG_VARIANTS, **ISR_VARIANTS, **FAILOVER_VARIANTS, **BOUNCE_VARIANTS}
+
+
+def model_of(variant: Variant) -> Model:
+    if variant.name in LOG_VARIANTS:
+        return log_model.LogModel(LOG_BOUNDS if variant.breaks else SOUND_BOUNDS)
+    if variant.name in ISR_VARIANTS:
+        return isr_model.IsrModel()
+    if variant.name in FAILOVER_VARIANTS:
+        bounds = failover_model.Bounds(2, 1, variant.max_version)
+        return failover_model.FailoverModel(bounds)
+    return bounce_model.BounceModel(bounce_model.Bounds(1, 1, deaths=1, stops=0))
+
+
+@pytest.mark.parametrize("variant", ALL.values(), ids=list(ALL))
+def test_the_verdict_on_a_variant(variant: Variant, capsys: pytest.CaptureFixture[str]) -> None:
+    with in_force(variant):
+        explored = explore(model_of(variant), LIMIT, until=variant.breaks)
+        show(capsys, explored)
+    assert set(variant.breaks) <= set(explored.violations)
+    assert variant.breaks or explored.exhaustive, explored.story
+    assert bool(explored.violations) == bool(variant.breaks)
+
+
+def test_a_violation_is_told_as_the_shortest_story() -> None:
+    with in_force(LOG_VARIANTS["truncate_to_high_watermark"]):
+        explored = explore(log_model.LogModel(), LIMIT)
+    [violation] = explored.violations.values()
+    lines = explored.story.splitlines()
+    assert lines[0].startswith(f"WeakIsr is broken after {violation.depth} steps")
+    # Each step is who did what, and what everybody has then; before the first, how it began.
+    assert len(lines) == 2 + 2 * violation.depth
+    assert any("client -> " in line for line in lines)
+    assert all("[" in line and "HW" in line for line in lines[1::2])
+
+
+def test_a_variant_whose_target_is_gone_is_an_error() -> None:
+    gone = Variant("gone", (Mutant("gone", "tidelog.replication.isr", "no_such", id),), ())
+    with pytest.raises(MutantGoneError, match="no_such"), in_force(gone):
+        pass
