@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 BIN = Path(sys.executable).parent
 #: Names a run to its processes, so that what they leave behind is found.
-MARK = "TIDELOG_TEST_RUN"
+MARK = "TEST_RUN_OF_TIDELOG"
 #: A test file that cannot be read hides no other; a test that hangs tells where.
 PYTEST_OPTIONS = ("--continue-on-collection-errors", "-o", "faulthandler_timeout=300")
 DECISIONS = ("controller", "replication", "group")

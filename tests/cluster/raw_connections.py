@@ -9,7 +9,6 @@ import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tidelog.local import LocalCluster
@@ -41,12 +40,7 @@ class RawConnection:
     def __enter__(self) -> RawConnection:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def send(self, data: bytes) -> None:

@@ -147,6 +147,9 @@ class TestWithKcat:
         ours = shell.start("consume", topic, "-g", f"{topic}-g")
 
         def shares() -> list[int]:
+            listed = shell.json(list[documents.GroupListed], "groups", "list")
+            if f"{topic}-g" not in {each["group"] for each in listed}:
+                return []  # neither has joined yet
             group = shell.json(documents.GroupDescribed, "groups", "describe", f"{topic}-g")
             return sorted(len(it["partitions"] or []) for it in group["members"])
 

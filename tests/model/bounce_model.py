@@ -19,7 +19,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from tests.model import log_model
-from tests.model.explorer import RENAMINGS, REPLICAS, Renamed, State, Step, Table
+from tests.model.explorer import REPLICAS, Renamed, State, Step, Table
 from tests.model.log_model import VERSION, LogModel
 from tests.model.replicas import Command, Replica, command_of, everybody, in_order, renamed_members
 
@@ -82,8 +82,14 @@ class BounceModel(LogModel):
         self.name = f"lives of brokers, {bounds}"
         self.told: Table[tuple[Told, ...]] = Table()
         self.lives: Table[Lives] = Table()
-        self._renamed_told = Renamed(self._rename_told)
-        self._renamed_lives = Renamed(self._rename_lives)
+        renamed_lives = Renamed(self._rename_lives)
+        self._first_replica = 6
+        self._renamed_parts = (
+            (0, self._renamed_published),
+            (1, Renamed(self._rename_told)),
+            (2, renamed_lives),
+            (3, renamed_lives),
+        )
         self._looked: dict[tuple[int, int, int], list[tuple[Step, int, int]]] = {}
         self._judged: dict[tuple[int, int, int], tuple[int, int]] = {}
 
@@ -132,29 +138,6 @@ class BounceModel(LogModel):
             self.logs.number((), ()),
             *(self.replicas.keep(replica) for replica in replicas),
         )
-
-    def canonical(self, state: State) -> State:
-        """The least of its renamings."""
-        published, told, seen, lives, used, committed, *replicas = state
-        least = state
-        for index in range(1, len(RENAMINGS)):
-            moved = [0, 0, 0]
-            for number, part in zip(RENAMINGS[index].values(), replicas, strict=True):
-                moved[number - 1] = self._renamed_replicas.under(index, part)
-            if moved[0] > least[6]:
-                continue
-            other = (
-                self._renamed_published.under(index, published),
-                self._renamed_told.under(index, told),
-                self._renamed_lives.under(index, seen),
-                self._renamed_lives.under(index, lives),
-                used,
-                committed,
-                *moved,
-            )
-            if (other[6:], other) < (least[6:], least):
-                least = other
-        return least
 
     def successors(self, state: State) -> Iterator[tuple[Step, State]]:
         """What the controller, brokers and clients may do."""

@@ -79,8 +79,13 @@ class LogModel:
         self._renamed_published = Renamed(
             lambda part, names: self._publish(renamed_state(self.published.values[part], names))
         )
-        self._renamed_commands = Renamed(self._rename_commands)
-        self._renamed_messages = Renamed(self._rename_messages)
+        #: Where replicas begin in a state, and what before them speaks of replicas by number.
+        self._first_replica = 5
+        self._renamed_parts: tuple[tuple[int, Renamed], ...] = (
+            (0, self._renamed_published),
+            (1, Renamed(self._rename_commands)),
+            (2, Renamed(self._rename_messages)),
+        )
         self._renamed_replicas = Renamed(
             lambda part, names: self.replicas.keep(self.replicas.values[part].renamed(names))
         )
@@ -139,24 +144,23 @@ class LogModel:
         )
 
     def canonical(self, state: State) -> State:
-        """The least of its renamings."""
-        published, told, messages, written, committed, *replicas = state
+        """The least of its renamings, by the replicas first."""
+        replicas = state[self._first_replica :]
         least = state
         for index in range(1, len(RENAMINGS)):
             moved = [0, 0, 0]
             for number, part in zip(RENAMINGS[index].values(), replicas, strict=True):
                 moved[number - 1] = self._renamed_replicas.under(index, part)
-            if moved[0] > least[5]:
+            if moved[0] > least[self._first_replica]:
                 continue
-            other = (
-                self._renamed_published.under(index, published),
-                self._renamed_commands.under(index, told),
-                self._renamed_messages.under(index, messages),
-                written,
-                committed,
-                *moved,
-            )
-            if other[5:] < least[5:] or (other[5:] == least[5:] and other < least):
+            others = list(state[: self._first_replica])
+            for position, renamed in self._renamed_parts:
+                others[position] = renamed.under(index, others[position])
+            other = (*others, *moved)
+            if (moved, others) < (
+                list(least[self._first_replica :]),
+                list(least[: self._first_replica]),
+            ):
                 least = other
         return least
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tidelog.local.status import PartitionStatus
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -49,27 +51,13 @@ class PartitionsAdded:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionDescription:
-    """A partition; leader -1: none, high watermark null: no leader answers."""
-
-    topic: str
-    partition: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline: tuple[int, ...]
-    high_watermark: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class TopicDescription:
     """A topic with its partitions."""
 
     topic: str
     topic_id: str
     internal: bool
-    partitions: list[PartitionDescription]
+    partitions: list[PartitionStatus]
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,7 +233,8 @@ def _delete(client: BlockingClient, name: str) -> None:
 
 
 def _unknown(client: BlockingClient, name: str) -> NotFoundError:
-    known = [each.name for each in client.list_groups()]
+    # Its first member may have joined since: its own name is no suggestion.
+    known = [each.name for each in client.list_groups() if each.name != name]
     return NotFoundError(f"there is no group {name!r}{nearest(name, known)}")
 
 

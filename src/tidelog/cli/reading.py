@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import FrameType, TracebackType
+from types import FrameType
 
 from tidelog.cli.names import PartitionWord, partitions_named
 from tidelog.cli.offsets import Span, Where, positions, resolve
@@ -48,12 +48,7 @@ class Interrupts:
             self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 

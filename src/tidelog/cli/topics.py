@@ -6,7 +6,6 @@ the brokers' own, with their reasons.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -22,7 +21,6 @@ from tidelog.cli.configs import (
 )
 from tidelog.cli.documents import (
     ConfigsChanged,
-    PartitionDescription,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
@@ -272,5 +270,5 @@ def _document(topic: TopicMetadata, partitions: tuple[PartitionStatus, ...]) -> 
         topic.name,
         topic_id_to_text(topic.topic_id),
         topic.is_internal,
-        [PartitionDescription(**asdict(each)) for each in partitions if each.topic == topic.name],
+        [each for each in partitions if each.topic == topic.name],
     )

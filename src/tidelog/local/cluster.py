@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from types import TracebackType
 
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.core.config import BrokerConfig
@@ -90,12 +89,7 @@ class LocalCluster:
         self.up()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.down()
 
     # -- what there is --------------------------------------------------------------------------

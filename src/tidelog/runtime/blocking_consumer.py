@@ -11,7 +11,6 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol
 
 from tidelog.client.consuming import ConsumedRecord, GroupConsumer, PartitionConsumer, Skip
@@ -106,12 +105,7 @@ class BlockingGroupConsumer(BlockingConsumer):
     def __enter__(self) -> BlockingGroupConsumer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:

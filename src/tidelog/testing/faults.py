@@ -15,7 +15,6 @@ import difflib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 
 from tidelog.broker.interception import Action, Rule
 from tidelog.core.errors import ErrorCode
@@ -42,12 +41,7 @@ class Fault:
     def __enter__(self) -> Fault:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove()
 
     @property

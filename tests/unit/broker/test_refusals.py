@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from tests.cluster.requests_by_version import CLIENT_APIS, sensible_request
+from tests.fuzz.answers import errors_in
 
 from tidelog.broker.apis import handlers
 from tidelog.broker.broker import Broker
@@ -33,17 +33,6 @@ SERVED = [
 def request_of(api_key: int, version: int, message: Any) -> Request:
     header = RequestHeader(api_key, version, 7, "a\nclient")
     return Request(header, message, cast(Any, SimpleNamespace(peer="host:1")), 0)
-
-
-def errors_in(answer: Any) -> Iterator[int]:
-    """Every error code of an answer, at any depth."""
-    for field in dataclasses.fields(answer):
-        value = getattr(answer, field.name)
-        if field.name == "error_code":
-            yield value
-        for item in value if isinstance(value, list) else [value]:
-            if dataclasses.is_dataclass(item):
-                yield from errors_in(item)
 
 
 @pytest.mark.parametrize(("api_key", "version"), SERVED)
