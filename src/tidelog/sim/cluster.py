@@ -283,7 +283,9 @@ class Cluster:
                 int(delay_ms * NS_PER_MS), None, callback
             )
         )
-        self.published = Published(world.violate, lambda: world.now_ns)
+        self.published = Published(
+            world.violate, lambda: world.now_ns, settings.of(0).min_insync_replicas
+        )
         self.store.on_commit(self._trace_commit)
         self.store.on_commit(self._check_session)
         self.store.on_commit(self.published.committed)

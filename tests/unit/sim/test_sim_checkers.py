@@ -77,7 +77,7 @@ class Setup:
         self.violations: list[str] = []
         self.zxid = 100
         self.now_ns = 0
-        self.published = Published(self.violations.append, lambda: self.now_ns)
+        self.published = Published(self.violations.append, lambda: self.now_ns, 2)
         self.checker = ReplicationChecker(
             self.published, self.violations.append, lambda: self.now_ns
         )
@@ -87,6 +87,7 @@ class Setup:
         for node_id, node in self.nodes.items():
             self.checker.add(node)
             self.register(node_id, 10 + node_id)
+        self.commit(Create("/controller_epoch", b"1"))
         topic = {
             "version": 3,
             "topic_id": topic_id_to_text(TOPIC_ID),
@@ -186,6 +187,28 @@ def test_a_member_is_unchanged_while_its_process_and_its_registration_stand(setu
     setup.nodes[2].incarnation += 1
     setup.register(3, 200)
     assert not any(setup.checker.is_unchanged(state, member) for member in (1, 2, 3))
+
+
+@pytest.mark.rule("V60")
+@pytest.mark.parametrize("configured", [None, 1, 2])
+def test_what_too_few_replicas_have_is_not_committed(setup: Setup, configured: int | None) -> None:
+    if configured is not None:
+        config = {"version": 1, "config": {"min.insync.replicas": str(configured)}}
+        setup.commit(Create("/config/topics/t", json.dumps(config).encode()))
+    setup.state(1, 1, [1], [11])
+    setup.replicate([1], 0, 1)
+    setup.lead(1, 1, 1)
+    told = "t-0: the leader of epoch 1 committed offset 0, which nobody has but [1] (V60)"
+    assert setup.violations == ([] if configured == 1 else [told])
+
+
+@pytest.mark.rule("V3")
+def test_a_state_of_an_earlier_controller_is_told(setup: Setup) -> None:
+    setup.commit(SetData("/controller_epoch", b"2", ANY_VERSION))
+    setup.state(1, 1, [1, 2], [11, 12])
+    assert setup.violations == [
+        "t-0: controller epoch 1 wrote its state, where the controller epoch is 2 (V3)"
+    ]
 
 
 @pytest.mark.rule("V70")

@@ -19,6 +19,7 @@ from tidelog.sim.checkers.logs import LogKey
 _TOPICS: Final = "/brokers/topics/"
 _BROKERS: Final = "/brokers/ids/"
 _DELETIONS: Final = "/admin/delete_topics/"
+_TOPIC_CONFIGS: Final = "/config/topics/"
 _CONTROLLER_EPOCH: Final = "/controller_epoch"
 
 
@@ -63,9 +64,17 @@ class PublishedTopic:
 class Published:
     """Follows the commits of a store."""
 
-    def __init__(self, violate: Callable[[str], None], now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+        min_insync_replicas: int = 1,
+    ) -> None:
         self._violate = violate
         self._now_ns = now_ns
+        self._default_minimum = min_insync_replicas
+        #: The lowest min.insync.replicas that each topic's configuration ever had.
+        self._minimums: dict[str, int] = {}
         #: Broker epoch of each registered broker.
         self.brokers: dict[int, int] = {}
         #: Topics that exist, by name.
@@ -95,6 +104,8 @@ class Published:
                 self._topic_changed(zxid, path[len(_TOPICS) :].split("/"), op, result)
             elif path.startswith(_BROKERS):
                 self._broker_changed(int(path[len(_BROKERS) :]), op, result)
+            elif path.startswith(_TOPIC_CONFIGS):
+                self._config_changed(path[len(_TOPIC_CONFIGS) :], op)
             elif path.startswith(_DELETIONS):
                 self._deletion_changed(path[len(_DELETIONS) :], op)
             elif path == _CONTROLLER_EPOCH and isinstance(op, SetData | Create):
@@ -102,6 +113,21 @@ class Published:
                 if epoch < self.controller_epoch:
                     self._violate(f"controller epoch {self.controller_epoch} went back to {epoch}")
                 self.controller_epoch = epoch
+
+    def _config_changed(self, name: str, op: Op) -> None:
+        if isinstance(op, Delete):
+            self._minimums.pop(name, None)
+        elif isinstance(op, Create | SetData) and op.data:
+            value = json.loads(op.data)["config"].get("min.insync.replicas")
+            minimum = self._default_minimum if value is None else int(value)
+            self._minimums[name] = min(minimum, self._minimums.get(name, minimum))
+
+    def effective_minimum(self, key: LogKey) -> int:
+        """How large the ISR of a partition must be for a record to be committed (V60), by what was
+        ever set: a leader may hear of a change late."""
+        topic = self.all_topics[key.topic_id]
+        minimum = self._minimums.get(topic.name, self._default_minimum)
+        return min(minimum, len(topic.assignment.get(key.partition, ())))
 
     def _deletion_changed(self, name: str, op: Op) -> None:
         if isinstance(op, Create):

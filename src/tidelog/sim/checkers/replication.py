@@ -10,15 +10,12 @@ never goes back within its term; nor do epochs within an incarnation.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import GONE, is_tombstone, key_of
 from tidelog.sim.checkers.logs import LogKey, NodeLogs, ReplicaLog
 from tidelog.sim.checkers.published import Published, PublishedPartition
-
-#: What every topic of a simulated cluster asks for.
-MIN_INSYNC_REPLICAS: Final = 2
 
 
 class Claim(NamedTuple):
@@ -353,7 +350,7 @@ class ReplicationChecker:
             for node_id, node in self._nodes.items()
             if claim.key in node.logs.logs and node.logs.logs[claim.key].end >= len(truth.committed)
         ]
-        if len(copies) < MIN_INSYNC_REPLICAS:
+        if len(copies) < self.published.effective_minimum(claim.key):
             self._violate(
                 f"{truth.name}: the leader of epoch {claim.leader_epoch} committed offset"
                 f" {len(truth.committed) - 1}, which nobody has but {copies} (V60)"
