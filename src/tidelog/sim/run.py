@@ -239,12 +239,16 @@ class SeedRun:
         )
 
     def _end_groups(self, limit_ns: int) -> bool:
-        """Every member gets its share and commits; then each group has what was committed."""
-        members = [member for member in self._members if not self._waits_for_operator(member)]
+        """Every member gets its share and commits; then each group has what was committed. A group
+        may lose its coordinator for good meanwhile, to an operator."""
+
+        def working() -> list[GroupMember | Committer]:
+            return [member for member in self._members if not self._waits_for_operator(member)]
+
         for member in self._members:
             member.is_steady = True
         if not self._wait(
-            lambda: not all(member.steady_rounds for member in members),
+            lambda: not all(member.steady_rounds for member in working()),
             limit_ns,
             "every member of a group works",
         ):
@@ -252,15 +256,17 @@ class SeedRun:
         for member in self._members:
             member.stopping = True
         if not self._wait(
-            lambda: not all(member.is_done for member in members), limit_ns, "every member leaves"
+            lambda: not all(member.is_done for member in working()), limit_ns, "every member leaves"
         ):
             return False
-        readers = [
-            member.client.tasks.spawn("read the last offsets", member.read_last())
-            for member in members
-        ]
+        readers = {
+            member: member.client.tasks.spawn("read the last offsets", member.read_last())
+            for member in working()
+        }
         return self._wait(
-            lambda: not all(reader.done() for reader in readers), limit_ns, "offsets are read"
+            lambda: not all(readers[member].done() for member in working()),
+            limit_ns,
+            "offsets are read",
         )
 
     def _waits_for_operator(self, member: GroupMember | Committer) -> bool:

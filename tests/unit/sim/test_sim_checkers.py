@@ -178,6 +178,18 @@ def test_a_member_that_lost_data_in_a_crash_does_not_count(setup: Setup) -> None
     assert setup.violations == []
 
 
+def test_a_member_that_registered_anew_and_then_lost_data_is_told_from_a_steady_one(
+    setup: Setup,
+) -> None:
+    state = setup.published.partitions[KEY]
+    assert not setup.checker.has_lost_member(state)
+    setup.register(3, 200)
+    setup.checker.crashed(setup.nodes[3], lossy=True)
+    assert setup.checker.has_lost_member(state)
+    setup.state(1, 0, [1, 2, 3], [11, 12, 201])
+    assert not setup.checker.has_lost_member(setup.published.partitions[KEY])
+
+
 def test_a_member_is_unchanged_while_its_process_and_its_registration_stand(setup: Setup) -> None:
     state = setup.published.partitions[KEY]
     assert [setup.checker.is_unchanged(state, member) for member in (1, 2, 3, 4)] == [

@@ -126,8 +126,8 @@ class ReplicationChecker:
         self._intact: dict[int, int] = {}
         #: Which incarnation made a node's last registration, and its broker epoch.
         self._registered_in: dict[int, tuple[int, int]] = {}
-        #: (node, broker epoch) of lives that lost data in their end.
-        self._lost: dict[tuple[int, int], None] = {}
+        #: The newest broker epoch under which a node has lost data.
+        self._lost: dict[int, int] = {}
         self._seen: dict[tuple[int, LogKey], _Seen] = {}
         published.on_state.append(self._state_changed)
         published.on_broker.append(self._broker_registered)
@@ -164,7 +164,7 @@ class ReplicationChecker:
         if lossy:
             epoch = self._intact.pop(node.node_id, None)
             if epoch is not None:
-                self._lost[(node.node_id, epoch)] = None
+                self._lost[node.node_id] = epoch
             for (node_id, _), seen in self._seen.items():
                 if node_id == node.node_id:
                     seen.is_doubtful = True
@@ -401,8 +401,10 @@ class ReplicationChecker:
         )
 
     def has_lost_member(self, state: PublishedPartition) -> bool:
-        """Whether a member is recorded under a broker epoch in which it lost data."""
-        return any((member, state.epoch_of(member)) in self._lost for member in state.isr)
+        """Whether a member has lost data since the broker epoch recorded for it: it may have
+        registered anew before it did."""
+        lost = self._lost
+        return any((state.epoch_of(member) or 0) <= lost.get(member, -1) for member in state.isr)
 
     def has_all_committed(self, key: LogKey, node_id: int) -> bool:
         """Whether a node's files hold every committed record of a partition."""
