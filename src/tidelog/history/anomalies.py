@@ -29,7 +29,10 @@ ANOMALIES: Final[Mapping[str, Meaning]] = {
     "unseen": Meaning(
         "an acknowledged record was never polled, nor anything behind it", "with acks 0 and 1"
     ),
-    "duplicate": Meaning("one value stands at several offsets", "without idempotence"),
+    "duplicate": Meaning(
+        "one value stands at several offsets",
+        "without idempotence; in two incarnations of a topic, where the send named none",
+    ),
     "inconsistent-offsets": Meaning("one offset held two values"),
     "never-sent": Meaning("a polled value was sent by nobody, or to another partition"),
     "G1a": Meaning(

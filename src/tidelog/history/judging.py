@@ -162,22 +162,33 @@ class Judge:
 
     def _judge_again(self) -> None:
         values = self._values
-        told: dict[tuple[int, int, int], None] = {}
+        partitions = self._checker.partitions
+        #: Offsets of each value in each partition, besides the one that was polled first.
+        told: dict[tuple[int, int], dict[int, None]] = {}
         for index, number, offset, line in self._checker.again:
-            if (index, number, offset) in told:
+            others = told.setdefault((index, number), {})
+            if offset in others:
                 continue
-            told[(index, number, offset)] = None
-            partitions = self._checker.partitions
             first = partitions[values.polled_partition[index]]
             where = "" if first.number == number else f"{first.name} "
             self._report.add(
                 "duplicate",
-                not values.state[index] & IDEMPOTENT,
+                not values.state[index] & IDEMPOTENT
+                or (not others and self._met_both(index, first, partitions[number])),
                 partitions[number].name,
                 f"{values.values[index]!r} was polled at {where}offset"
                 f" {values.polled_offset[index]} and at offset {offset}",
                 [*values.lines(index), line],
             )
+            others[offset] = None
+
+    def _met_both(self, index: int, first: Partition, second: Partition) -> bool:
+        """Whether a send that named no topic id may stand in both: brokers know a producer's
+        sequences within an incarnation of a topic, and its second attempt may meet the next."""
+        sent = self._values.sent_partition[index]
+        if sent == NOBODY or "@" in self._checker.partitions[sent].topic:
+            return False
+        return first.place == second.place and first.topic != second.topic
 
     # Orders
 
@@ -224,3 +235,10 @@ class Judge:
                         f" stands at offset {sends.lasts[earlier]}",
                         [sends.lines[earlier], sends.lines[later]],
                     )
+
+
+def _met_both(sent: Partition, first: Partition, second: Partition) -> bool:
+    """Whether a send that named no topic id may stand in both: brokers know a producer's sequences
+    within an incarnation of a topic, and its second attempt may meet the next one."""
+    is_unsure = "@" not in sent.topic and "@" in first.topic and "@" in second.topic
+    return is_unsure and first.place == second.place and first.topic != second.topic

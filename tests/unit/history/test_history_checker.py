@@ -212,6 +212,19 @@ class TestDuplicates:
         story = Story().send([[0, "a"]], idempotent=False).poll([[0, "a"], [1, "a"]])
         assert allowed(story) == {"duplicate": 1}
 
+    def test_a_send_that_names_no_incarnation_may_stand_once_in_each(self) -> None:
+        story = Story().send([[None, "a"]], INFO)
+        story.poll([[7, "a"]], on="t@1-0").poll([[0, "a"]], "other", on="t@2-0")
+        assert allowed(story) == {"duplicate": 1}
+        story.poll([[1, "a"]], on="t@2-0")
+        assert forbidden(story) == {"duplicate": 1}
+
+    @pytest.mark.parametrize(("sent", "polled"), [("t@1-0", "t@2-0"), ("t-0", "t@2-1")])
+    def test_any_other_send_may_not(self, sent: str, polled: str) -> None:
+        story = Story().send([[None, "a"]], INFO, on=sent)
+        story.poll([[7, "a"]], on="t@1-0").poll([[0, "a"]], "other", on=polled)
+        assert forbidden(story)["duplicate"] == 1
+
     def test_reading_a_record_again_is_none(self) -> None:
         story = read(Story())
         story.add("c", "seek", partitions={"t-0": 0})
