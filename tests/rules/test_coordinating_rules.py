@@ -37,8 +37,51 @@ async def test_it_loads_to_the_log_end_though_the_high_watermark_is_behind() -> 
     rig.log.put(stored_offset(5))
     rig.log.put(stored_offset(6))
     await rig.lead(1, isr=(1, 2))
-    assert rig.broker.partition(P0).high_watermark == 0
+    rig.replicate()
+    await rig.clock.advance(0)
     assert fetch(rig) == (NONE, 6)
+
+
+@pytest.mark.rule("G1")
+@told
+async def test_what_was_loaded_counts_when_it_is_committed() -> None:
+    rig = CoordinatorBroker()
+    await rig.follow(0)
+    rig.log.put(stored_offset(5))
+    await rig.lead(1, isr=(1, 2))
+    await rig.clock.advance(10_000)
+    assert rig.broker.partition(P0).high_watermark == 0
+    assert fetch(rig) == (LOADING, -1)
+    assert commit_error(commit(rig, 9)) is LOADING
+    rig.replicate()
+    await rig.clock.advance(0)
+    assert fetch(rig) == (NONE, 5)
+
+
+@pytest.mark.rule("G1")
+@pytest.mark.parametrize("error", [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_HERE])
+@told
+async def test_a_load_outlives_an_isr_below_the_minimum_not_its_leadership(
+    error: ErrorCode,
+) -> None:
+    rig = CoordinatorBroker()
+    await rig.follow(0)
+    rig.log.put(stored_offset(5))
+    await rig.lead(1, isr=(1, 2))
+    if error is NOT_HERE:
+        await rig.follow(2)
+        rig.log.put(stored_offset(7), leader_epoch=2)
+        await rig.lead(3, isr=(1, 2))
+    else:
+        partition = rig.broker.partition(P0)
+        partition.watchers.isr_below_minimum(partition, "the ISR is too small")
+    await rig.clock.advance(0)
+    assert fetch(rig) == (LOADING, -1)
+    rig.replicate()
+    await rig.clock.advance(0)
+    assert fetch(rig) == (NONE, 7 if error is NOT_HERE else 5)
+    epochs = [each["leader_epoch"] for each in rig.broker.tracer.named("groups_loaded")]
+    assert epochs == [3 if error is NOT_HERE else 1]
 
 
 @pytest.mark.rule("G1")
@@ -156,8 +199,8 @@ async def test_a_leader_that_leads_on_loads_anew() -> None:
     pending = commit(rig, 5)
     await rig.lead(2, isr=(1, 2))
     assert commit_error(answered(pending)) is NOT_HERE
-    assert fetch(rig) == (NONE, 5)
     rig.replicate()
+    await rig.clock.advance(0)
     assert fetch(rig) == (NONE, 5)
     loads = [each["leader_epoch"] for each in rig.broker.tracer.named("groups_loaded")]
     assert loads == [1, 2]

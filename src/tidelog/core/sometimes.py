@@ -68,6 +68,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     # Coordinators of groups
     "coordinator_moved_during_rebalance": "a coordinator ends while members join or synchronise",
     "coordinator_moved_while_loading": "a coordinator ends before it has loaded its partition",
+    "coordinator_loaded_above_high_watermark": "a coordinator has loaded what is not committed yet",
     "offsets_overdue": "a coordinator's append takes too long, and who asked is told so",
     # Logs
     "log_cut_at_start": "recovery cuts bytes that are no whole batch",

@@ -178,8 +178,6 @@ PROFILES: Final[Mapping[str, Profile]] = {
             left_out=0.0,
             mean_interval_ms=(60, 250),
             restart_ms=((20, 400), (200, 1_500)),
-            known_defect="a coordinator answers from records that it loaded above the high"
-            " watermark and that may be lost: a generation may be handed out twice",
         ),
         # Changes of the ISR take their time, or come late, while followers fall behind and return.
         Profile(

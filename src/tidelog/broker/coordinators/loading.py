@@ -1,9 +1,11 @@
 """Loads a partition of `__consumer_offsets` into its coordinator: from log start to log end (G1).
 
 To the log end, not to the high watermark: a new leader's high watermark may lag behind what was
-acknowledged, and nothing is appended before the load has ended. The log is read in slices and the
-loop is let go between records, so that other partitions are served meanwhile. A load whose
-leadership ends stops where it is.
+acknowledged, and nothing is appended before the load has ended. What of it was not committed may
+still be lost, and with it a generation that would then be handed out once more: so the load has
+ended when the high watermark has passed what was read. The log is read in slices and the loop is
+let go between records, so that other partitions are served meanwhile. A load whose leadership ends
+stops where it is.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidelog.broker.coordinators import offset_records
-from tidelog.core.errors import KafkaError, ProtocolError, StorageError
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError, StorageError
 from tidelog.group.partition import GroupPartition, Phase
 from tidelog.records.batch import BatchView, CorruptBatch, iter_batches
 from tidelog.records.reader import read_columns
@@ -59,7 +62,37 @@ async def load(broker: Broker, partition: Partition, core: GroupPartition) -> bo
                 f" {error}",
             )
             await broker.tasks.sleep(_RETRY_MS)
+    await committed(broker, partition, core, end)
     return core.phase is Phase.LOADING
+
+
+async def committed(
+    broker: Broker, partition: Partition, core: GroupPartition, offset: int
+) -> None:
+    """Wait until everything below `offset` is in all in-sync replicas, or the load is over. An ISR
+    below the minimum is waited out."""
+    while core.phase is Phase.LOADING and partition.high_watermark < offset:
+        broker.tracer.mark("coordinator_loaded_above_high_watermark")
+        wait = _Wait()
+        partition.watchers.wait_for_acks(offset, wait)
+        await wait.told
+
+
+class _Wait:
+    """Waits for the high watermark; an AcksWait."""
+
+    __slots__ = ("told",)
+
+    def __init__(self) -> None:
+        self.told: Completion[None] = Completion()
+
+    def acknowledged(self) -> None:
+        """It has passed."""
+        self.told.resolve(None)
+
+    def refused(self, error: ErrorCode, message: str) -> None:
+        """The ISR fell below the minimum, or the leadership is over: look again."""
+        self.told.resolve(None)
 
 
 class _Replay:

@@ -44,3 +44,13 @@ def loaded_to_hw_only(_: Any) -> Any:
 def coordinator_answers_on(_: Any) -> Any:
     """A coordinator goes on when the leadership of its partition has ended."""
     return lambda groups, partition: None
+
+
+@_breaks("G1", "tidelog.broker.coordinators.loading:committed", profile="late_roles")
+def answers_before_load_is_committed(_: Any) -> Any:
+    """A coordinator answers from what it has loaded although that may still be lost."""
+
+    async def at_once(*_: Any) -> None:
+        return
+
+    return at_once
