@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.sim.faults import PROFILES
+from tidelog.sim.profiles import PROFILES
 from tidelog.sim.run import MIXED, SeedRun, Totals, profile_of, run_seed
 from tidelog.sim.workload.churn import VALUES
 

@@ -174,8 +174,8 @@ def _seeds(text: str) -> range:
 
 def _profile(profile: str, mutant: str) -> str:
     """The profile asked for, else the one under which a mutant is looked for."""
-    from tidelog.sim.faults import PROFILES
     from tidelog.sim.mutants import MUTANTS
+    from tidelog.sim.profiles import PROFILES
     from tidelog.sim.run import MIXED
 
     if mutant and mutant not in MUTANTS:

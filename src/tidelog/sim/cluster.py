@@ -265,10 +265,9 @@ class SimBroker:
         life.die(loss, "stopped as told", judged=False)
         raise NodeDead("stopped as told")
 
-    def crash(self, loss: Loss, reason: str) -> None:
-        """End it at once."""
-        if self.life is not None:
-            self.life.die(loss, reason)
+    def crash(self, loss: Loss, reason: str) -> bool:
+        """End it at once; False where it is down already, or the budget spares it."""
+        return self.life is not None and self.life.die(loss, reason)
 
 
 class Cluster:

@@ -19,10 +19,11 @@ from tidelog.history.operations import Operation
 from tidelog.sim.checkers.histories import check_history, operations
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.cluster import Cluster, Settings
-from tidelog.sim.faults import PROFILES, Faults
+from tidelog.sim.faults import Faults
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.mutants import applied
 from tidelog.sim.outside import nothing_outside
+from tidelog.sim.profiles import PROFILES
 from tidelog.sim.seeds import stream
 from tidelog.sim.workload.admin import Administrator
 from tidelog.sim.workload.churn import Churn
@@ -60,7 +61,7 @@ class RunResult:
     events: int
     simulated_ns: int
     counters: dict[str, int]
-    #: How often each kind of fault was played.
+    #: How often each kind of fault was played, and had somebody to be played to.
     faults: dict[str, int] = field(default_factory=dict)
     #: How often each interesting state was reached (core/sometimes.py).
     marks: dict[str, int] = field(default_factory=dict)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.sim.faults import PROFILES
 from tidelog.sim.mutants import MUTANTS, Mutant, MutantGoneError, applied
 from tidelog.sim.mutants.mutant import Catalogue, in_force
+from tidelog.sim.profiles import PROFILES
 
 
 def originals(mutant: Mutant) -> list[Any]:

@@ -1,0 +1,53 @@
+"""The registry: every kind of fault and every scenario by name.
+
+A kind is a function that injects one fault through the stage, and says whether there was anything
+to do it to. Its name in the registry is the function's; its docstring is one line for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.sim.faults.stage import Scenario, Stage
+
+#: Injects one fault; False where nothing could be done (nobody to do it to, refused by the budget).
+Inject = Callable[[Stage], bool]
+#: Plays one scenario over and over.
+Play = Callable[[Stage], Scenario]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault."""
+
+    name: str
+    #: The module that it stands in: network, store, processes, disks.
+    family: str
+    #: What it does, in one line.
+    description: str
+    inject: Inject
+
+
+KINDS: Final[dict[str, Kind]] = {}
+SCENARIOS: Final[dict[str, Play]] = {}
+
+
+def kind(inject: Inject) -> Inject:
+    """Register a kind of fault under its function's name."""
+    name = inject.__name__
+    if name in KINDS:
+        raise ValueError(f"there are two kinds of faults named {name!r}")
+    family = inject.__module__.rpartition(".")[2]
+    KINDS[name] = Kind(name, family, (inject.__doc__ or "").strip(), inject)
+    return inject
+
+
+def scenario(play: Play) -> Play:
+    """Register a scenario under its function's name."""
+    name = play.__name__
+    if name in SCENARIOS:
+        raise ValueError(f"there are two scenarios named {name!r}")
+    SCENARIOS[name] = play
+    return play

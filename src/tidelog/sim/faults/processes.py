@@ -1,0 +1,82 @@
+"""Faults of brokers' processes: they crash, are stopped, stand still."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.sim.disk import Loss
+from tidelog.sim.faults.kinds import kind
+from tidelog.sim.faults.stage import LOSSES, Stage
+from tidelog.sim.node import Strike
+
+#: Names of port calls that begin so are struck; the empty one is all of them.
+_STRIKE_PREFIXES: Final = (
+    "", "", "files.", "files.pwritev", "files.fsync", "files.rename", "files.truncate",
+    "network.send", "store", "lane.",
+)  # fmt: skip
+
+
+@kind
+def strike(stage: Stage) -> bool:
+    """A broker crashes at a port call to come, of any name or of a certain one."""
+    broker = stage.draw.choice((stage.any_broker(), stage.leader()))
+    if broker is None or broker.life is None:
+        return False
+    planned = Strike(
+        stage.draw.randrange(1, stage.draw.choice((4, 40, 400))),
+        stage.draw.choice(LOSSES),
+        stage.draw.choice(_STRIKE_PREFIXES),
+    )
+    stage.note(f"strike {broker.node_id} {planned.countdown} {planned.prefix}")
+    broker.life.plan_strike(planned)
+    return True
+
+
+@kind
+def crash_leader(stage: Stage) -> bool:
+    """The leader of some partition is killed, or loses its power."""
+    return stage.crash(stage.leader(), "a leader crashes")
+
+
+@kind
+def crash_any(stage: Stage) -> bool:
+    """Some broker is killed, or loses its power."""
+    return stage.crash(stage.any_broker(), "crashes")
+
+
+@kind
+def crash_controller(stage: Stage) -> bool:
+    """The controller's broker is killed, or loses its power."""
+    controller = stage.controller()
+    return controller is not None and stage.crash(controller, "the controller crashes")
+
+
+@kind
+def stop(stage: Stage) -> bool:
+    """A broker is told to stop, and may lose its power right after."""
+    broker = stage.any_broker()
+    if broker is None:
+        return False
+    stage.note(f"stop {broker.node_id}")
+    broker.stop(stage.draw.choice(LOSSES))
+    return True
+
+
+@kind
+def pause(stage: Stage) -> bool:
+    """A broker's process stands still for a while; its watchdog may end it when it goes on."""
+    broker = stage.any_broker()
+    life = None if broker is None else broker.life
+    if broker is None or life is None or life.paused:
+        return False
+    pause_ms = stage.draw.choice((30, 500, 2_500)) * stage.draw.uniform(0.5, 1.5)
+    life.pause()
+
+    def resume() -> None:
+        silent_too_long = pause_ms >= stage.cluster.settings.session_timeout_ms
+        if silent_too_long and stage.draw.random() < 0.5:
+            broker.crash(Loss.NONE, "the watchdog ended it")
+        life.resume()
+
+    stage.later(pause_ms, resume)
+    return True

@@ -1,0 +1,89 @@
+"""Sequences of faults that no single draw brings about; drawn too in all that they leave open."""
+
+from __future__ import annotations
+
+from tidelog.metadata import layout
+from tidelog.sim.checkers.published import PublishedPartition
+from tidelog.sim.disk import Loss
+from tidelog.sim.faults.kinds import scenario
+from tidelog.sim.faults.stage import Scenario, Stage
+from tidelog.sim.faults.store import expire_controller, replace_controller
+
+
+def _healthy_partition(stage: Stage) -> PublishedPartition | None:
+    states = [
+        state
+        for state in stage.cluster.published.partitions.values()
+        if len(state.isr) == len(stage.cluster.brokers) and state.leader in state.isr
+    ]
+    return stage.draw.choice(states) if states else None
+
+
+def _push_out(stage: Stage, state: PublishedPartition, followers: list[int]) -> None:
+    """Keep followers from fetching from the leader."""
+    leader = stage.cluster.brokers[state.leader].node.host
+    for follower in followers:
+        host = stage.cluster.brokers[follower].node.host
+        stage.cluster.world.network.cut(leader, host)
+        stage.note(f"push {host} out: {leader}>{host} cut")
+
+
+def _take_back(stage: Stage, state: PublishedPartition, followers: list[int]) -> None:
+    leader = stage.cluster.brokers[state.leader].node.host
+    for follower in followers:
+        stage.cluster.world.network.heal(leader, stage.cluster.brokers[follower].node.host)
+
+
+@scenario
+def last_replica_standing(stage: Stage) -> Scenario:
+    """Both followers leave the ISR; the last member loses unsynced data and leads again."""
+    cluster = stage.cluster
+    lag_ms = cluster.settings.lag_time_max_ms
+    while True:
+        yield stage.draw.uniform(200, 1_000)
+        state = _healthy_partition(stage)
+        if state is None:
+            continue
+        followers = [member for member in state.isr if member != state.leader]
+        stage.count("scenario")
+        _push_out(stage, state, followers)
+        for _ in range(20):
+            yield lag_ms / 8
+            if cluster.published.partitions[state.key].isr == (state.leader,):
+                break
+        cluster.brokers[state.leader].crash(Loss.ALL_UNSYNCED, "the last member dies")
+        yield stage.draw.uniform(500, 2_000)
+        _take_back(stage, state, followers)
+        yield 3_000
+
+
+@scenario
+def unreadable_topic(stage: Stage) -> Scenario:
+    """Somebody writes nonsense into a topic's node, and a new controller reads it."""
+    cluster = stage.cluster
+    #: Nodes that hold nonsense, and what they held: one at most.
+    scribbled: list[tuple[str, bytes]] = []
+
+    def restore() -> None:
+        """What was scribbled on is as it was; the next controller reads it."""
+        if scribbled:
+            path, data = scribbled.pop()
+            if cluster.store.tree.get(path) is not None:
+                cluster.store.write_from_outside(path, data)
+            stage.note("the topic's node is as it was")
+            replace_controller(stage, cluster.published.controller_epoch)
+
+    stage.at_end(restore)
+    while True:
+        yield stage.draw.uniform(300, 1_500)
+        topics = [name for name in cluster.published.topics if not name.startswith("__")]
+        if not topics or cluster.health():
+            continue
+        stage.count("scenario")
+        path = layout.topic_path(stage.draw.choice(topics))
+        scribbled.append((path, cluster.store.write_from_outside(path, b"{")))
+        stage.note(f"{path} holds nonsense")
+        expire_controller(stage)
+        yield stage.draw.uniform(500, 2_500)
+        restore()
+        yield 3_000

@@ -1,0 +1,134 @@
+"""Plays the faults of one run: when, which, and that everything is healed in the end.
+
+Every seed draws its own subset of its profile's kinds and its own rates. A run can be repeated with
+kinds left out, or with its first faults only (to find what a violation needs): in profiles whose
+faults have streams of their own, what is left is then as it was.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+
+from tidelog.sim.cluster import Cluster, SimBroker
+
+# Each module registers its kinds.
+from tidelog.sim.faults import disks, network, processes, scenarios, store  # noqa: F401
+from tidelog.sim.faults.kinds import KINDS, SCENARIOS
+from tidelog.sim.faults.stage import Stage
+from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.profiles import Profile
+from tidelog.sim.seeds import stream
+
+
+class Faults:
+    """Plays the faults of one run.
+
+    `leave_out` names kinds and scenarios that are drawn and not played; of the faults drawn (those
+    left out among them) only the first `limit` are played. ValueError for names that are none.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        client_hosts: list[str],
+        draw: random.Random,
+        profile: Profile,
+        *,
+        leave_out: Collection[str] = (),
+        limit: int | None = None,
+    ) -> None:
+        unknown = [name for name in leave_out if name not in KINDS and name not in SCENARIOS]
+        if unknown:
+            raise ValueError(
+                f"no kinds of faults to leave out: {', '.join(unknown)}; there are"
+                f" {', '.join([*KINDS, *SCENARIOS])}"
+            )
+        self.cluster = cluster
+        self.profile = profile
+        self.is_active = False
+        #: How often each kind was played, and had somebody to be played to.
+        self.counts: dict[str, int] = {}
+        #: Faults drawn so far.
+        self.drawn = 0
+        self._leave_out = frozenset(leave_out)
+        self._limit = limit
+        self._draw = draw
+        self._hosts = [broker.node.host for broker in cluster.brokers.values()] + client_hosts
+        self._undo: list[Callable[[], None]] = []
+        self._mean_interval_ms = draw.randrange(*profile.mean_interval_ms)
+        self._restart_ms = draw.choice(profile.restart_ms)
+        self._weights = {
+            kind: weight * draw.uniform(0.3, 1.7)
+            for kind, weight in profile.weights.items()
+            if draw.random() >= profile.left_out
+        } or {"strike": 1.0}
+        cluster.keeps_budget = profile.keeps_budget
+        cluster.on_broker_death = self._restart_later
+
+    # Beginning and end
+
+    def begin(self) -> None:
+        """Let faults happen from now on."""
+        self.is_active = True
+        self._later(self._draw.uniform(0, self._mean_interval_ms), self._next)
+        name = self.profile.scenario
+        if name and name not in self._leave_out:
+            stage = self._stage("scenario")
+            stage.play(SCENARIOS[name](stage))
+
+    def end(self) -> None:
+        """No more faults: everything is healed, every broker is up."""
+        self.is_active = False
+        cluster = self.cluster
+        cluster.world.network.heal_everything()
+        for broker in cluster.brokers.values():
+            if broker.life is not None:
+                broker.life.plan_strike(None)
+                broker.life.resume()
+        for undo in self._undo:
+            undo()
+        cluster.start()
+        cluster.world.note(-1, "faults", "ended")
+
+    def at_end(self, undo: Callable[[], None]) -> None:
+        """Call back when the faults of the run end."""
+        self._undo.append(undo)
+
+    def count(self, kind: str) -> None:
+        """A kind was played, or a scenario came to its point."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+
+    # What happens in between
+
+    def _next(self) -> None:
+        if not self.is_active or (self._limit is not None and self.drawn >= self._limit):
+            return
+        kinds = list(self._weights)
+        kind = self._draw.choices(kinds, [self._weights[name] for name in kinds])[0]
+        stage = self._stage(self.drawn)
+        self.drawn += 1
+        if kind not in self._leave_out and KINDS[kind].inject(stage):
+            self.count(kind)
+        self._later(self._draw.expovariate(1.0) * self._mean_interval_ms, self._next)
+
+    def _stage(self, index: int | str) -> Stage:
+        draw = self._draw
+        if self.profile.has_own_streams:
+            draw = stream(self.cluster.world.seed, "fault", index)
+        return Stage(self, self.cluster, self._hosts, draw)
+
+    def _restart_later(self, broker: SimBroker) -> None:
+        draw = self._draw
+        if self.profile.has_own_streams:
+            seed = self.cluster.world.seed
+            draw = stream(seed, "restart", broker.node_id, broker.incarnation)
+
+        def restart() -> None:
+            if broker.life is None:
+                broker.start()
+
+        self._later(draw.uniform(*self._restart_ms), restart)
+
+    def _later(self, delay_ms: float, callback: Callable[[], None]) -> None:
+        self.cluster.world.scheduler.after(int(delay_ms * NS_PER_MS), None, callback)

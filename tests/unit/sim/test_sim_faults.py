@@ -1,0 +1,69 @@
+"""Kinds of faults: what profiles weigh is registered, and a run can be repeated with less of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.sim.cluster import Cluster, Settings
+from tidelog.sim.faults import KINDS, SCENARIOS, Faults
+from tidelog.sim.loop import NS_PER_S
+from tidelog.sim.profiles import PROFILES, Profile
+from tidelog.sim.seeds import stream
+from tidelog.sim.world import World
+
+#: Faults that leave a line each and need no broker that runs.
+LINKS = Profile(
+    "links",
+    weights={"cut_one_way": 1.0, "cut_two_ways": 1.0, "slow_link": 1.0},
+    left_out=0.0,
+    mean_interval_ms=(50, 100),
+    has_own_streams=True,
+)
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.name)
+def test_a_profile_weighs_kinds_and_names_a_scenario_that_are_registered(profile: Profile) -> None:
+    assert set(profile.weights) <= set(KINDS)
+    assert not profile.scenario or profile.scenario in SCENARIOS
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_says_in_one_line_what_it_does(name: str) -> None:
+    description = KINDS[name].description
+    assert description.endswith(".")
+    assert "\n" not in description
+
+
+def _played(
+    profile: Profile, leave_out: tuple[str, ...] = (), limit: int | None = None
+) -> list[str]:
+    """What faults note in three seconds over brokers that do not run."""
+    world = World(7)
+    cluster = Cluster(world, 3, Settings())
+    faults = Faults(
+        cluster, ["client101"], stream(7, "faults"), profile, leave_out=leave_out, limit=limit
+    )
+    lines: list[str] = []
+    world.trace.listener = lines.append
+    faults.begin()
+    world.run_until(3 * NS_PER_S)
+    world.close()
+    return [line.partition(" fault ")[2] for line in lines if " fault " in line]
+
+
+def test_the_first_faults_of_a_run_are_the_same_where_the_others_are_cut_off() -> None:
+    whole = [line for line in _played(LINKS) if not line.startswith("healed")]
+    first = [line for line in _played(LINKS, limit=5) if not line.startswith("healed")]
+    assert len(whole) > 10
+    assert first == whole[:5]
+
+
+def test_leaving_out_a_kind_moves_no_other() -> None:
+    whole = _played(LINKS)
+    assert any(line.startswith("slow") for line in whole)
+    assert _played(LINKS, ("slow_link",)) == [x for x in whole if not x.startswith("slow")]
+
+
+def test_a_kind_that_is_none_cannot_be_left_out() -> None:
+    with pytest.raises(ValueError, match="no kinds of faults to leave out: slow_lnik; there are"):
+        _played(LINKS, ("slow_lnik",))
