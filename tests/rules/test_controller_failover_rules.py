@@ -20,6 +20,7 @@ from tests.controller_office import Candidate, Office, office
 
 from tidelog.broker.store_reader import StoreReader
 from tidelog.controller.commands import Commands, Part, Sender
+from tidelog.controller.events import TopicsRead
 from tidelog.controller.image import TopicFound, TopicUnreadable
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
@@ -75,6 +76,17 @@ def test_a_full_command_lists_everything_names_what_to_keep_and_leaves_out_delet
 
 
 @pytest.mark.rule("V35")
+def test_everybody_is_told_everything_when_a_topic_can_be_read_again() -> None:
+    controller = unloaded(TopicUnreadable("t", "not JSON"))
+    step(controller)
+    found = TopicFound(topic("t", {0: (1, 2)}), {0: state((1, 2))})
+    _, effects = step(controller, TopicsRead(["t"], [found]))
+    assert [one for one, commands in effects.commands.items() if commands.full] == [1, 2, 3]
+    assert list(effects.commands[1].roles) == [TP]
+    assert effects.commands[1].keep == ()
+
+
+@pytest.mark.rule("V35")
 def test_a_topic_whose_nodes_cannot_be_read_is_kept_and_left_alone(three: Office) -> None:
     first = three.controller()
     three.create(first, "t", (1, 2, 3))
@@ -94,6 +106,34 @@ def test_a_topic_whose_nodes_cannot_be_read_is_kept_and_left_alone(three: Office
     node = three.read(path)
     assert node is not None
     assert node.data == b"not JSON"
+
+
+@pytest.mark.rule("V35")
+def test_a_topic_that_can_be_read_again_is_told_as_after_an_election(three: Office) -> None:
+    first = three.controller()
+    three.create(first, "t", (1, 2, 3))
+    path = layout.partition_state_path(TP)
+    node = three.read(path)
+    assert node is not None
+    three.write(SetData(path, b"not JSON", ANY_VERSION))
+    first.crash()
+    three.until(lambda: three.controllers != [] and three.controllers != [first.broker_id])
+    second = three.controller()
+
+    def leaders_told() -> list[int]:
+        return [
+            one.leader
+            for request in second.script.of(LeaderAndIsrRequest)
+            if request.controller_epoch == 2
+            for told in request.topic_states
+            for one in told.partition_states
+        ]
+
+    three.pass_time(1_000)
+    assert leaders_told() == []
+    three.write(SetData(path, node.data, ANY_VERSION))
+    three.until(lambda: leaders_told() != [], limit_ms=6_000)
+    assert leaders_told() == [min({1, 2, 3} - {first.broker_id})]
 
 
 @pytest.mark.rule("V41")

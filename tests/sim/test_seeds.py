@@ -29,6 +29,7 @@ OTHER_PROFILES = (
     "slow_store",
     "controller_moves",
     "lost_answers",
+    "unreadable_topic",
 )
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(4)]
 

@@ -65,6 +65,8 @@ _RETRY_MS = 50
 _HEARD_LIMIT_MS = 1_000
 #: A new controller lets the cluster settle before it looks for its balance (Kafka's 5 s).
 _FIRST_BALANCE_MS = 5_000
+#: Between two looks at topics whose nodes cannot be read.
+_LOOK_AGAIN_MS = 5_000
 #: Answer for a request that this broker is not the controller for; made by the API's own handler.
 Refusal = Callable[[], Any]
 
@@ -370,6 +372,7 @@ class ControllerShell:
         self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
         await self._load(term)
         self.broker.timers.after(_FIRST_BALANCE_MS, partial(self._balance, term))
+        self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
         while self._term is term:
             await self._turn(term)
 
@@ -394,6 +397,21 @@ class ControllerShell:
             self.offer(RebalanceDue(config.leader_imbalance_per_broker_percentage))
         interval_ms = config.leader_imbalance_check_interval_seconds * 1000
         self.broker.timers.after(interval_ms, partial(self._balance, term))
+
+    def _look_again(self, term: _Term) -> None:
+        """Read the nodes of topics again that could not be read: somebody may have mended them."""
+        if self._term is not term:
+            return
+        image = term.controller.image
+        unreadable = [name for name in image.unreadable if not image.is_deleting(name)]
+        if unreadable:
+            self._read_again(unreadable)
+        self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
+
+    def _read_again(self, names: Iterable[str]) -> None:
+        self._reread.update(dict.fromkeys(names))
+        self._topics_changed = True
+        self._wake.set()
 
     async def _turn(self, term: _Term) -> None:
         """Read what changed, decide, write, command, answer; or wait for something to do."""
@@ -493,9 +511,7 @@ class ControllerShell:
         for name in effects.removed:
             tracer.event("topic_removed", topic=name)
         if effects.reread:
-            self._reread.update(dict.fromkeys(effects.reread))
-            self._topics_changed = True
-            self._wake.set()
+            self._read_again(effects.reread)
 
     # watches
 

@@ -255,6 +255,9 @@ class Controller:
             if name not in names:
                 self.image.apply(TopicGone(name))
         for found in event.found:
+            if isinstance(found, TopicFound) and found.topic.name in self.image.unreadable:
+                # Brokers may have registered meanwhile, and were told nothing of its partitions.
+                self._full.update(dict.fromkeys(self.image.brokers))
             self.image.apply(found)
             if isinstance(found, TopicFound):
                 for topic_partition in found.topic.partitions():

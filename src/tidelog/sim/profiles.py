@@ -229,7 +229,6 @@ PROFILES: Final[Mapping[str, Profile]] = {
             weights={"crash_any": 1.0, "slow_link": 1.0},
             mean_interval_ms=(1_500, 3_000),
             scenario="unreadable_topic",
-            known_defect="now and then a topic that is readable again takes no records",
         ),
         Profile(
             "last_replica_standing",

@@ -395,6 +395,13 @@ class TestAdoption:
         assert state_writes(writes)[TopicPartition("u", 0)].leader == 2
         assert effects.commands[2].roles[TopicPartition("u", 0)].state.is_new
 
+    def test_a_topic_that_can_be_read_again_is_told_to_everybody(self) -> None:
+        controller = loaded(TopicUnreadable("t", "not JSON"))
+        _, effects = step(controller, TopicsRead(["t"], [TopicFound(topic(), {0: state()})]))
+        assert all(effects.commands[broker_id].full for broker_id in (1, 2, 3))
+        assert TP in effects.commands[1].roles
+        assert effects.commands[1].keep == ()
+
     def test_topics_that_vanish_are_forgotten(self) -> None:
         controller = loaded(TopicFound(topic(), {0: state()}), TopicUnreadable("u", "not JSON"))
         step(controller, TopicsRead([], []))

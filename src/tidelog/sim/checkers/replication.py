@@ -75,7 +75,7 @@ class _Seen:
 class Truth:
     """What is known of one partition."""
 
-    __slots__ = ("committed", "ends", "last_of_key", "name", "values")
+    __slots__ = ("committed", "ends", "last_of_key", "name", "stored_by", "values")
 
     def __init__(self, name: TopicPartition) -> None:
         self.name = name
@@ -87,6 +87,8 @@ class Truth:
         self.last_of_key: dict[int, int] = {}
         #: The number of each record ever seen, by (leader epoch, offset).
         self.values: dict[tuple[int, int], int] = {}
+        #: Who ever had each of them: a bit for each node id.
+        self.stored_by: dict[tuple[int, int], int] = {}
 
     def commit(self, numbers: list[int], leader_epoch: int) -> None:
         """These records are committed, behind the others, by the leader of this epoch."""
@@ -190,7 +192,8 @@ class ReplicationChecker:
     def _grown(self, log: ReplicaLog, first: int) -> None:
         """Two logs that agree in epoch and offset agree in the record."""
         truth = self.truth(log.key)
-        values = truth.values
+        values, stored_by = truth.values, truth.stored_by
+        node = 1 << log.node_id
         now_ns = self._now_ns()
         for offset in range(first, log.end):
             index = offset - log.start
@@ -198,6 +201,7 @@ class ReplicationChecker:
             epoch = log.epochs[index]
             if number == GONE:
                 continue
+            stored_by[(epoch, offset)] = stored_by.get((epoch, offset), 0) | node
             known = values.setdefault((epoch, offset), number)
             if known != number:
                 self._violate(
@@ -333,28 +337,25 @@ class ReplicationChecker:
                 " has compacted it before it was committed"
             )
             return
+        self._check_copies(claim, log, truth)
         truth.commit(more, claim.leader_epoch)
-        self._check_copies(claim, truth)
         self._check_isr(claim)
 
-    def _check_copies(self, claim: Claim, truth: Truth) -> None:
-        """What is committed is on as many replicas as min.insync.replicas asks for (V60, V64);
+    def _check_copies(self, claim: Claim, log: ReplicaLog, truth: Truth) -> None:
+        """What is committed was on as many replicas as min.insync.replicas asks for (V60, V64);
         some of them may have lost it since they told."""
         if self._promises_nothing(claim.key):
             return
-        for (_, key), seen in self._seen.items():
-            if key == claim.key and seen.is_doubtful:
+        minimum = self.published.effective_minimum(claim.key)
+        for offset in range(len(truth.committed), claim.high_watermark):
+            nodes = truth.stored_by[(log.epochs[offset - log.start], offset)]
+            if nodes.bit_count() < minimum:
+                holders = [node_id for node_id in self._nodes if nodes >> node_id & 1]
+                self._violate(
+                    f"{truth.name}: the leader of epoch {claim.leader_epoch} committed offset"
+                    f" {offset}, which nobody ever had but {holders} (V60)"
+                )
                 return
-        copies = [
-            node_id
-            for node_id, node in self._nodes.items()
-            if claim.key in node.logs.logs and node.logs.logs[claim.key].end >= len(truth.committed)
-        ]
-        if len(copies) < self.published.effective_minimum(claim.key):
-            self._violate(
-                f"{truth.name}: the leader of epoch {claim.leader_epoch} committed offset"
-                f" {len(truth.committed) - 1}, which nobody has but {copies} (V60)"
-            )
 
     # The ISR
 

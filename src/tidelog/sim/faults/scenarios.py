@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.metadata import layout
 from tidelog.sim.checkers.published import PublishedPartition
 from tidelog.sim.disk import Loss
@@ -57,6 +59,10 @@ def last_replica_standing(stage: Stage) -> Scenario:
         yield 3_000
 
 
+#: What a topic's node holds while it cannot be read.
+_NONSENSE: Final = b"{"
+
+
 @scenario
 def unreadable_topic(stage: Stage) -> Scenario:
     """Somebody writes nonsense into a topic's node, and a new controller reads it."""
@@ -65,13 +71,15 @@ def unreadable_topic(stage: Stage) -> Scenario:
     scribbled: list[tuple[str, bytes]] = []
 
     def restore() -> None:
-        """What was scribbled on is as it was; the next controller reads it."""
+        """What was scribbled on is as it was; the controller finds out, or the next one does."""
         if scribbled:
             path, data = scribbled.pop()
-            if cluster.store.tree.get(path) is not None:
+            node = cluster.store.tree.get(path)
+            if node is not None and node.data == _NONSENSE:  # else it is of another incarnation
                 cluster.store.write_from_outside(path, data)
             stage.note("the topic's node is as it was")
-            replace_controller(stage, cluster.published.controller_epoch)
+            if stage.draw.random() < 0.5:
+                replace_controller(stage, cluster.published.controller_epoch)
 
     stage.at_end(restore)
     while True:
@@ -81,7 +89,7 @@ def unreadable_topic(stage: Stage) -> Scenario:
             continue
         stage.count("scenario")
         path = layout.topic_path(stage.draw.choice(topics))
-        scribbled.append((path, cluster.store.write_from_outside(path, b"{")))
+        scribbled.append((path, cluster.store.write_from_outside(path, _NONSENSE)))
         stage.note(f"{path} holds nonsense")
         expire_controller(stage)
         yield stage.draw.uniform(500, 2_500)
