@@ -24,6 +24,7 @@ from tests.broker_fakes import (
 )
 
 from tidelog.broker.apis import update_metadata
+from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.replication import commands
@@ -197,6 +198,38 @@ def test_commands_for_different_partitions_are_independent() -> None:
 
 
 # V31, V33
+
+
+@pytest.mark.rule("V31")
+def test_an_append_that_came_while_a_command_waited_stands_before_the_new_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(is_new=True))
+        create, created = broker.directory.create_many, Completion[Any]()
+        logs: list[Any] = []
+
+        def create_slowly(replicas: Any) -> Completion[Any]:
+            create(replicas).then(lambda made: logs.extend(made.result()))
+            return created
+
+        monkeypatch.setattr(broker.directory, "create_many", create_slowly)
+        later = state(leader_epoch=1, partition_epoch=1)
+        commanding = asyncio.ensure_future(broker.command(later, state(partition=1, is_new=True)))
+        await settle()
+        log = broker.log()
+        log.is_slow = True
+        broker.produce()
+        created.resolve(logs)
+        await settle()
+        assert not commanding.done()
+        log.finish()
+        assert errors(await commanding) == [0, 0]
+        assert bytes(log.records) == bytes([0])
+        assert log.epochs.entries() == [(0, 0), (1, 1)]
+
+    run(story())
 
 
 @pytest.mark.rule("V31")

@@ -58,6 +58,8 @@ class _LeaderAndIsr:
         self.request = request
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.obeyed: list[tuple[Partition, _Command]] = []
+        #: Those that get another role.
+        self.changing: list[Partition] = []
         self.missing: list[_Command] = []
         #: One command a partition; of several in one request the last counts.
         self.commands = {
@@ -76,8 +78,7 @@ class _LeaderAndIsr:
             self._judge(command)
         self._stop_serving()
         await self._create()
-        for partition, _ in self.obeyed:
-            await partition.quiet()
+        await self._quieten()
         if self.replicas.generation != generation:
             self.broker.tracer.mark("command_outlived_registration")
             return ErrorCode.STALE_BROKER_EPOCH
@@ -136,10 +137,21 @@ class _LeaderAndIsr:
         for partition, (_, _, state) in self.obeyed:
             if partition.role is not None and partition.leader_epoch == state.leader_epoch:
                 continue
+            self.changing.append(partition)
             self.broker.fetchers.remove(partition)
             leads_on = partition.is_leader and state.leader == broker_id
             if not leads_on or not partition.is_quiet():
                 partition.rest()
+
+    async def _quieten(self) -> None:
+        """Return when nothing is under way on any log whose role changes: what was planned under
+        the old leader epoch stands before the new one begins (V31). A leader that leads on and was
+        asked to append meanwhile stops after all."""
+        while busy := [partition for partition in self.changing if not partition.is_quiet()]:
+            for partition in busy:
+                partition.rest()
+            for partition in busy:
+                await partition.quiet()
 
     async def _create(self) -> None:
         """Make the missing replicas; each directory syncs once for all of its own."""

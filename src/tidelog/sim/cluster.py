@@ -22,6 +22,7 @@ from tidelog.core.errors import NodeDead, TidelogError
 from tidelog.core.ports import Ports
 from tidelog.core.types import ZERO_TOPIC_ID
 from tidelog.metadata.store import Delete, Op, OpResult
+from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.checkers.clients import ClientChecker
 from tidelog.sim.checkers.groups import GroupChecker
@@ -108,6 +109,7 @@ def _claim(partition: Partition) -> Claim:
             for change in (*role.isr.in_flight, *(() if queued is None else (queued,)))
             for pair in zip(change.isr, change.isr_epochs, strict=True)
         )
+    maximal_isr = isr_rules.maximal_isr(role.isr) if isinstance(role, LeaderReplica) else ()
     name = partition.topic_partition
     return Claim(
         LogKey(partition.topic_id, name.partition),
@@ -116,6 +118,7 @@ def _claim(partition: Partition) -> Claim:
         partition.leader_epoch,
         partition.high_watermark,
         in_flight,
+        maximal_isr,
     )
 
 

@@ -44,6 +44,7 @@ class Node:
         self.leader_epoch = 0
         self.high_watermark = 0
         self.in_flight: tuple[tuple[int, int], ...] = ()
+        self.maximal_isr: tuple[int, ...] = (1, 2, 3)
         self.is_up = True
         self.disk.make_directories(DIRECTORY)
         text = f"version: 0\ntopic_id: {topic_id_to_text(TOPIC_ID)}\n"
@@ -65,8 +66,15 @@ class Node:
 
     def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
         if self.is_up:
+            maximal_isr = self.maximal_isr if self.is_leader else ()
             yield Claim(
-                KEY, NAME, self.is_leader, self.leader_epoch, self.high_watermark, self.in_flight
+                KEY,
+                NAME,
+                self.is_leader,
+                self.leader_epoch,
+                self.high_watermark,
+                self.in_flight,
+                maximal_isr,
             )
 
 
@@ -212,6 +220,37 @@ def test_what_too_few_replicas_have_is_not_committed(setup: Setup, configured: i
     setup.lead(1, 1, 1)
     told = "t-0: the leader of epoch 1 committed offset 0, which nobody ever had but [1] (V60)"
     assert setup.violations == ([] if configured == 1 else [told])
+
+
+@pytest.mark.rule("A8")
+@pytest.mark.parametrize("published_first", [True, False])
+def test_a_leader_that_waits_for_less_than_the_published_isr_is_told(
+    setup: Setup, published_first: bool
+) -> None:
+    setup.state(1, 1, [1, 2], [11, 12])
+    setup.nodes[1].maximal_isr = (1, 2)
+    setup.lead(1, 1, 0)
+    assert setup.violations == []
+    if published_first:
+        setup.state(1, 1, [1, 2, 3], [11, 12, 13])
+    else:
+        setup.nodes[1].maximal_isr = (1,)
+        setup.look(1)
+    assert "t-0: leader 1 of epoch 1 does not wait for" in setup.violations[0]
+
+
+@pytest.mark.rule("V31")
+def test_a_leader_that_appends_under_an_epoch_that_is_over_is_told(setup: Setup) -> None:
+    setup.replicate([1], 0)
+    setup.lead(1, 2, 1)
+    setup.nodes[1].append([2], 1, epoch=2)
+    setup.look(1)
+    assert setup.violations == []
+    setup.nodes[1].append([3], 2, epoch=1)
+    setup.look(1)
+    assert setup.violations == [
+        "t-0 offset 2: leader 1 appended record 3 under epoch 1 when its epoch was 2 (V31)"
+    ]
 
 
 @pytest.mark.rule("V3")

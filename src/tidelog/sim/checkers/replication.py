@@ -28,6 +28,8 @@ class Claim(NamedTuple):
     high_watermark: int
     #: (member, broker epoch) of a leader's ISR changes that are not settled; empty otherwise.
     in_flight: tuple[tuple[int, int], ...]
+    #: A leader's maximal ISR, for whose members it waits; empty otherwise.
+    maximal_isr: tuple[int, ...]
 
 
 class Observed(Protocol):
@@ -57,7 +59,7 @@ class _Seen:
 
     __slots__ = (
         "high_watermark", "in_flight", "incarnation", "is_doubtful", "is_leader", "leader_epoch",
-        "log_version",
+        "log_version", "maximal_isr",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -66,6 +68,7 @@ class _Seen:
         self.leader_epoch = -1
         self.high_watermark = -1
         self.in_flight: tuple[tuple[int, int], ...] = ()
+        self.maximal_isr: tuple[int, ...] = ()
         self.log_version = -1
         #: Its node lost data since it was last known in sync: what a truncation took may be back,
         #: below a high watermark that was written down later. It must reconcile before it counts.
@@ -154,6 +157,7 @@ class ReplicationChecker:
             if (
                 claim.high_watermark != seen.high_watermark
                 or claim.in_flight != seen.in_flight
+                or claim.maximal_isr != seen.maximal_isr
                 or claim.leader_epoch != seen.leader_epoch
                 or claim.is_leader != seen.is_leader
                 or seen.incarnation != incarnation
@@ -190,8 +194,13 @@ class ReplicationChecker:
         return found
 
     def _grown(self, log: ReplicaLog, first: int) -> None:
-        """Two logs that agree in epoch and offset agree in the record."""
+        """Two logs that agree in epoch and offset agree in the record; a leader appends under its
+        own epoch, which begins where it took its role (V31)."""
         truth = self.truth(log.key)
+        seen = self._seen.get((log.node_id, log.key))
+        led = -1
+        if seen is not None and seen.incarnation == self._nodes[log.node_id].incarnation:
+            led = seen.leader_epoch if seen.is_leader else -1
         values, stored_by = truth.values, truth.stored_by
         node = 1 << log.node_id
         now_ns = self._now_ns()
@@ -201,6 +210,11 @@ class ReplicationChecker:
             epoch = log.epochs[index]
             if number == GONE:
                 continue
+            if epoch < led:
+                self._violate(
+                    f"{truth.name} offset {offset}: leader {log.node_id} appended record {number}"
+                    f" under epoch {epoch} when its epoch was {led} (V31)"
+                )
             stored_by[(epoch, offset)] = stored_by.get((epoch, offset), 0) | node
             known = values.setdefault((epoch, offset), number)
             if known != number:
@@ -260,6 +274,10 @@ class ReplicationChecker:
         if claim.in_flight != seen.in_flight:
             seen.in_flight = claim.in_flight
             self._check_joining(claim)
+        seen.maximal_isr = claim.maximal_isr
+        state = self.published.partitions.get(claim.key)
+        if state is not None and state.leader == node.node_id:
+            self._check_maximal(state, seen)
         seen.log_version = -1 if log is None else log.version
 
     def _check_topic(self, node: Observed, claim: Claim, truth: Truth) -> None:
@@ -380,6 +398,21 @@ class ReplicationChecker:
     def _state_changed(self, _: PublishedPartition | None, state: PublishedPartition) -> None:
         for member in state.isr:
             self._check_member(state, member, f"ISR {state.isr} was published")
+        seen = self._seen.get((state.leader, state.key))
+        if seen is not None:
+            self._check_maximal(state, seen)
+
+    def _check_maximal(self, state: PublishedPartition, leader: _Seen) -> None:
+        """The published leader waits for every member of the published ISR (A7, A8)."""
+        if not leader.is_leader or leader.leader_epoch != state.leader_epoch:
+            return
+        left_out = [member for member in state.isr if member not in leader.maximal_isr]
+        if left_out and self._nodes[state.leader].is_up:
+            self._violate(
+                f"{self.truth(state.key).name}: leader {state.leader} of epoch"
+                f" {state.leader_epoch} does not wait for {left_out} of the published ISR"
+                f" {state.isr}, only for {leader.maximal_isr}"
+            )
 
     def _promises_nothing(self, key: LogKey) -> bool:
         return self.published.promises_nothing(key.topic_id)

@@ -272,3 +272,14 @@ def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
             connection.keep_frames()
 
     return answered_anyway, handle
+
+
+@_breaks("V31", "tidelog.broker.replica_commands:_LeaderAndIsr._quieten")
+def appends_straddle_epochs(_: Any) -> Any:
+    """A leader that leads on appends under its old leader epoch when the new one has begun."""
+
+    async def quieten(command: Any) -> None:
+        for partition in command.changing:
+            await partition.quiet()
+
+    return quieten
