@@ -71,11 +71,12 @@ async def committed(
 ) -> None:
     """Wait until everything below `offset` is in all in-sync replicas, or the load is over. An ISR
     below the minimum is waited out."""
-    while core.phase is Phase.LOADING and partition.high_watermark < offset:
+    is_committed = partition.high_watermark >= offset
+    while core.phase is Phase.LOADING and not is_committed:
         broker.tracer.mark("coordinator_loaded_above_high_watermark")
         wait = _Wait()
         partition.watchers.wait_for_acks(offset, wait)
-        await wait.told
+        is_committed = await wait.told
 
 
 class _Wait:
@@ -84,15 +85,16 @@ class _Wait:
     __slots__ = ("told",)
 
     def __init__(self) -> None:
-        self.told: Completion[None] = Completion()
+        #: Whether it has passed.
+        self.told: Completion[bool] = Completion()
 
     def acknowledged(self) -> None:
         """It has passed."""
-        self.told.resolve(None)
+        self.told.resolve(True)
 
     def refused(self, error: ErrorCode, message: str) -> None:
         """The ISR fell below the minimum, or the leadership is over: look again."""
-        self.told.resolve(None)
+        self.told.resolve(False)
 
 
 class _Replay:
