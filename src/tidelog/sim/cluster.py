@@ -330,6 +330,8 @@ class Cluster:
     def reaches_store(self, host: str) -> bool:
         """Whether a node and the store can talk."""
         network = self.world.network
+        if not self.store.is_available:
+            return False
         return not (network.link(host, STORE_HOST).cut or network.link(STORE_HOST, host).cut)
 
     # What the world tells

@@ -63,6 +63,9 @@ class Profile:
     known_defect: str = ""
     #: Range of the delays of messages between nodes and the store.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
+    #: Whether every kind of fault there is takes part, each as often as another; `weights` count
+    #: for nothing then, and what a seed draws of one kind moves nothing of another.
+    has_all_kinds: bool = False
     #: Whether each fault draws from a stream of its own, so that leaving one out moves no other.
     has_own_streams: bool = False
 
@@ -222,6 +225,25 @@ PROFILES: Final[Mapping[str, Profile]] = {
             left_out=0.0,
             mean_interval_ms=(60, 250),
             restart_ms=((20, 400), (200, 1_500)),
+        ),
+        # Whatever there is: each seed draws its own kinds and rates.
+        Profile(
+            "everything",
+            left_out=0.5,
+            mean_interval_ms=(60, 1_100),
+            restart_ms=((20, 400), (20, 6_000), (200, 2_500)),
+            has_all_kinds=True,
+            has_own_streams=True,
+        ),
+        # The controller is lost at its first write, before and after it, at its second, and so on.
+        Profile(
+            "controller_writes",
+            weights={"expire_session": 3.0, "crash_any": 1.0, "lose_answer": 1.0, "slow_link": 1.0},
+            left_out=0.25,
+            mean_interval_ms=(150, 600),
+            restart_ms=((20, 400), (200, 1_500)),
+            scenario="controller_lost_at_each_write",
+            has_own_streams=True,
         ),
         # A topic's node holds nonsense for a while, and controllers come and go meanwhile (V35).
         Profile(
