@@ -63,6 +63,8 @@ class Settings:
     properties: dict[str, str] = field(default_factory=dict)
     #: Topics are compacted: checkers expect gaps.
     compacted: bool = False
+    #: Topics that are compacted where not all are.
+    compacted_topics: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
 
@@ -144,7 +146,12 @@ class SimBroker:
         self._is_ending = False
         self._looked_at: dict[Partition, object] = {}
         disk = cluster.world.disk(node.node_id, LOG_DIRECTORY)
-        self._logs = NodeLogs(node.node_id, disk, gaps=cluster.settings.compacted)
+        self._logs = NodeLogs(
+            node.node_id,
+            disk,
+            gaps=cluster.settings.compacted,
+            compacted=cluster.settings.compacted_topics,
+        )
 
     @property
     def node_id(self) -> int:

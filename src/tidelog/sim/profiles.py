@@ -59,6 +59,8 @@ class Profile:
     compacted: bool = False
     #: Whether a topic is altered and given partitions all the time.
     churns: bool = False
+    #: Share of the kinds of churn (`workload/kinds`) that a seed draws.
+    churn_share: float = 0.0
     #: What it is known to show and nobody has mended yet: searches over all profiles leave it out.
     known_defect: str = ""
     #: Range of the delays of messages between nodes and the store.
@@ -232,6 +234,13 @@ PROFILES: Final[Mapping[str, Profile]] = {
             left_out=0.5,
             mean_interval_ms=(60, 1_100),
             restart_ms=((20, 400), (20, 6_000), (200, 2_500)),
+            properties={
+                "log.cleaner.backoff.ms": "40",
+                "log.cleaner.io.buffer.size": "1024",
+                "log.cleaner.dedupe.buffer.size": "2048",
+            },
+            recreates=0.3,
+            churn_share=0.4,
             has_all_kinds=True,
             has_own_streams=True,
         ),

@@ -30,6 +30,7 @@ class ClientChecker:
         self.read_end: dict[LogKey, int] = {}
         history.on_acknowledged.append(self._acknowledged)
         history.on_read.append(self._read)
+        history.on_log_start.append(self._sent_on)
         history.on_sequence_refused.append(self._sequence_refused)
         history.on_anomaly.append(violate)
 
@@ -69,6 +70,13 @@ class ClientChecker:
             self._violate(
                 f"leader {broker_id} refused the sequence of the oldest open batch: {operation}"
             )
+
+    def _sent_on(self, topic_id: TopicId, partition: int, position: int, log_start: int) -> None:
+        """What was deleted by request needs to be read by nobody."""
+        key = LogKey(topic_id, partition)
+        read_end = self.read_end.get(key, 0)
+        if position <= read_end:
+            self.read_end[key] = max(read_end, log_start)
 
     def _read(
         self, client: int, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]

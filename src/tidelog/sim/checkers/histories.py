@@ -33,10 +33,15 @@ def operations(
     topics: Collection[TopicId],
     *,
     is_compacted: bool = False,
+    compacted: Collection[str] = (),
 ) -> list[Operation]:
     """All operations of a run in the order of their begins; `topics` are those that are there in
-    the end, `is_compacted` says that records have keys and compaction removes some."""
-    found = [_send(history, produce, is_compacted) for produce in history.produces]
+    the end, `is_compacted` says that records have keys and compaction removes some, `compacted`
+    names the topics of which that is so where it is not so of all."""
+    found = [
+        _send(history, produce, is_compacted or produce.topic in compacted)
+        for produce in history.produces
+    ]
     found += history.operations
     found += [_commit(commit) for commit in commits]
     for topic_id, life in history.topics.items():
@@ -45,7 +50,7 @@ def operations(
             # One that is gone although nobody asked: by a deletion that was asked for before.
             begin_ns = max(life.deletion_begun_ns, 0)
             found.append(Operation(_ADMINISTRATOR, "delete", begin_ns, None, INFO, topics=[name]))
-        if is_compacted:
+        if is_compacted or life.name in compacted:
             found.append(Operation(_ADMINISTRATOR, "compact", 0, 0, topics=[name]))
     return sorted(found, key=lambda each: each.begin)
 
