@@ -32,6 +32,7 @@ OTHER_PROFILES = (
     "unreadable_topic",
     "everything",
     "controller_writes",
+    "beyond",
 )
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(4)]
 

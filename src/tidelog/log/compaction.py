@@ -32,7 +32,7 @@ class CleanableLog:
     """How much of a log could be compacted now."""
 
     first_dirty_offset: int
-    #: Base offset of the first segment that is left alone; with nothing to compact, it may lie below
+    #: Base offset of the first segment that is left alone; with nothing to compact, it may be below
     #: the first dirty offset.
     first_uncleanable_offset: int
     clean_bytes: int

@@ -298,11 +298,17 @@ class Cluster:
         self.store.on_commit(self._trace_commit)
         self.store.on_commit(self._check_session)
         self.store.on_commit(self.published.committed)
-        self.replication = ReplicationChecker(self.published, world.violate, lambda: world.now_ns)
-        self.clients = ClientChecker(self.history, self.replication, world.violate)
-        self.groups = GroupChecker(world.violate, lambda: world.now_ns, OFFSETS_PARTITIONS)
+        self.replication = ReplicationChecker(
+            self.published, world.violate, lambda: world.now_ns, self._promise
+        )
+        self.clients = ClientChecker(self.history, self.replication, world.violate, self._promise)
+        self.groups = GroupChecker(
+            world.violate, lambda: world.now_ns, OFFSETS_PARTITIONS, self._promise
+        )
         #: Power losses are only taken where the budget allows them; off for known failures.
         self.keeps_budget = True
+        #: What losses beyond the budget broke, where they are no violations.
+        self.broken_promises = 0
         self.lossy_crashes = 0
         self.refused_losses = 0
         self.refused_crashes = 0
@@ -342,6 +348,13 @@ class Cluster:
         return not (network.link(host, STORE_HOST).cut or network.link(STORE_HOST, host).cut)
 
     # What the world tells
+
+    def _promise(self, what: str) -> None:
+        """Something is lost that was acknowledged, or told otherwise than it was before."""
+        if self.history.keeps_promises:
+            self.world.violate(what)
+        else:
+            self.broken_promises += 1
 
     def _trace_commit(
         self, zxid: int, session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
@@ -464,7 +477,9 @@ class Cluster:
         only where nothing was ever committed; else records are lost, and health tells.
         """
         state = self.published.partitions.get(key)
-        if state is None or state.leader >= 0 or self.replication.truth(key).committed:
+        if state is None or state.leader >= 0:
+            return False
+        if self.replication.truth(key).committed and self.history.keeps_promises:
             return False
         return all(
             self.brokers[member].life is not None and key not in self.brokers[member].logs.logs

@@ -93,6 +93,10 @@ class History:
         self.on_sequence_refused: list[Callable[[Produce, int], None]] = []
         #: (topic id, partition, position of a consumer, log start that it was sent on to)
         self.on_log_start: list[Callable[[TopicId, int, int, int], None]] = []
+        #: Whether what is acknowledged is kept: losses stay within the fault budget.
+        self.keeps_promises = True
+        #: (what a client was told that breaks a promise)
+        self.on_broken_promise: list[Callable[[str], None]] = []
         #: (what a client was told that it must never be told)
         self.on_anomaly: list[Callable[[str], None]] = []
 
@@ -137,6 +141,11 @@ class History:
     def anomaly(self, what: str) -> None:
         """A client was told something that it must never be told."""
         for callback in self.on_anomaly:
+            callback(what)
+
+    def broken_promise(self, what: str) -> None:
+        """A client was told what it must not be told where no more is lost than may be."""
+        for callback in self.on_broken_promise:
             callback(what)
 
     def topic_created(self, name: str, topic_id: TopicId, now_ns: int) -> None:

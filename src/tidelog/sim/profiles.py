@@ -53,6 +53,14 @@ class Profile:
     #: Name of a scenario to run over and over beside the drawn faults.
     scenario: str = ""
     keeps_budget: bool = True
+    #: Whether what is acknowledged is kept: off where more is lost than the budget allows. Then all
+    #: that is still checked: published state (epochs only rise, one leader an epoch, leaders in
+    #: their ISR, one controller an epoch, no write of an expired session), no two records at one
+    #: epoch and offset, no step back within a life, no consumer beyond the high watermark or given
+    #: what nobody sent or what was refused, whole batches, no unforeseen error or halt of a broker,
+    #: what topics, partitions, configurations and elections promise, and liveness: in a minute all
+    #: is in sync, everything sent is acknowledged, every member of a group works.
+    keeps_promises: bool = True
     #: What its brokers are configured with, apart from the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
     #: Whether its topics are compacted.
@@ -243,6 +251,28 @@ PROFILES: Final[Mapping[str, Profile]] = {
             churn_share=0.4,
             has_all_kinds=True,
             has_own_streams=True,
+        ),
+        # Losses beyond the fault budget: any broker may lose its unsynced data at any time. Records
+        # may go; nothing else may (see keeps_promises).
+        Profile(
+            "beyond",
+            weights={
+                "crash_leader": 4.0,
+                "crash_any": 4.0,
+                "strike": 4.0,
+                "cut_two_ways": 2.0,
+                "cut_store": 1.0,
+                "expire_session": 1.0,
+                "rolling_restart": 1.0,
+                "slow_link": 1.0,
+            },
+            left_out=0.2,
+            mean_interval_ms=(60, 600),
+            restart_ms=((20, 400), (200, 1_500)),
+            keeps_budget=False,
+            keeps_promises=False,
+            has_own_streams=True,
+            churn_share=0.2,
         ),
         # The controller is lost at its first write, before and after it, at its second, and so on.
         Profile(

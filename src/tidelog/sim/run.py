@@ -193,22 +193,31 @@ class SeedRun:
             return
         for producer in self._producers:
             producer.stopping = True
-            topic = self.cluster.published.topics.get(producer.partition.topic)
-            if topic is not None:
-                key = LogKey(topic.topic_id, producer.partition.partition)
-                if self.cluster.waits_for_operator(key):
-                    producer.abandon()
         if not self._wait(
-            lambda: not all(producer.is_done for producer in self._producers),
+            lambda: not all(producer.is_done for producer in self._all_producers()),
             limit_ns,
             "everything produced is acknowledged",
         ):
             return
         if not self._end_groups(limit_ns):
             return
-        if not self._wait(self._unread, limit_ns, "everything committed is read"):
+        is_promised = self.profile.keeps_promises
+        if is_promised and not self._wait(self._unread, limit_ns, "everything committed is read"):
             return
-        check_history(self.operations(), world.violate)
+        check_history(self.operations(), world.violate, is_promised=is_promised)
+
+    def _all_producers(self) -> list[PartitionProducer]:
+        """All producers; those of a partition that waits for an operator wait for nothing any more.
+        A topic that is made late may begin to do so at any time."""
+        cluster = self.cluster
+        for producer in self._producers:
+            topic = cluster.published.topics.get(producer.partition.topic)
+            if producer.is_done or topic is None:
+                continue
+            key = LogKey(topic.topic_id, producer.partition.partition)
+            if cluster.waits_for_operator(key):
+                producer.abandon()
+        return self._producers
 
     def operations(self) -> list[Operation]:
         """What clients did and were told so far, as a history."""
@@ -224,9 +233,12 @@ class SeedRun:
 
     def _settled(self, churning: Churning, limit_ns: int) -> bool:
         """All churn has come to its end, and what was acknowledged holds."""
-        if self._wait(
-            lambda: bool(churning.unfinished() or self.cluster.health()), limit_ns, "churn settles"
-        ):
+
+        def unsettled() -> bool:
+            self._all_producers()
+            return bool(churning.unfinished() or self.cluster.health())
+
+        if self._wait(unsettled, limit_ns, "churn settles"):
             return True
         self.world.note(-1, "churn", churning.unfinished())
         return False

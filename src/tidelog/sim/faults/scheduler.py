@@ -75,6 +75,7 @@ class Faults:
         self._restart_ms = draw.choice(profile.restart_ms)
         self._weights = _weights(profile, draw, cluster.world.seed) or {"strike": 1.0}
         cluster.keeps_budget = profile.keeps_budget
+        cluster.history.keeps_promises = profile.keeps_promises
         cluster.on_broker_death = self._restart_later
 
     # Beginning and end

@@ -218,7 +218,7 @@ class PartitionConsumer:
         """Everything below our position was committed: a leader must have it."""
         life = self.client.history.topics.get(self.topic_id)
         if by_id and life is not None and life.deletion_begun_ns < 0:
-            self.client.history.anomaly(
+            self.client.history.broken_promise(
                 f"a consumer of {self.partition} has read up to {self.position} and was told that"
                 f" this is out of range (log start {data.log_start_offset}, high watermark"
                 f" {data.high_watermark})"

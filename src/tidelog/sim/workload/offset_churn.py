@@ -126,7 +126,7 @@ class OffsetsDeleted(ChurnKind):
         """It was said that there is no such group: then nothing that it must have is lost."""
         for partition, certain in self._certain.items():
             if certain != _NONE and _NONE not in self._possible[partition]:
-                self.client.history.anomaly(
+                self.client.history.broken_promise(
                     f"group {_GROUP} was said not to be there; offset {certain} of {partition} was"
                     " acknowledged and not deleted"
                 )
@@ -141,7 +141,7 @@ class OffsetsDeleted(ChurnKind):
         for partition, certain in self._certain.items():
             told = found[partition].offset if partition in found else _NONE
             if told != certain and told not in self._possible[partition]:
-                self.client.history.anomaly(
+                self.client.history.broken_promise(
                     f"group {_GROUP} was told offset {told} for {partition}; {certain} was"
                     f" acknowledged last, and {list(self._possible[partition])} may hold besides"
                 )

@@ -97,7 +97,7 @@ class _Deletions(ChurnKind):
         key = (self._topic_id, self._partition.partition)
         highest = self.client.history.deleted_before.get(key, 0)
         if not lowest <= told <= highest:
-            self.client.history.anomaly(
+            self.client.history.broken_promise(
                 f"{what} of {self._partition} is {told}: deletions below {lowest} were acknowledged"
                 f" and nothing above {highest} was asked for"
             )
