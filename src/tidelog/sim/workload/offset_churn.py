@@ -14,7 +14,9 @@ from tidelog.client.coordinators import Coordinators
 from tidelog.client.groups import CommittedOffset, GroupAdmin
 from tidelog.client.steps import Call, Operation
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import TopicPartition
+from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
 from tidelog.wire.registry import DELETE_GROUPS, OFFSET_COMMIT, OFFSET_DELETE
 
@@ -89,9 +91,16 @@ class OffsetsDeleted(ChurnKind):
                 )
             else:
                 await self._look()
-        while not await self._look():
+        while not self._waits_for_operator() and not await self._look():
             await self.pause(50, 300)
         self.is_done = True
+
+    def _waits_for_operator(self) -> bool:
+        """Whether the group's coordinator cannot be until an operator has been there."""
+        cluster = self.work.cluster
+        topic = cluster.published.topics.get(CONSUMER_OFFSETS)
+        partition = cluster.groups.partition_of(_GROUP)
+        return topic is not None and cluster.waits_for_operator(LogKey(topic.topic_id, partition))
 
     async def _commit(self, partitions: list[TopicPartition]) -> None:
         """Offsets that nobody had before: also a way to set a group back, as far as it knows."""

@@ -15,6 +15,7 @@ from tidelog.client.upkeep import PartitionAdmin
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.history.operations import Operation
+from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.workload.admin import Administrator
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
 from tidelog.sim.workload.consumers import PartitionConsumer
@@ -43,6 +44,7 @@ class _Deletions(ChurnKind):
     async def run(self) -> None:
         work = self.work
         admin = Administrator(self.client, self.draw)
+        admin.takes_existing = True
         configs = dict(work.topic_configs) | self.configs
         await admin.create(self.topic, 1, work.replication_factor, configs)
         self._topic_id = work.cluster.published.topics[self.topic].topic_id
@@ -55,7 +57,8 @@ class _Deletions(ChurnKind):
             await self.pause(100, 1_200)
             await self._delete()
             await self._look()
-        while not await self._look():
+        key = LogKey(self._topic_id, self._partition.partition)
+        while not work.cluster.waits_for_operator(key) and not await self._look():
             await self.pause(50, 300)
         self.is_done = True
 

@@ -20,6 +20,7 @@ class _OfTopics(ChurnKind):
         super().__init__(work, draw)
         self._admin = Administrator(self.client, draw)
         self._admin.chooses_replicas = 0.3
+        self._admin.takes_existing = True
         self._writer, self._reader = work.client(), work.client()
 
     async def _create(self, name: str, partitions: int) -> None:
