@@ -19,6 +19,7 @@ from tidelog.history.operations import Operation
 from tidelog.sim.checkers.histories import check_history, operations
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.cluster import Cluster, Settings
+from tidelog.sim.coverage import Coverage
 from tidelog.sim.faults import Faults
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.mutants import applied
@@ -605,6 +606,9 @@ class Totals:
     simulated_ns: int = 0
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     faults: dict[str, int] = field(default_factory=dict)
+    churn: dict[str, int] = field(default_factory=dict)
+    #: Which faults met which churn.
+    coverage: Coverage = field(default_factory=Coverage)
     marks: dict[str, int] = field(default_factory=dict)
     violations: list[RunResult] = field(default_factory=list)
 
@@ -618,6 +622,9 @@ class Totals:
             self.counters[name] += value
         for name, value in result.faults.items():
             self.faults[name] = self.faults.get(name, 0) + value
+        for name, value in result.churn.items():
+            self.churn[name] = self.churn.get(name, 0) + value
+        self.coverage.add(result.faults, result.churn)
         for name, value in result.marks.items():
             self.marks[name] = self.marks.get(name, 0) + value
         if result.violation:

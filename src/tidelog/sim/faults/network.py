@@ -128,7 +128,7 @@ def jitter(stage: Stage) -> bool:
 
 @kind
 def clog(stage: Stage) -> bool:
-    """What a broker sends to another host fills the window; then all of it arrives at once."""
+    """What one host sends to another fills the window for a while; then all arrives at once."""
     network = stage.cluster.world.network
     one, other = two_hosts(stage)
     source, target = stage.draw.choice(((one, other), (other, one)))
