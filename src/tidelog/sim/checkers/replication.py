@@ -209,7 +209,9 @@ class ReplicationChecker:
         truth = self.truth(log.key)
         seen = self._seen.get((log.node_id, log.key))
         led = -1
-        if seen is not None and seen.incarnation == self._nodes[log.node_id].incarnation:
+        observed = self._nodes[log.node_id]
+        # The dead append nothing: a power loss that takes a truncation brings back what it cut off.
+        if seen is not None and observed.is_up and seen.incarnation == observed.incarnation:
             led = seen.leader_epoch if seen.is_leader else -1
         values, stored_by = truth.values, truth.stored_by
         node = 1 << log.node_id
