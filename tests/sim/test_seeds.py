@@ -30,6 +30,9 @@ OTHER_PROFILES = (
     "controller_moves",
     "lost_answers",
     "unreadable_topic",
+    "everything",
+    "controller_writes",
+    "beyond",
 )
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(4)]
 

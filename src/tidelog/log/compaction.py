@@ -32,7 +32,8 @@ class CleanableLog:
     """How much of a log could be compacted now."""
 
     first_dirty_offset: int
-    #: Base offset of the first segment that is left alone.
+    #: Base offset of the first segment that is left alone; with nothing to compact, it may be below
+    #: the first dirty offset.
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
@@ -81,7 +82,8 @@ def cleanable(
         ):
             first_uncleanable = min(first_uncleanable, segment.base_offset)
             break
-    first_uncleanable = max(first_uncleanable, first_dirty)
+    # It may lie below what is dirty, which begins within a segment where the log does: then there
+    # is nothing to compact, for that segment reaches beyond the bound.
     clean_bytes = cleanable_bytes = 0
     oldest_ms = now_ms
     for number, segment in enumerate(segments[:-1]):

@@ -63,6 +63,8 @@ class Settings:
     properties: dict[str, str] = field(default_factory=dict)
     #: Topics are compacted: checkers expect gaps.
     compacted: bool = False
+    #: Topics that are compacted where not all are.
+    compacted_topics: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
 
@@ -144,7 +146,12 @@ class SimBroker:
         self._is_ending = False
         self._looked_at: dict[Partition, object] = {}
         disk = cluster.world.disk(node.node_id, LOG_DIRECTORY)
-        self._logs = NodeLogs(node.node_id, disk, gaps=cluster.settings.compacted)
+        self._logs = NodeLogs(
+            node.node_id,
+            disk,
+            gaps=cluster.settings.compacted,
+            compacted=cluster.settings.compacted_topics,
+        )
 
     @property
     def node_id(self) -> int:
@@ -291,11 +298,17 @@ class Cluster:
         self.store.on_commit(self._trace_commit)
         self.store.on_commit(self._check_session)
         self.store.on_commit(self.published.committed)
-        self.replication = ReplicationChecker(self.published, world.violate, lambda: world.now_ns)
-        self.clients = ClientChecker(self.history, self.replication, world.violate)
-        self.groups = GroupChecker(world.violate, lambda: world.now_ns, OFFSETS_PARTITIONS)
+        self.replication = ReplicationChecker(
+            self.published, world.violate, lambda: world.now_ns, self._promise
+        )
+        self.clients = ClientChecker(self.history, self.replication, world.violate, self._promise)
+        self.groups = GroupChecker(
+            world.violate, lambda: world.now_ns, OFFSETS_PARTITIONS, self._promise
+        )
         #: Power losses are only taken where the budget allows them; off for known failures.
         self.keeps_budget = True
+        #: What losses beyond the budget broke, where they are no violations.
+        self.broken_promises = 0
         self.lossy_crashes = 0
         self.refused_losses = 0
         self.refused_crashes = 0
@@ -330,9 +343,18 @@ class Cluster:
     def reaches_store(self, host: str) -> bool:
         """Whether a node and the store can talk."""
         network = self.world.network
+        if not self.store.is_available:
+            return False
         return not (network.link(host, STORE_HOST).cut or network.link(STORE_HOST, host).cut)
 
     # What the world tells
+
+    def _promise(self, what: str) -> None:
+        """Something is lost that was acknowledged, or told otherwise than it was before."""
+        if self.history.keeps_promises:
+            self.world.violate(what)
+        else:
+            self.broken_promises += 1
 
     def _trace_commit(
         self, zxid: int, session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
@@ -455,7 +477,9 @@ class Cluster:
         only where nothing was ever committed; else records are lost, and health tells.
         """
         state = self.published.partitions.get(key)
-        if state is None or state.leader >= 0 or self.replication.truth(key).committed:
+        if state is None or state.leader >= 0:
+            return False
+        if self.replication.truth(key).committed and self.history.keeps_promises:
             return False
         return all(
             self.brokers[member].life is not None and key not in self.brokers[member].logs.logs

@@ -1,8 +1,10 @@
 """Connections of the simulated network: two pipes, one per direction, first in first out.
 
 A pipe's items arrive after delays drawn from the seed; items due together arrive in one read event.
-A cut direction stalls its pipes until it is healed, or until the connection is given up; it never
-reorders. The death of a process resets its connections, and may take what was still on the way.
+A cut direction stalls its pipes until it is healed, or until the connection is given up; a clogged
+one takes bytes and delivers none until it flows again, all at once; neither reorders. A connection
+that has vanished takes bytes for ever, and no side hears of it before its kernel gives up. The
+death of a process resets its connections, and may take what was still on the way.
 Frames are whole here because senders send whole frames; bytes are immutable copies.
 """
 
@@ -37,10 +39,12 @@ RESET = object()
 class Link:
     """One direction between two hosts."""
 
-    __slots__ = ("cut", "extra_ns", "spread_ns", "stalled")
+    __slots__ = ("clogged", "cut", "extra_ns", "spread_ns", "stalled")
 
     def __init__(self) -> None:
         self.cut = False
+        #: Nothing is lost and nothing arrives: the windows fill up.
+        self.clogged = False
         #: A spike: added to each delay.
         self.extra_ns = 0
         #: A spike's drawn part, uniform.
@@ -52,8 +56,8 @@ class Pipe:
     """One direction of a connection."""
 
     __slots__ = (
-        "_draining", "_is_scheduled", "_is_stalled", "_items", "_network", "in_flight_bytes",
-        "last_due_ns", "link", "source", "target",
+        "_draining", "_has_vanished", "_is_scheduled", "_is_stalled", "_items", "_network",
+        "in_flight_bytes", "last_due_ns", "link", "source", "target",
     )  # fmt: skip
 
     def __init__(self, network: SimNetwork, source: Endpoint, target: Endpoint, link: Link) -> None:
@@ -67,6 +71,7 @@ class Pipe:
         self._is_scheduled = False
         self._is_stalled = False
         self._draining = False
+        self._has_vanished = False
 
     def put(self, item: object, due_ns: int | None = None) -> None:
         """Send an item; it arrives after everything sent before."""
@@ -78,9 +83,24 @@ class Pipe:
             self.in_flight_bytes += len(item)
             if self.queued_bytes > limits.MAX_SEND_QUEUE_BYTES:
                 self._draining = True
+        if self._has_vanished:
+            return
         self.last_due_ns = max(self.last_due_ns, due_ns)
         self._items.append((self.last_due_ns, item))
         self._schedule()
+
+    def vanish(self, *, is_given_up: bool = True) -> None:
+        """Nothing that is on the way or sent from now on arrives, and nobody is told. The sender's
+        kernel gives up in the end, unless somebody acknowledges what it sends and reads nothing."""
+        self._has_vanished = True
+        self._items.clear()
+        if is_given_up:
+            network = self._network
+            network.scheduler.after(network.draw.randrange(*GIVE_UP_NS), None, self._give_up)
+
+    def _give_up(self) -> None:
+        if not self.source.is_gone:
+            self.source.lost("connection timed out")
 
     @property
     def queued_bytes(self) -> int:
@@ -110,6 +130,13 @@ class Pipe:
         self.last_due_ns = max(self.last_due_ns, due_ns)
         self._schedule()
 
+    def flows(self) -> None:
+        """The direction is clogged no more: all that waited is there at once."""
+        self._is_stalled = False
+        now_ns = self._network.scheduler.now_ns
+        self._items = deque([(max(now_ns, at_ns), item) for at_ns, item in self._items])
+        self._schedule()
+
     def reset_by_timeout(self) -> None:
         """The sender's kernel gives up."""
         if self.link.cut and self._items and not self.source.is_gone:
@@ -125,6 +152,10 @@ class Pipe:
             self.link.stalled.append(self)
             give_up_ns = network.draw.randrange(*GIVE_UP_NS)
             network.scheduler.after(give_up_ns, None, self.reset_by_timeout)
+            return
+        if self.link.clogged:
+            self._is_stalled = True
+            self.link.stalled.append(self)
             return
         now_ns = network.scheduler.now_ns
         chunks: list[bytes] = []

@@ -79,6 +79,8 @@ class History:
         self.topics: dict[TopicId, TopicLife] = {}
         #: What consumers and members of groups did, as histories have it.
         self.operations: list[Operation] = []
+        #: Below which offset records may be gone by request, by topic id and partition.
+        self.deleted_before: dict[tuple[TopicId, int], int] = {}
         self._consumers = 0
         self.acknowledged_records = 0
         self.read_records = 0
@@ -89,6 +91,12 @@ class History:
         self.on_read: list[Callable[[int, TopicId, int, int, Sequence[int]], None]] = []
         #: (batch refused as out of sequence with none open before it, broker id)
         self.on_sequence_refused: list[Callable[[Produce, int], None]] = []
+        #: (topic id, partition, position of a consumer, log start that it was sent on to)
+        self.on_log_start: list[Callable[[TopicId, int, int, int], None]] = []
+        #: Whether what is acknowledged is kept: losses stay within the fault budget.
+        self.keeps_promises = True
+        #: (what a client was told that breaks a promise)
+        self.on_broken_promise: list[Callable[[str], None]] = []
         #: (what a client was told that it must never be told)
         self.on_anomaly: list[Callable[[str], None]] = []
 
@@ -135,6 +143,11 @@ class History:
         for callback in self.on_anomaly:
             callback(what)
 
+    def broken_promise(self, what: str) -> None:
+        """A client was told what it must not be told where no more is lost than may be."""
+        for callback in self.on_broken_promise:
+            callback(what)
+
     def topic_created(self, name: str, topic_id: TopicId, now_ns: int) -> None:
         """A topic is there (first seen, or acknowledged)."""
         self.topics.setdefault(topic_id, TopicLife(name, topic_id, now_ns))
@@ -150,6 +163,16 @@ class History:
         """Whether a name surely means that topic: it is the newest, and nobody deletes it."""
         newest = [life for life in self.topics.values() if life.name == name][-1:]
         return bool(newest) and newest[0].topic_id == topic_id and newest[0].deletion_begun_ns < 0
+
+    def record_deletion_begins(self, topic_id: TopicId, partition: int, offset: int) -> None:
+        """Somebody asks for the deletion of the records below an offset."""
+        key = (topic_id, partition)
+        self.deleted_before[key] = max(offset, self.deleted_before.get(key, 0))
+
+    def sent_on(self, topic_id: TopicId, partition: int, position: int, log_start: int) -> None:
+        """A consumer was told that the log begins behind its position; it goes on there."""
+        for callback in self.on_log_start:
+            callback(topic_id, partition, position, log_start)
 
     def deletion_begins(self, name: str, now_ns: int) -> None:
         """Somebody asks for a topic's deletion; from here on nothing of it is promised."""

@@ -35,11 +35,13 @@ _FIRST_EPHEMERAL_PORT = 40_000
 class Host:
     """One host: its listeners and whether it has power."""
 
-    __slots__ = ("is_up", "listeners", "name", "next_port")
+    __slots__ = ("is_serving", "is_up", "listeners", "name", "next_port")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_up = True
+        #: Otherwise its kernel opens connections and takes bytes, which nobody reads.
+        self.is_serving = True
         self.listeners: dict[int, SimListener] = {}
         self.next_port = _FIRST_EPHEMERAL_PORT
 
@@ -140,7 +142,10 @@ class _Attempt:
         client.outgoing = server.incoming = Pipe(network, client, server, there)
         server.outgoing = client.incoming = Pipe(network, server, client, back)
         network.remember(client)
-        network.remember(server)
+        if host.is_serving:
+            network.remember(server)
+        else:
+            client.outgoing.vanish(is_given_up=False)
         client.outgoing.put(OPEN, network.scheduler.now_ns)
         server.outgoing.put(OPEN, back_ns)
 
@@ -232,11 +237,27 @@ class SimNetwork:
                 pipe.healed()
 
     def heal_everything(self) -> None:
-        """Heal every cut and end every spike."""
+        """Heal every cut, end every spike, let everything flow, let every host serve."""
+        for host in self.hosts.values():
+            host.is_serving = True
         for (source, target), link in self._links.items():
             link.extra_ns = link.spread_ns = 0
+            self.unclog(source, target)
             if link.cut:
                 self.heal(source, target)
+
+    def clog(self, source: str, target: str) -> None:
+        """Let senders fill the windows from `source` to `target`, and nothing arrive."""
+        self.link(source, target).clogged = True
+
+    def unclog(self, source: str, target: str) -> None:
+        """Let everything flow again: what waited arrives at once."""
+        link = self.link(source, target)
+        if link.clogged:
+            link.clogged = False
+            stalled, link.stalled = link.stalled, []
+            for pipe in stalled:
+                pipe.flows()
 
     def slow_down(self, source: str, target: str, extra_ns: int, spread_ns: int) -> None:
         """Add a delay to one direction, 0 and 0 to end it."""
@@ -251,6 +272,18 @@ class SimNetwork:
             endpoint.lost("connection reset")
             endpoint.outgoing.put(RESET)
         return len(endpoints)
+
+    def connections_of(self, incarnation: Incarnation) -> list[Endpoint]:
+        """The open ends of connections that a process has."""
+        return list(self._endpoints.get(incarnation, ()))
+
+    def vanish(self, endpoint: Endpoint, *, is_told: bool) -> None:
+        """A connection is gone and no reset tells of it. With `is_told` this end knows, as after
+        its host began anew; else both ends believe it open."""
+        endpoint.outgoing.vanish()
+        endpoint.incoming.vanish()
+        if is_told:
+            endpoint.lost("the connection is forgotten")
 
     # For the world
 

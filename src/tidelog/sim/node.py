@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 #: Wall clock when virtual time is 0: 2024-01-01T00:00:00Z.
 WALL_EPOCH_MS = 1_704_067_200_000
+_MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,10 @@ class SimNode:
         self.node_id = node_id
         self.host = host
         self.wall_offset_ms = 0
+        #: How many millionths faster (or slower, below 0) its monotonic clock runs than time does.
+        self.drift_ppm = 0
+        #: What its monotonic clock showed at an instant since when the drift is what it is.
+        self._clock_base = (0, 0)
         self.incarnation: Incarnation | None = None
         self._started = 0
 
@@ -185,6 +190,17 @@ class SimNode:
     def is_up(self) -> bool:
         """Whether its process lives (it may be paused)."""
         return self.incarnation is not None and self.incarnation.alive
+
+    def drift(self, ppm: int) -> None:
+        """Let its monotonic clock run faster or slower from now on; it never goes back."""
+        now_ns = self.world.scheduler.now_ns
+        self._clock_base = (self.monotonic_ns(now_ns), now_ns)
+        self.drift_ppm = ppm
+
+    def monotonic_ns(self, now_ns: int) -> int:
+        """What its monotonic clock shows at a virtual time."""
+        shown_ns, since_ns = self._clock_base
+        return shown_ns + (now_ns - since_ns) * (_MILLION + self.drift_ppm) // _MILLION
 
     def start(self) -> Ports:
         """Begin a new incarnation; returns its ports."""
@@ -214,21 +230,22 @@ class SimNode:
 class NodeClock:
     """`core.ports.Clock` of one incarnation."""
 
-    __slots__ = ("_incarnation", "_scheduler")
+    __slots__ = ("_incarnation", "_node", "_scheduler")
 
     def __init__(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
+        self._node = incarnation.node
         self._scheduler = incarnation.world.scheduler
 
     def monotonic_ns(self) -> int:
-        """Virtual time."""
+        """Virtual time, as far as the node's clock does not drift."""
         self._incarnation.check_alive()
-        return self._scheduler.now_ns
+        return self._node.monotonic_ns(self._scheduler.now_ns)
 
     def monotonic_ms(self) -> int:
-        """Virtual time in whole milliseconds."""
+        """`monotonic_ns` in whole milliseconds."""
         self._incarnation.check_alive()
-        return self._scheduler.now_ns // NS_PER_MS
+        return self._node.monotonic_ns(self._scheduler.now_ns) // NS_PER_MS
 
     def wall_ms(self) -> int:
         """Virtual time as a date, with the node's offset."""
@@ -242,7 +259,12 @@ class NodeClock:
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
         """Call back as an event of the node."""
         self._incarnation.check_alive()
-        due_ns = self._scheduler.now_ns + max(0, round(delay_ms * NS_PER_MS))
+        delay_ns = max(0, round(delay_ms * NS_PER_MS))
+        drift_ppm = self._node.drift_ppm
+        if drift_ppm:
+            # Rounded up: what looks at the clock when it is called back finds the delay over.
+            delay_ns = -(-delay_ns * _MILLION // (_MILLION + drift_ppm))
+        due_ns = self._scheduler.now_ns + delay_ns
         return self._scheduler.at(due_ns, self._incarnation, callback)
 
 

@@ -53,16 +53,29 @@ class Profile:
     #: Name of a scenario to run over and over beside the drawn faults.
     scenario: str = ""
     keeps_budget: bool = True
+    #: Whether what is acknowledged is kept: off where more is lost than the budget allows. Then all
+    #: that is still checked: published state (epochs only rise, one leader an epoch, leaders in
+    #: their ISR, one controller an epoch, no write of an expired session), no two records at one
+    #: epoch and offset, no step back within a life, no consumer beyond the high watermark or given
+    #: what nobody sent or what was refused, whole batches, no unforeseen error or halt of a broker,
+    #: what topics, partitions, configurations and elections promise, and liveness: in a minute all
+    #: is in sync, everything sent is acknowledged, every member of a group works.
+    keeps_promises: bool = True
     #: What its brokers are configured with, apart from the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
     #: Whether its topics are compacted.
     compacted: bool = False
     #: Whether a topic is altered and given partitions all the time.
     churns: bool = False
+    #: Share of the kinds of churn (`workload/kinds`) that a seed draws.
+    churn_share: float = 0.0
     #: What it is known to show and nobody has mended yet: searches over all profiles leave it out.
     known_defect: str = ""
     #: Range of the delays of messages between nodes and the store.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
+    #: Whether every kind of fault there is takes part, each as often as another; `weights` count
+    #: for nothing then, and what a seed draws of one kind moves nothing of another.
+    has_all_kinds: bool = False
     #: Whether each fault draws from a stream of its own, so that leaving one out moves no other.
     has_own_streams: bool = False
 
@@ -222,6 +235,54 @@ PROFILES: Final[Mapping[str, Profile]] = {
             left_out=0.0,
             mean_interval_ms=(60, 250),
             restart_ms=((20, 400), (200, 1_500)),
+        ),
+        # Whatever there is: each seed draws its own kinds and rates.
+        Profile(
+            "everything",
+            left_out=0.5,
+            mean_interval_ms=(60, 1_100),
+            restart_ms=((20, 400), (20, 6_000), (200, 2_500)),
+            properties={
+                "log.cleaner.backoff.ms": "40",
+                "log.cleaner.io.buffer.size": "1024",
+                "log.cleaner.dedupe.buffer.size": "2048",
+            },
+            recreates=0.3,
+            churn_share=0.4,
+            has_all_kinds=True,
+            has_own_streams=True,
+        ),
+        # Losses beyond the fault budget: any broker may lose its unsynced data at any time. Records
+        # may go; nothing else may (see keeps_promises).
+        Profile(
+            "beyond",
+            weights={
+                "crash_leader": 4.0,
+                "crash_any": 4.0,
+                "strike": 4.0,
+                "cut_two_ways": 2.0,
+                "cut_store": 1.0,
+                "expire_session": 1.0,
+                "rolling_restart": 1.0,
+                "slow_link": 1.0,
+            },
+            left_out=0.2,
+            mean_interval_ms=(60, 600),
+            restart_ms=((20, 400), (200, 1_500)),
+            keeps_budget=False,
+            keeps_promises=False,
+            has_own_streams=True,
+            churn_share=0.2,
+        ),
+        # The controller is lost at its first write, before and after it, at its second, and so on.
+        Profile(
+            "controller_writes",
+            weights={"expire_session": 3.0, "crash_any": 1.0, "lose_answer": 1.0, "slow_link": 1.0},
+            left_out=0.25,
+            mean_interval_ms=(150, 600),
+            restart_ms=((20, 400), (200, 1_500)),
+            scenario="controller_lost_at_each_write",
+            has_own_streams=True,
         ),
         # A topic's node holds nonsense for a while, and controllers come and go meanwhile (V35).
         Profile(

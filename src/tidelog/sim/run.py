@@ -19,6 +19,7 @@ from tidelog.history.operations import Operation
 from tidelog.sim.checkers.histories import check_history, operations
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.cluster import Cluster, Settings
+from tidelog.sim.coverage import Coverage
 from tidelog.sim.faults import Faults
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.mutants import applied
@@ -30,7 +31,9 @@ from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.client import ClientNode
 from tidelog.sim.workload.consumers import PartitionConsumer
 from tidelog.sim.workload.groups import FAMILIES, Committer, GroupMember, GroupPlan
+from tidelog.sim.workload.kinds import Churning, Work
 from tidelog.sim.workload.producers import Numbers, PartitionProducer
+from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 from tidelog.sim.world import CollectorPaused, World
 
 BROKERS: Final = 3
@@ -63,6 +66,8 @@ class RunResult:
     counters: dict[str, int]
     #: How often each kind of fault was played, and had somebody to be played to.
     faults: dict[str, int] = field(default_factory=dict)
+    #: How many operations of each kind of churn were acknowledged; of those that it drew.
+    churn: dict[str, int] = field(default_factory=dict)
     #: How often each interesting state was reached (core/sometimes.py).
     marks: dict[str, int] = field(default_factory=dict)
     violation: str = ""
@@ -134,6 +139,7 @@ class SeedRun:
         self._draw = stream(seed, "run")
         settings = _settings(self._draw, self.profile.properties)
         settings.compacted = self.profile.compacted
+        settings.compacted_topics = COMPACTED_TOPICS
         settings.store_latency_ms = self.profile.store_latency_ms
         self.cluster = Cluster(self.world, BROKERS, settings)
         self._clients: list[ClientNode] = []
@@ -142,6 +148,8 @@ class SeedRun:
         self._members: list[GroupMember | Committer] = []
         #: What changes a topic all the time, where the profile has that.
         self.churn: Churn | None = None
+        #: All other churn, where the profile has it.
+        self.churning: Churning | None = None
         self._numbers = Numbers()
         self._crashes = 0
         self.world.on_death.append(self._count_crash)
@@ -175,29 +183,42 @@ class SeedRun:
         self._admin.stopping = True
         if self.churn is not None:
             self.churn.stopping = True
+        if self.churning is not None:
+            self.churning.stop()
         limit_ns = world.now_ns + LIVENESS_LIMIT_NS
         if not self._wait(lambda: bool(self.cluster.health()), limit_ns, "in sync again"):
             return
         if self.churn is not None and not self._end_churn(self.churn, limit_ns):
             return
+        if self.churning is not None and not self._settled(self.churning, limit_ns):
+            return
         for producer in self._producers:
             producer.stopping = True
-            topic = self.cluster.published.topics.get(producer.partition.topic)
-            if topic is not None:
-                key = LogKey(topic.topic_id, producer.partition.partition)
-                if self.cluster.waits_for_operator(key):
-                    producer.abandon()
         if not self._wait(
-            lambda: not all(producer.is_done for producer in self._producers),
+            lambda: not all(producer.is_done for producer in self._all_producers()),
             limit_ns,
             "everything produced is acknowledged",
         ):
             return
         if not self._end_groups(limit_ns):
             return
-        if not self._wait(self._unread, limit_ns, "everything committed is read"):
+        is_promised = self.profile.keeps_promises
+        if is_promised and not self._wait(self._unread, limit_ns, "everything committed is read"):
             return
-        check_history(self.operations(), world.violate)
+        check_history(self.operations(), world.violate, is_promised=is_promised)
+
+    def _all_producers(self) -> list[PartitionProducer]:
+        """All producers; those of a partition that waits for an operator wait for nothing any more.
+        A topic that is made late may begin to do so at any time."""
+        cluster = self.cluster
+        for producer in self._producers:
+            topic = cluster.published.topics.get(producer.partition.topic)
+            if producer.is_done or topic is None:
+                continue
+            key = LogKey(topic.topic_id, producer.partition.partition)
+            if cluster.waits_for_operator(key):
+                producer.abandon()
+        return self._producers
 
     def operations(self) -> list[Operation]:
         """What clients did and were told so far, as a history."""
@@ -208,7 +229,20 @@ class SeedRun:
             commits,
             [topic.topic_id for topic in cluster.published.topics.values()],
             is_compacted=self.profile.compacted,
+            compacted=COMPACTED_TOPICS,
         )
+
+    def _settled(self, churning: Churning, limit_ns: int) -> bool:
+        """All churn has come to its end, and what was acknowledged holds."""
+
+        def unsettled() -> bool:
+            self._all_producers()
+            return bool(churning.unfinished() or self.cluster.health())
+
+        if self._wait(unsettled, limit_ns, "churn settles"):
+            return True
+        self.world.note(-1, "churn", churning.unfinished())
+        return False
 
     def _end_churn(self, churn: Churn, limit_ns: int) -> bool:
         """Every partition that was added is there, and every replica goes by what was set last."""
@@ -295,7 +329,9 @@ class SeedRun:
             for operation in self.cluster.history.produces
             if operation.outcome.value == "open"
         ]
-        return f"{self.cluster.health() or 'healthy'}; open: {open_operations[:3]}"
+        churn = "" if self.churning is None else self.churning.unfinished()
+        health = self.cluster.health() or "healthy"
+        return f"{health}; open: {open_operations[:3]}" + (f"; {churn}" if churn else "")
 
     # Clients
 
@@ -342,6 +378,21 @@ class SeedRun:
         churn = self.churn = Churn(admin, stream(self.seed, "churn"), _CHANGING_TOPIC, work)
         admin.tasks.spawn("churn", churn.run())
 
+    def _begin_churning(self, steady: list[TopicPartition]) -> None:
+        work = Work(
+            self.seed,
+            self.cluster,
+            BROKERS,
+            _TOPIC_CONFIGS,
+            steady,
+            self._client,
+            self._produce,
+            self._consume,
+            self._join,
+        )
+        self.churning = Churning(work, self.profile.churn_share)
+        self.churning.begin()
+
     def _begin_work(self) -> None:
         draw = self._draw
         partitions = [TopicPartition(_STEADY_TOPIC, n) for n in range(self._partitions)]
@@ -365,6 +416,8 @@ class SeedRun:
         self._begin_groups()
         if self.profile.churns:
             self._begin_churn()
+        if self.profile.churn_share:
+            self._begin_churning(partitions[:-1])
         self._admin.chooses_replicas = self.profile.chosen_replicas
         if draw.random() < self.profile.recreates:
             self._admin.client.tasks.spawn(
@@ -403,13 +456,25 @@ class SeedRun:
             )
         )
 
+    def _join(self, member: GroupMember, *, stays: bool) -> None:
+        """A member that comes while the run lasts."""
+        if stays:
+            self._add_member(member)
+        else:
+            member.client.tasks.spawn("guest", member.run())
+
     def _add_member(self, member: GroupMember | Committer) -> None:
         self._members.append(member)
         member.client.tasks.spawn(f"member {len(self._members)}", member.run())
 
     def _consume(
-        self, client: ClientNode, partition: TopicPartition, highest_version: int | None
-    ) -> None:
+        self,
+        client: ClientNode,
+        partition: TopicPartition,
+        highest_version: int | None,
+        *,
+        gaps: bool = False,
+    ) -> PartitionConsumer:
         number = len(self._consumers)
         draw = stream(self.seed, "consumer", number)
         consumer = PartitionConsumer(
@@ -417,14 +482,21 @@ class SeedRun:
             partition,
             draw,
             highest_version=highest_version,
-            gaps=self.profile.compacted,
+            gaps=gaps or self.profile.compacted,
         )
         self._consumers.append(consumer)
         client.tasks.spawn(f"consume {number}", consumer.run())
+        return consumer
 
     def _produce(
-        self, client: ClientNode, partition: TopicPartition, *, acks: int, idempotent: bool
-    ) -> None:
+        self,
+        client: ClientNode,
+        partition: TopicPartition,
+        *,
+        acks: int,
+        idempotent: bool,
+        keyed: bool = False,
+    ) -> PartitionProducer:
         number = len(self._producers)
         producer = PartitionProducer(
             client,
@@ -435,10 +507,11 @@ class SeedRun:
             idempotent=idempotent,
             pace_ms=self._draw.choice((30, 100, 300)),
             highest_version=self._draw.choice(_PRODUCE_VERSIONS),
-            keyed=self.profile.compacted,
+            keyed=keyed or self.profile.compacted,
         )
         self._producers.append(producer)
         client.tasks.spawn(f"produce {number}", producer.run())
+        return producer
 
     def _unread(self) -> bool:
         """Whether consumers have something to read."""
@@ -484,6 +557,7 @@ class SeedRun:
             simulated_ns=world.now_ns,
             counters=dict(zip(COUNTERS, values, strict=True)),
             faults=dict(self.faults.counts),
+            churn={} if self.churning is None else self.churning.counts,
             marks=dict(world.trace.marks),
             violation=world.violations[0] if world.violations else "",
             recent=list(world.trace.recent) if world.violations else [],
@@ -532,6 +606,9 @@ class Totals:
     simulated_ns: int = 0
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     faults: dict[str, int] = field(default_factory=dict)
+    churn: dict[str, int] = field(default_factory=dict)
+    #: Which faults met which churn.
+    coverage: Coverage = field(default_factory=Coverage)
     marks: dict[str, int] = field(default_factory=dict)
     violations: list[RunResult] = field(default_factory=list)
 
@@ -545,6 +622,9 @@ class Totals:
             self.counters[name] += value
         for name, value in result.faults.items():
             self.faults[name] = self.faults.get(name, 0) + value
+        for name, value in result.churn.items():
+            self.churn[name] = self.churn.get(name, 0) + value
+        self.coverage.add(result.faults, result.churn)
         for name, value in result.marks.items():
             self.marks[name] = self.marks.get(name, 0) + value
         if result.violation:

@@ -54,6 +54,25 @@ _RENEWALS = 6
 _RECONNECTS = 60
 
 
+@dataclass(slots=True)
+class WriteStrike:
+    """What becomes of the `countdown`-th transaction from now that contains a check or a write of
+    the node `path`: `strike` is called before it is sent, or, with `is_applied`, when it was
+    applied and nobody has been told."""
+
+    countdown: int
+    path: str
+    is_applied: bool
+    strike: Callable[[], object]
+
+    def meets(self, ops: Sequence[Op]) -> bool:
+        """Count a transaction; whether it is the one."""
+        if all(op.path != self.path for op in ops):
+            return False
+        self.countdown -= 1
+        return self.countdown <= 0
+
+
 @dataclass(slots=True, eq=False)
 class _Request:
     message: Message
@@ -101,6 +120,7 @@ class SimStoreClient:
         self._openers: list[asyncio.Future[None]] = []
         self._reconnect_timer: TimerHandle | None = None
         self._next_loss = Loss.NOTHING
+        self._write_strike: WriteStrike | None = None
         self._session_callbacks: list[SessionCallback] = []
 
     # faults
@@ -112,6 +132,10 @@ class SimStoreClient:
     def lose_next_request(self) -> None:
         """The next transaction is lost on its way, not applied: OutcomeUnknown too."""
         self._next_loss = Loss.REQUEST
+
+    def strike_write(self, planned: WriteStrike | None) -> None:
+        """Replace the planned strike at a write."""
+        self._write_strike = planned
 
     def crashed(self) -> None:
         """The process has died: with `detect_ms` the store notices then, as flock does."""
@@ -195,7 +219,16 @@ class SimStoreClient:
         self._alive()
         validate_ops(ops)
         loss, self._next_loss = self._next_loss, Loss.NOTHING
-        return cast("list[OpResult]", await self._ask(Transact(tuple(ops), loss)))
+        message = Transact(tuple(ops), loss)
+        planned = self._write_strike
+        if planned is not None and planned.meets(ops):
+            self._write_strike = None
+            if planned.is_applied:
+                message.applied = planned.strike
+            else:
+                planned.strike()
+                self._alive()
+        return cast("list[OpResult]", await self._ask(message))
 
     # requests
 

@@ -3,7 +3,8 @@
 The server outlives every node. Messages of a session travel through two pipes that keep their
 order whatever their delays are; a pipe that breaks takes its connection with it. Time passes only
 through `schedule`. Faults: a session expires now, answers and requests are lost, watches are late
-(but never later than the answer to a later read, S1). What a node sees is `sim/store`.
+(but never later than the answer to a later read, S1), the store is there for nobody for a while (no
+session expires meanwhile, and each begins its time anew, S3). What a node sees is `sim/store`.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class Transact:
 
     ops: Sequence[Op]
     loss: Loss
+    #: Called when it was applied, before anybody is answered.
+    applied: Callable[[], object] | None = None
 
 
 class Renew:
@@ -247,6 +250,8 @@ class SimStoreServer:
         self.may_expire: Callable[[int], bool] = lambda _: True
         #: Sessions that ended by expiry, not by their own close.
         self.expiries = 0
+        #: Whether anybody can reach it.
+        self.is_available = True
         self._sessions: dict[int, ServerSession] = {}
         self._last_session_id = 0
         self._commit_callbacks: list[CommitCallback] = []
@@ -277,14 +282,21 @@ class SimStoreServer:
         return self._sessions.get(session_id)
 
     def expire(self, session_id: int) -> bool:
-        """End a session now; False if it was over already, or may not end."""
+        """End a session now; False if it was over already, or may not end, or nobody is there to
+        end it."""
         session = self._sessions.get(session_id)
-        if session is None or not self.may_expire(session_id):
+        if session is None or not self.is_available or not self.may_expire(session_id):
             return False
         self.expiries += 1
         self._end(session)
         session.expired()
         return True
+
+    def come_back(self) -> None:
+        """The store is available again; every session has its whole time from here on."""
+        self.is_available = True
+        for session in self._sessions.values():
+            self._renewed(session)
 
     def write_from_outside(self, path: str, data: bytes) -> bytes:
         """Somebody who is no broker writes a node, or makes it; nobody follows that as a commit.
@@ -329,6 +341,8 @@ class SimStoreServer:
         else:
             answer = Answer(results)
             self._committed(session.session_id, message.ops, results, changes)
+            if message.applied is not None:
+                message.applied()
         if message.loss is Loss.ANSWER:
             connection.cut()
         else:

@@ -102,6 +102,20 @@ def test_nothing_at_or_above_the_high_watermark_goes(rig: Rig, compact: Small) -
     assert drive(cleaner(rig.clock).clean_one([(log, bound)])) is None
 
 
+def test_a_segment_where_the_log_begins_is_not_compacted_beyond_the_high_watermark(
+    rig: Rig, compact: Small
+) -> None:
+    log = rig.log(compact(delete_enabled=True, retention_ms=-1, min_cleanable_dirty_ratio=0.0))
+    rounds(log, 10)
+    base = log.base_offsets[3]
+    log.advance_log_start(base + 1)
+    before = pairs_of(log)
+    # The records from the high watermark on may be cut off again: they displace none below it.
+    assert drive(cleaner(rig.clock).clean_one([(log, base + 2)])) is None
+    assert pairs_of(log) == before
+    assert clean(log, rig.clock) is not None
+
+
 def test_a_log_that_is_not_dirty_enough_waits(rig: Rig, compact: Small) -> None:
     log = rig.log(compact(min_cleanable_dirty_ratio=0.5))
     rounds(log, 10, keys=40)  # nothing superseded within one segment: it stays large

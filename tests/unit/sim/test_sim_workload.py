@@ -31,6 +31,7 @@ class Bench:
         self.history = History()
         self.anomalies: list[str] = []
         self.history.on_anomaly.append(self.anomalies.append)
+        self.history.on_broken_promise.append(self.anomalies.append)
         node = world.add_node(101, "client101")
         self.client = ClientNode(node, self.history, [Address("broker1", 9092)], 3_000)
 

@@ -20,18 +20,26 @@ class ClientChecker:
     """Follows a history."""
 
     def __init__(
-        self, history: History, replication: ReplicationChecker, violate: Callable[[str], None]
+        self,
+        history: History,
+        replication: ReplicationChecker,
+        violate: Callable[[str], None],
+        promise: Callable[[str], None] | None = None,
     ) -> None:
+        """`promise` hears what breaks the promise of an acknowledgement; without it, `violate`."""
         self._history = history
         self._replication = replication
         self._published = replication.published
         self._violate = violate
+        self._promise = promise or violate
         #: (topic id, partition) to the offsets read by anyone, as the end of the read prefix.
         self.read_end: dict[LogKey, int] = {}
         history.on_acknowledged.append(self._acknowledged)
         history.on_read.append(self._read)
+        history.on_log_start.append(self._sent_on)
         history.on_sequence_refused.append(self._sequence_refused)
         history.on_anomaly.append(violate)
+        history.on_broken_promise.append(self._promise)
 
     def _keys(self, name: str, partition: int) -> list[LogKey]:
         """The partitions of every topic that ever had the name."""
@@ -52,7 +60,7 @@ class ClientChecker:
             truth = self._replication.truths.get(key)
             if truth is not None and _is_committed(operation, truth.committed):
                 return
-        self._violate(f"acknowledged and not committed: {operation}")
+        self._promise(f"acknowledged and not committed: {operation}")
 
     def _sequence_refused(self, operation: Produce, broker_id: int) -> None:
         """A leader has all that was acknowledged, so it takes the oldest open batch. One that was
@@ -66,9 +74,16 @@ class ClientChecker:
             and state.leader == broker_id
             and state.led_since_ns <= operation.sent_ns[-1]
         ):
-            self._violate(
+            self._promise(
                 f"leader {broker_id} refused the sequence of the oldest open batch: {operation}"
             )
+
+    def _sent_on(self, topic_id: TopicId, partition: int, position: int, log_start: int) -> None:
+        """What was deleted by request needs to be read by nobody."""
+        key = LogKey(topic_id, partition)
+        read_end = self.read_end.get(key, 0)
+        if position <= read_end:
+            self.read_end[key] = max(read_end, log_start)
 
     def _read(
         self, client: int, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]
@@ -103,7 +118,7 @@ class ClientChecker:
                 )
                 return
             if committed[position] != number:
-                self._violate(
+                self._promise(
                     f"client {client} read record {number} at {name} offset {position}, where"
                     f" record {committed[position]} is committed"
                 )

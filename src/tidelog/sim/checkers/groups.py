@@ -72,8 +72,13 @@ class GroupChecker:
     """
 
     def __init__(
-        self, violate: Callable[[str], None], now_ns: Callable[[], int], partitions: int
+        self,
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+        partitions: int,
+        promise: Callable[[str], None] | None = None,
     ) -> None:
+        """`promise` hears what breaks the promise of an acknowledgement; without it, `violate`."""
         self.acknowledged_commits = 0
         #: Loads by another broker than the one before.
         self.coordinator_moves = 0
@@ -84,6 +89,7 @@ class GroupChecker:
         #: Every commit, by group and partition.
         self.commits: dict[tuple[str, int], list[Commit]] = {}
         self._violate = violate
+        self._promise = promise or violate
         self._now_ns = now_ns
         self._groups: dict[str, _Group] = {}
 
@@ -144,13 +150,13 @@ class GroupChecker:
         for partition in partitions:
             known = found.owners.setdefault(partition, owner)
             if known != owner:
-                self._violate(
+                self._promise(
                     f"group {group} generation {generation}: partition {partition} was given to"
                     f" {known} and to {owner}"
                 )
         given_before = [each for each, known in found.owners.items() if known == owner]
         if sorted(given_before) != sorted(partitions):
-            self._violate(
+            self._promise(
                 f"group {group} generation {generation}: {owner} was given {given_before}, then"
                 f" {partitions}"
             )
@@ -182,7 +188,7 @@ class GroupChecker:
             return
         for number, generation in self._group(commit.group).generations.items():
             if number > commit.generation and generation.handed_out_ns < commit.begin_ns:
-                self._violate(
+                self._promise(
                     f"acknowledged although generation {number} was handed out at"
                     f" {generation.handed_out_ns / 1e9:.6f} s: {commit}"
                 )
@@ -208,12 +214,12 @@ class GroupChecker:
         commits = self.commits.get((group, partition), [])
         told = next((commit for commit in commits if commit.offset == offset), None)
         if told is None and offset != NO_OFFSET:
-            self._violate(
+            self._promise(
                 f"group {group}, partition {partition}: nobody ever committed offset {offset}"
             )
             return
         if told is not None and told.outcome is Outcome.REFUSED:
-            self._violate(f"in force although it was refused: {told}")
+            self._promise(f"in force although it was refused: {told}")
             return
         latest_ns = NO_OFFSET if told is None else self._latest_ns(told)
         for commit in commits:
@@ -222,7 +228,7 @@ class GroupChecker:
                 and commit.end_ns < asked_ns
                 and commit.begin_ns > latest_ns
             ):
-                self._violate(
+                self._promise(
                     f"group {group}, partition {partition}: {where} offset {offset}, which was"
                     f" replaced by an acknowledged {commit}"
                 )

@@ -8,7 +8,7 @@ what counts here: a broker that is up sees nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from tidelog.core.types import TopicId, topic_id_from_text
@@ -140,10 +140,13 @@ class ReplicaLog:
 class NodeLogs:
     """All replicas on one node's log directory."""
 
-    def __init__(self, node_id: int, disk: SimDisk, *, gaps: bool = False) -> None:
-        """`gaps`: topics are compacted."""
+    def __init__(
+        self, node_id: int, disk: SimDisk, *, gaps: bool = False, compacted: Collection[str] = ()
+    ) -> None:
+        """`gaps`: all topics are compacted; else those named are, and internal ones."""
         self.node_id = node_id
         self._gaps = gaps
+        self._compacted = compacted
         self.disk = disk
         self.logs: dict[LogKey, ReplicaLog] = {}
         #: Called when records that were readable are not any more: (log, end before).
@@ -210,7 +213,7 @@ class NodeLogs:
     def _scan(self) -> list[ReplicaLog]:
         """Look for replicas that came, went or changed their files."""
         found: dict[LogKey, list[tuple[int, _Segment]]] = {}
-        internal: dict[LogKey, None] = {}
+        with_gaps: dict[LogKey, None] = {}
         root = self.disk.find(self.disk.root)
         entries = root.entries if isinstance(root, Directory) else {}
         for name, entry in entries.items():
@@ -219,13 +222,13 @@ class NodeLogs:
             partition = _key_of(name, entry) or self._adopted.get(name)
             if partition is not None:
                 found[partition] = self._segments_of(entry)
-                if name.startswith(_INTERNAL):
-                    internal[partition] = None
+                if name.startswith(_INTERNAL) or name.rpartition("-")[0] in self._compacted:
+                    with_gaps[partition] = None
         changed: list[ReplicaLog] = []
         for key, segments in found.items():
             log = self.logs.get(key)
             if log is None:
-                gaps = self._gaps or key in internal
+                gaps = self._gaps or key in with_gaps
                 log = self.logs[key] = ReplicaLog(self.node_id, key, gaps)
             if segments != log.segments:
                 for _, segment in segments:

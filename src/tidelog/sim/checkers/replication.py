@@ -5,6 +5,10 @@ every replica agrees with it below its own high watermark, every member of the m
 not restarted since its recorded broker epoch has it, and the leader of every higher epoch has it;
 one of a lower epoch may take its role late, and commits nothing (V65). A leader's high watermark
 never goes back within its term; nor do epochs within an incarnation.
+
+What only losses within the fault budget leave true is told as a promise, apart from what must hold
+whatever is lost: two logs that agree in epoch and offset agree in the record, nobody goes back
+within a life, an epoch has one leader, no follower knows of more than a leader ever committed.
 """
 
 from __future__ import annotations
@@ -117,14 +121,20 @@ class ReplicationChecker:
     """Compares logs, claims and published state."""
 
     def __init__(
-        self, published: Published, violate: Callable[[str], None], now_ns: Callable[[], int]
+        self,
+        published: Published,
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+        promise: Callable[[str], None] | None = None,
     ) -> None:
+        """`promise` hears what breaks the promise of an acknowledgement; without it, `violate`."""
         self.published = published
         self.truths: dict[LogKey, Truth] = {}
         #: When each record was first seen in any log.
         self.first_stored_ns: dict[int, int] = {}
         self.truncations = 0
         self._violate = violate
+        self._promise = promise or violate
         self._now_ns = now_ns
         self._nodes: dict[int, Observed] = {}
         #: The broker epoch under which a node's data is what it was; gone after a lossy crash.
@@ -199,7 +209,9 @@ class ReplicationChecker:
         truth = self.truth(log.key)
         seen = self._seen.get((log.node_id, log.key))
         led = -1
-        if seen is not None and seen.incarnation == self._nodes[log.node_id].incarnation:
+        observed = self._nodes[log.node_id]
+        # The dead append nothing: a power loss that takes a truncation brings back what it cut off.
+        if seen is not None and observed.is_up and seen.incarnation == observed.incarnation:
             led = seen.leader_epoch if seen.is_leader else -1
         values, stored_by = truth.values, truth.stored_by
         node = 1 << log.node_id
@@ -318,7 +330,7 @@ class ReplicationChecker:
         self.published.leads(claim.key, claim.leader_epoch, node.node_id, str(truth.name))
         problem = _lacks(log, truth, truth.committed_before(claim.leader_epoch))
         if problem:
-            self._violate(
+            self._promise(
                 f"{truth.name}: node {node.node_id} leads in epoch {claim.leader_epoch} without"
                 f" what was committed: {problem}"
             )
@@ -334,12 +346,12 @@ class ReplicationChecker:
         for offset in range(max(first, log.start), known_end):
             number = log.numbers[offset - log.start]
             if not truth.agrees(offset, number):
-                self._violate(
+                self._promise(
                     f"{truth.name} offset {offset}, below the high watermark of node"
                     f" {node.node_id}: record {number} there, record {committed[offset]} was"
                     " committed"
                 )
-                return
+                break
         if claim.high_watermark <= len(committed):
             return
         if not claim.is_leader:
@@ -459,7 +471,7 @@ class ReplicationChecker:
             return
         problem = _lacks(node.logs.logs.get(state.key), truth)
         if problem:
-            self._violate(
+            self._promise(
                 f"{truth.name}: member {member} of the maximal ISR ({state.isr}, partition epoch"
                 f" {state.partition_epoch}) lacks committed records ({when}): {problem}"
             )

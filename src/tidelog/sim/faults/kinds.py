@@ -23,11 +23,14 @@ class Kind:
     """A kind of fault."""
 
     name: str
-    #: The module that it stands in: network, store, processes, disks.
+    #: The module that it stands in: network, store, clocks, processes, disks.
     family: str
     #: What it does, in one line.
     description: str
     inject: Inject
+    #: Whether what an acknowledgement promises holds whatever it does; the cluster's fault budget
+    #: is asked where it may take data.
+    is_in_budget: bool = True
 
 
 KINDS: Final[dict[str, Kind]] = {}
@@ -36,11 +39,20 @@ SCENARIOS: Final[dict[str, Play]] = {}
 
 def kind(inject: Inject) -> Inject:
     """Register a kind of fault under its function's name."""
+    return _register(inject, is_in_budget=True)
+
+
+def beyond_budget(inject: Inject) -> Inject:
+    """Register a kind of fault that may break promises: for profiles beyond the budget alone."""
+    return _register(inject, is_in_budget=False)
+
+
+def _register(inject: Inject, *, is_in_budget: bool) -> Inject:
     name = inject.__name__
     if name in KINDS:
         raise ValueError(f"there are two kinds of faults named {name!r}")
     family = inject.__module__.rpartition(".")[2]
-    KINDS[name] = Kind(name, family, (inject.__doc__ or "").strip(), inject)
+    KINDS[name] = Kind(name, family, (inject.__doc__ or "").strip(), inject, is_in_budget)
     return inject
 
 

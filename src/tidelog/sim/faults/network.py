@@ -97,3 +97,82 @@ def reset_connections(stage: Stage) -> bool:
     stage.note(f"reset connections of {broker.node_id}")
     stage.cluster.world.network.reset_connections(broker.life)
     return True
+
+
+def _links_of(stage: Stage, host: str) -> list[tuple[str, str]]:
+    return [
+        pair for other in stage.hosts if other != host for pair in ((host, other), (other, host))
+    ]
+
+
+@kind
+def jitter(stage: Stage) -> bool:
+    """Each message of a broker takes a time of its own for a while: connections overtake others."""
+    broker = stage.any_broker()
+    if broker is None:
+        return False
+    network = stage.cluster.world.network
+    links = _links_of(stage, broker.node.host)
+    spread_ms = stage.draw.choice((5, 40, 250))
+    for source, target in links:
+        network.slow_down(source, target, 0, spread_ms * NS_PER_MS)
+    stage.note(f"jitter of {spread_ms} ms around {broker.node.host}")
+
+    def calm() -> None:
+        for source, target in links:
+            network.slow_down(source, target, 0, 0)
+
+    stage.later(stage.draw.uniform(200, 3_000), calm)
+    return True
+
+
+@kind
+def clog(stage: Stage) -> bool:
+    """What one host sends to another fills the window for a while; then all arrives at once."""
+    network = stage.cluster.world.network
+    one, other = two_hosts(stage)
+    source, target = stage.draw.choice(((one, other), (other, one)))
+    network.clog(source, target)
+    stage.note(f"clogged {source}>{target}")
+
+    def flow() -> None:
+        network.unclog(source, target)
+        stage.note(f"flows {source}>{target}")
+
+    stage.later(stage.draw.choice((40, 400, 3_000)) * stage.draw.uniform(0.5, 1.5), flow)
+    return True
+
+
+@kind
+def half_open(stage: Stage) -> bool:
+    """Connections of a broker are gone and no reset tells of it: one side, or both, go on."""
+    broker = stage.any_broker()
+    if broker is None or broker.life is None:
+        return False
+    network = stage.cluster.world.network
+    connections = network.connections_of(broker.life)
+    if not connections:
+        return False
+    count = stage.draw.choice((1, 1, len(connections)))
+    is_told = stage.draw.random() < 0.5
+    for endpoint in stage.draw.sample(connections, count):
+        stage.note(f"half open {endpoint.name}-{endpoint.peer_name} told {is_told}")
+        network.vanish(endpoint, is_told=is_told)
+    return True
+
+
+@kind
+def unserved_connections(stage: Stage) -> bool:
+    """A broker's kernel accepts connections for a while, and nobody ever serves them."""
+    broker = stage.any_broker()
+    if broker is None:
+        return False
+    host = stage.cluster.world.network.hosts[broker.node.host]
+    host.is_serving = False
+    stage.note(f"{host.name} accepts and does not serve")
+
+    def serve() -> None:
+        host.is_serving = True
+
+    stage.later(stage.draw.choice((100, 1_500)) * stage.draw.uniform(0.5, 1.5), serve)
+    return True

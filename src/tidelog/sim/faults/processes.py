@@ -6,7 +6,7 @@ from typing import Final
 
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.kinds import kind
-from tidelog.sim.faults.stage import LOSSES, Stage
+from tidelog.sim.faults.stage import LOSSES, Scenario, Stage
 from tidelog.sim.node import Strike
 
 #: Names of port calls that begin so are struck; the empty one is all of them.
@@ -14,6 +14,9 @@ _STRIKE_PREFIXES: Final = (
     "", "", "files.", "files.pwritev", "files.fsync", "files.rename", "files.truncate",
     "network.send", "store", "lane.",
 )  # fmt: skip
+#: How long a rolling restart waits for one broker: so many looks of this length.
+_ROLLING_LOOKS: Final = 100
+_ROLLING_LOOK_MS: Final = 50
 
 
 @kind
@@ -80,3 +83,27 @@ def pause(stage: Stage) -> bool:
 
     stage.later(pause_ms, resume)
     return True
+
+
+@kind
+def rolling_restart(stage: Stage) -> bool:
+    """Brokers are restarted one after the other: told or killed, waiting for health or not."""
+    stage.play(_roll(stage, is_clean=stage.draw.random() < 0.6, waits=stage.draw.random() < 0.5))
+    return True
+
+
+def _roll(stage: Stage, *, is_clean: bool, waits: bool) -> Scenario:
+    cluster = stage.cluster
+    for broker in list(cluster.brokers.values()):
+        life = broker.incarnation
+        stage.note(f"rolling: {broker.node_id} clean {is_clean} waits {waits}")
+        if is_clean:
+            broker.stop(stage.draw.choice(LOSSES))
+        elif not broker.crash(Loss.NONE, "killed in its turn"):
+            continue
+        for _ in range(_ROLLING_LOOKS):
+            yield _ROLLING_LOOK_MS
+            is_back = broker.life is not None and broker.incarnation > life
+            if is_back and not (waits and cluster.health()):
+                break
+        yield stage.draw.uniform(0, 300)

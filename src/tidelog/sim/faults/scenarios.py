@@ -9,7 +9,14 @@ from tidelog.sim.checkers.published import PublishedPartition
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.kinds import scenario
 from tidelog.sim.faults.stage import Scenario, Stage
-from tidelog.sim.faults.store import expire_controller, replace_controller
+from tidelog.sim.faults.store import (
+    expire_controller,
+    replace_controller,
+    strike_next_write,
+)
+
+#: A controller in office is lost at its first, second, ... write; more are seldom made in a run.
+MAX_CONTROLLER_WRITE: Final = 12
 
 
 def _healthy_partition(stage: Stage) -> PublishedPartition | None:
@@ -95,3 +102,27 @@ def unreadable_topic(stage: Stage) -> Scenario:
         yield stage.draw.uniform(500, 2_500)
         restore()
         yield 3_000
+
+
+@scenario
+def controller_lost_at_each_write(stage: Stage) -> Scenario:
+    """The controller is lost before its first write in office, the next one after its first, then
+    before and after the second, and so on: an enumeration, as far as the time goes."""
+    cluster = stage.cluster
+    turn = stage.draw.randrange(2 * MAX_CONTROLLER_WRITE)
+    while True:
+        yield 10
+        controller = stage.controller()
+        if controller is None:
+            continue
+        epoch = cluster.published.controller_epoch
+        number, is_applied = 1 + turn // 2 % MAX_CONTROLLER_WRITE, turn % 2 == 1
+        if not strike_next_write(stage, controller, number, is_applied=is_applied):
+            continue
+        turn += 1
+        stage.count("scenario")
+        life = controller.incarnation
+        for _ in range(60):
+            yield 50
+            if cluster.published.controller_epoch != epoch or controller.incarnation != life:
+                break

@@ -13,12 +13,27 @@ from collections.abc import Callable, Collection
 from tidelog.sim.cluster import Cluster, SimBroker
 
 # Each module registers its kinds.
-from tidelog.sim.faults import disks, network, processes, scenarios, store  # noqa: F401
+from tidelog.sim.faults import clocks, disks, network, processes, scenarios, store  # noqa: F401
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS
 from tidelog.sim.faults.stage import Stage
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.profiles import Profile
 from tidelog.sim.seeds import stream
+
+
+def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, float]:
+    """How often a seed plays each kind, beside each other: those that it does not leave out."""
+    weights = {}
+    if profile.has_all_kinds:
+        for name, kind in KINDS.items():
+            own = stream(seed, "kind", name)
+            if own.random() >= profile.left_out and (kind.is_in_budget or not profile.keeps_budget):
+                weights[name] = own.uniform(0.1, 1.9)
+        return weights
+    for name, weight in profile.weights.items():
+        if draw.random() >= profile.left_out:
+            weights[name] = weight * draw.uniform(0.3, 1.7)
+    return weights
 
 
 class Faults:
@@ -58,12 +73,9 @@ class Faults:
         self._undo: list[Callable[[], None]] = []
         self._mean_interval_ms = draw.randrange(*profile.mean_interval_ms)
         self._restart_ms = draw.choice(profile.restart_ms)
-        self._weights = {
-            kind: weight * draw.uniform(0.3, 1.7)
-            for kind, weight in profile.weights.items()
-            if draw.random() >= profile.left_out
-        } or {"strike": 1.0}
+        self._weights = _weights(profile, draw, cluster.world.seed) or {"strike": 1.0}
         cluster.keeps_budget = profile.keeps_budget
+        cluster.history.keeps_promises = profile.keeps_promises
         cluster.on_broker_death = self._restart_later
 
     # Beginning and end
@@ -85,6 +97,8 @@ class Faults:
         for broker in cluster.brokers.values():
             if broker.life is not None:
                 broker.life.plan_strike(None)
+                if broker.store is not None:
+                    broker.store.strike_write(None)
                 broker.life.resume()
         for undo in self._undo:
             undo()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from tidelog.client.admin import TopicAdmin
-from tidelog.core.errors import TidelogError
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.sim.workload.client import ClientNode
 
 
@@ -19,6 +19,9 @@ class Administrator:
     def __init__(self, client: ClientNode, draw: random.Random) -> None:
         self.client = client
         self.stopping = False
+        #: Whether a topic that is there already is taken for the one asked for: right for whoever
+        #: alone makes topics of that name, after an attempt of unknown outcome.
+        self.takes_existing = False
         #: Share of topics made with a given assignment.
         self.chooses_replicas = 0.0
         self._draw = draw
@@ -43,11 +46,28 @@ class Administrator:
             except TidelogError as error:
                 self.client.ports.tracer.event("create failed", topic=name, error=str(error))
                 self.client.router.forget()
+                if self.takes_existing and await self._is_there(name, partitions, error):
+                    return
                 await self.client.tasks.sleep(self._draw.randrange(50, 500))
             else:
                 self.client.history.topic_created(name, topic_id, self.client.now_ns)
                 self.client.ports.tracer.event("created", topic=name, id=topic_id)
                 return
+
+    async def _is_there(self, name: str, partitions: int, error: TidelogError) -> bool:
+        """Whether an attempt without an answer has made a topic; the next one finds out if this
+        cannot."""
+        if not isinstance(error, KafkaError) or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            return False
+        try:
+            metadata = await self.client.run(self.client.router.metadata([name]))
+        except TidelogError:
+            return False
+        topic = metadata.topics.get(name)
+        if topic is None or len(topic.partitions) != partitions:
+            return False
+        self.client.history.topic_created(name, topic.topic_id, self.client.now_ns)
+        return True
 
     async def delete(self, name: str) -> None:
         """Delete a topic, however long it takes."""

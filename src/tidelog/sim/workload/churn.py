@@ -38,7 +38,9 @@ class Churn:
         draw: random.Random,
         topic: str,
         added: Callable[[TopicPartition], None],
+        growing: float = 0.15,
     ) -> None:
+        """`growing`: the share of changes that add a partition, while there may be more."""
         self.client = client
         self.topic = topic
         self.stopping = False
@@ -50,6 +52,7 @@ class Churn:
         self.alterations = 0
         self._draw = draw
         self._added = added
+        self._growing = growing
         self._topics = TopicAdmin(client.router)
         self._configs = ConfigAdmin(client.router)
 
@@ -58,7 +61,7 @@ class Churn:
         draw = self._draw
         while not self.stopping:
             await self.client.tasks.sleep(draw.randrange(*_PAUSE_MS))
-            if self.partitions < MAX_PARTITIONS and draw.random() < 0.15:
+            if self.partitions < MAX_PARTITIONS and draw.random() < self._growing:
                 await self._grow()
             else:
                 key = draw.choice(list(VALUES))

@@ -169,6 +169,8 @@ class PartitionConsumer:
 
     def _take(self, data: PartitionData, told: list[tuple[int, int]], *, by_id: bool) -> None:
         error = ErrorCode(data.error_code)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_sent_on(data):
+            return
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(data, by_id=by_id)
         if error is not ErrorCode.NONE:
@@ -216,12 +218,24 @@ class PartitionConsumer:
         """Everything below our position was committed: a leader must have it."""
         life = self.client.history.topics.get(self.topic_id)
         if by_id and life is not None and life.deletion_begun_ns < 0:
-            self.client.history.anomaly(
+            self.client.history.broken_promise(
                 f"a consumer of {self.partition} has read up to {self.position} and was told that"
                 f" this is out of range (log start {data.log_start_offset}, high watermark"
                 f" {data.high_watermark})"
             )
         raise _BeginAnewError(ErrorCode.OFFSET_OUT_OF_RANGE, f"fetch of {self.partition}")
+
+    def _is_sent_on(self, data: PartitionData) -> bool:
+        """Whether the records at our position were deleted by request: then we go on where the log
+        begins, which is no further than somebody asked for."""
+        history = self.client.history
+        key = (self.topic_id, self.partition.partition)
+        start = data.log_start_offset
+        if not self.position < start <= history.deleted_before.get(key, 0):
+            return False
+        history.sent_on(*key, self.position, start)
+        self.position = start
+        return True
 
 
 def _bytes(records: Any) -> bytes:

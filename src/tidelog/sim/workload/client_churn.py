@@ -1,0 +1,80 @@
+"""Producers and members of groups come and go while the run lasts."""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar
+
+from tidelog.sim.seeds import stream
+from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.groups import FAMILIES, GroupMember, GroupPlan
+
+_MOST_GUESTS = 4
+
+
+@churn
+class ProducersComeAndGo(ChurnKind):
+    """Producers of every style write for a moment and end; what they were told must hold."""
+
+    name: ClassVar[str] = "producers_come_and_go"
+
+    async def run(self) -> None:
+        draw = self.draw
+        while not self.stopping:
+            acks, idempotent = draw.choice(((-1, True), (-1, True), (-1, False), (1, False)))
+            producer = self.work.produce(
+                self.client, draw.choice(self.work.steady), acks=acks, idempotent=idempotent
+            )
+            await self.pause(50, 1_500)
+            producer.stopping = True
+            while not producer.is_done:
+                await self.pause(20, 60)
+            self.told(f"acks {acks} idempotent {idempotent}")
+            await self.pause(0, 300)
+        self.is_done = True
+
+
+@churn
+class MembersComeAndGo(ChurnKind):
+    """Members, static ones too, join a group that has one of its own, and leave again."""
+
+    name: ClassVar[str] = "members_come_and_go"
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._joined = 0
+
+    def _join(self, plan: GroupPlan, *, is_static: bool, stays: bool) -> GroupMember:
+        """One more member, on a client of its own as each process has."""
+        self._joined += 1
+        member = GroupMember(
+            self.work.client(),
+            plan,
+            self.work.cluster.groups,
+            stream(self.work.seed, "guest", self._joined),
+            FAMILIES[0] if is_static else self.draw.choice(FAMILIES),
+            instance_id=f"guest-{self._joined}" if is_static else None,
+        )
+        self.work.join(member, stays=stays)
+        return member
+
+    async def run(self) -> None:
+        draw, steady = self.draw, self.work.steady
+        plan = GroupPlan("guests", steady[0].topic, len(steady))
+        plan.has_static_members = draw.random() < 0.5
+        self._join(plan, is_static=False, stays=True)
+        guests: list[GroupMember] = []
+        while not self.stopping:
+            await self.pause(200, 1_800)
+            here = [guest for guest in guests if not guest.stopping]
+            if len(here) < _MOST_GUESTS and draw.random() < 0.6:
+                is_static = plan.has_static_members and draw.random() < 0.6
+                guests.append(self._join(plan, is_static=is_static, stays=False))
+            elif here:
+                here[0].stopping = True
+                self.told("a guest leaves")
+        for guest in guests:
+            guest.stopping = True
+        while not all(guest.is_done for guest in guests):
+            await self.pause(20, 60)
+        self.is_done = True

@@ -1,0 +1,12 @@
+"""All kinds of churn, whatever module they stand in: importing them registers them."""
+
+from tidelog.sim.workload import (  # noqa: F401
+    client_churn,
+    leader_churn,
+    offset_churn,
+    record_churn,
+    topic_churn,
+)
+from tidelog.sim.workload.churning import CHURN, Churning, ChurnKind, Work
+
+__all__ = ["CHURN", "ChurnKind", "Churning", "Work"]

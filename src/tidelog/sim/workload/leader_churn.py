@@ -1,0 +1,66 @@
+"""Preferred leaders are elected by request (ElectLeaders, KIP-183)."""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar
+
+from tidelog.client.upkeep import ElectionType, PartitionAdmin
+from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.types import TopicPartition
+from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.checkers.published import PublishedPartition
+from tidelog.sim.workload.churning import ChurnKind, Work, churn
+
+
+@churn
+class LeadersElected(ChurnKind):
+    """Preferred leaders are asked for; who was told that one was elected, finds that it was."""
+
+    name: ClassVar[str] = "leaders_elected"
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._admin = PartitionAdmin(self.client.router)
+        #: When each leader was last in office by published state.
+        self._led_ns: dict[tuple[LogKey, int], int] = {}
+        work.cluster.published.on_state.append(self._follow)
+
+    def _follow(self, before: PublishedPartition | None, now: PublishedPartition) -> None:
+        now_ns = self.work.cluster.world.now_ns
+        self._led_ns[(now.key, now.leader)] = now_ns
+        if before is not None:
+            self._led_ns[(now.key, before.leader)] = now_ns
+
+    async def run(self) -> None:
+        while not self.stopping:
+            await self.pause(50, 1_200)
+            asked = list(self.work.steady) if self.draw.random() < 0.5 else None
+            begin_ns = self.client.now_ns
+            try:
+                results = await self.client.run(
+                    self._admin.elect_leaders(ElectionType.PREFERRED, asked)
+                )
+            except TidelogError as error:
+                self.failed("election", error)
+                continue
+            self.told(f"{len(results)} elections")
+            for partition, result in results.items():
+                if result.error is ErrorCode.NONE:
+                    self._check(partition, begin_ns)
+        self.is_done = True
+
+    def _check(self, partition: TopicPartition, begin_ns: int) -> None:
+        """The preferred replica led at some time since it was asked for."""
+        published = self.work.cluster.published
+        topic = published.topics.get(partition.topic)
+        if topic is None or topic.created_ns >= begin_ns:
+            return  # it was made anew meanwhile: which one was meant is not known
+        key = LogKey(topic.topic_id, partition.partition)
+        preferred = topic.assignment[partition.partition][0]
+        state = published.partitions[key]
+        if state.leader != preferred and self._led_ns.get((key, preferred), -1) < begin_ns:
+            self.client.history.anomaly(
+                f"the preferred leader {preferred} of {partition} was said to be elected;"
+                f" {state.leader} leads, and nobody else has since it was asked for"
+            )

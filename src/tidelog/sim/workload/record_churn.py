@@ -1,0 +1,135 @@
+"""Records are deleted by request (DeleteRecords, KIP-107), of plain topics and of compacted ones.
+
+What is deleted lies below an offset that was asked for, never above: a consumer that finds less is
+an anomaly. An acknowledged deletion has come to all live replicas: the low watermark told is what
+was asked for at least, and the log never begins before it again.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar, Final
+
+from tidelog.client.fetching import EARLIEST, LogReader
+from tidelog.client.upkeep import PartitionAdmin
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.history.operations import Operation
+from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.consumers import PartitionConsumer
+
+_READ_UNCOMMITTED: Final = 0
+
+
+class _Deletions(ChurnKind):
+    """Of one partition of a topic of its own."""
+
+    topic: ClassVar[str]
+    configs: ClassVar[dict[str, str]]
+    #: Whether records have keys, so that compaction removes some.
+    keyed: ClassVar[bool] = False
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._admin = PartitionAdmin(self.client.router)
+        self._reader = LogReader(self.client.router)
+        self._partition = TopicPartition(self.topic, 0)
+        self._consumers: list[PartitionConsumer] = []
+        self._topic_id: TopicId = b""
+        #: The highest low watermark that was acknowledged.
+        self._low_watermark = 0
+
+    async def run(self) -> None:
+        work = self.work
+        admin = Administrator(self.client, self.draw)
+        admin.takes_existing = True
+        configs = dict(work.topic_configs) | self.configs
+        await admin.create(self.topic, 1, work.replication_factor, configs)
+        self._topic_id = work.cluster.published.topics[self.topic].topic_id
+        reader = work.client()
+        for _ in range(2):
+            work.produce(work.client(), self._partition, acks=-1, idempotent=True, keyed=self.keyed)
+            consumer = work.consume(reader, self._partition, None, gaps=self.keyed)
+            self._consumers.append(consumer)
+        while not self.stopping:
+            await self.pause(100, 1_200)
+            await self._delete()
+            await self._look()
+        key = LogKey(self._topic_id, self._partition.partition)
+        while not work.cluster.waits_for_operator(key) and not await self._look():
+            await self.pause(50, 300)
+        self.is_done = True
+
+    async def _delete(self) -> None:
+        known_end = max(consumer.position for consumer in self._consumers)
+        before = self.draw.randrange(self._low_watermark, known_end + 1)
+        self._begins(before)
+        try:
+            low = await self.client.run(self._admin.delete_records({self._partition: before}))
+        except TidelogError as error:
+            self.failed(f"deletion below {before}", error)
+            return
+        self.told(f"deletion below {before}: {low[self._partition]}")
+        self._check(low[self._partition], "the low watermark", before)
+        self._low_watermark = max(self._low_watermark, low[self._partition])
+
+    def _begins(self, before: int) -> None:
+        history = self.client.history
+        history.record_deletion_begins(self._topic_id, self._partition.partition, before)
+        name = f"{self.topic}@{self._topic_id.hex()}-{self._partition.partition}"
+        now_ns = self.client.now_ns
+        history.operations.append(
+            Operation("deleter", "log_start", now_ns, now_ns, partitions={name: before})
+        )
+
+    async def _look(self) -> bool:
+        """Whether the beginning of the log could be asked for; it is where it must be."""
+        lowest = self._low_watermark
+        wanted = {self._partition: EARLIEST}
+        try:
+            listed = await self.client.run(self._reader.list_offsets(wanted, _READ_UNCOMMITTED))
+        except TidelogError as error:
+            self.failed("looking for the beginning", error)
+            return False
+        self._check(listed[self._partition].offset, "the log start", lowest)
+        return True
+
+    def _check(self, told: int, what: str, lowest: int) -> None:
+        key = (self._topic_id, self._partition.partition)
+        highest = self.client.history.deleted_before.get(key, 0)
+        if not lowest <= told <= highest:
+            self.client.history.broken_promise(
+                f"{what} of {self._partition} is {told}: deletions below {lowest} were acknowledged"
+                f" and nothing above {highest} was asked for"
+            )
+
+
+@churn
+class RecordsDeleted(_Deletions):
+    """The oldest records of a topic are deleted by request."""
+
+    name: ClassVar[str] = "records_deleted"
+    topic: ClassVar[str] = "trimmed"
+    configs: ClassVar[dict[str, str]] = {"segment.bytes": "1500", "file.delete.delay.ms": "300"}
+
+
+@churn
+class CompactedAndDeleted(_Deletions):
+    """A topic is compacted, and its oldest records are deleted by request besides."""
+
+    name: ClassVar[str] = "compacted_and_deleted"
+    topic: ClassVar[str] = "thinned"
+    configs: ClassVar[dict[str, str]] = {
+        "cleanup.policy": "compact,delete",
+        "segment.bytes": "1500",
+        "file.delete.delay.ms": "300",
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": "1000",
+    }
+    keyed: ClassVar[bool] = True
+
+
+#: Topics of churn whose records have keys.
+COMPACTED_TOPICS: Final = (CompactedAndDeleted.topic,)

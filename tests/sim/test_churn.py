@@ -1,0 +1,106 @@
+"""Churn in whole runs: every kind gets somewhere, and what is told wrongly is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from tidelog.client.fetching import LogReader
+from tidelog.client.groups import GroupAdmin
+from tidelog.client.upkeep import Election, PartitionAdmin
+from tidelog.core.errors import ErrorCode
+from tidelog.sim.profiles import PROFILES, Profile
+from tidelog.sim.run import RunResult, run_seed
+from tidelog.sim.workload.kinds import CHURN, ChurnKind
+
+
+def runs(
+    monkeypatch: pytest.MonkeyPatch, seed: int, kinds: list[str], weights: dict[str, float]
+) -> RunResult:
+    """A run with these kinds of churn and no others."""
+    profile = Profile(
+        "churn",
+        weights=weights,
+        left_out=0.0,
+        mean_interval_ms=(400, 500),
+        properties=PROFILES["everything"].properties,
+        recreates=0.0,
+        churn_share=1.0,
+        has_own_streams=True,
+    )
+    monkeypatch.setitem(PROFILES, profile.name, profile)  # type: ignore[arg-type]  # a dict
+    for name in [name for name in CHURN if name not in kinds]:
+        monkeypatch.delitem(CHURN, name)
+    return run_seed(seed, profile.name)
+
+
+def test_every_kind_gets_somewhere_and_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = runs(monkeypatch, 1, list(CHURN), {"slow_link": 2.0, "crash_any": 1.0})
+    assert not result.violation, result.violation
+    assert sorted(result.churn) == sorted(CHURN)
+    assert [name for name, acknowledged in result.churn.items() if not acknowledged] == []
+
+
+def altered(operation: Any, change: Callable[[Any], Any]) -> Generator[Any, Any, Any]:
+    """An operation of the client package whose result is told otherwise."""
+    return change((yield from operation))
+
+
+def test_an_offset_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = GroupAdmin.committed
+
+    def forgetful(self: GroupAdmin, *arguments: Any) -> Any:
+        return altered(committed(self, *arguments), lambda offsets: dict(list(offsets.items())[1:]))
+
+    monkeypatch.setattr(GroupAdmin, "committed", forgetful)
+    result = runs(monkeypatch, 1, ["offsets_deleted"], {"slow_link": 1.0})
+    assert "group ledger was told offset -1 for" in result.violation
+
+
+@pytest.mark.parametrize("by", [-1, 1_000_000])
+def test_a_log_that_begins_too_early_or_too_late_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, by: int
+) -> None:
+    list_offsets = LogReader.list_offsets
+
+    def shifted(self: LogReader, *arguments: Any) -> Any:
+        def shift(listed: Any) -> Any:
+            return {tp: one._replace(offset=one.offset + by) for tp, one in listed.items()}
+
+        return altered(list_offsets(self, *arguments), shift)
+
+    monkeypatch.setattr(LogReader, "list_offsets", shifted)
+    result = runs(monkeypatch, 1, ["records_deleted"], {"slow_link": 1.0})
+    assert "the log start of trimmed-0 is" in result.violation
+
+
+def test_an_election_that_never_was_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    elect_leaders = PartitionAdmin.elect_leaders
+
+    def boastful(self: PartitionAdmin, *arguments: Any) -> Any:
+        def boast(results: Any) -> Any:
+            return dict.fromkeys(results, Election(ErrorCode.NONE, ""))
+
+        return altered(elect_leaders(self, *arguments), boast)
+
+    monkeypatch.setattr(PartitionAdmin, "elect_leaders", boastful)
+    weights = {"crash_leader": 3.0, "crash_any": 2.0}
+    violations = [
+        runs(monkeypatch, seed, ["leaders_elected"], weights).violation for seed in range(3)
+    ]
+    assert any("was said to be elected" in violation for violation in violations)
+
+
+def test_two_kinds_of_one_name_are_refused() -> None:
+    from tidelog.sim.workload.churning import churn
+
+    class Again(ChurnKind):
+        name = next(iter(CHURN))
+
+        async def run(self) -> None:
+            self.is_done = True
+
+    with pytest.raises(ValueError, match="there are two kinds of churn named"):
+        churn(Again)
