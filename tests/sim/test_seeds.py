@@ -30,6 +30,7 @@ OTHER_PROFILES = (
     "controller_moves",
     "lost_answers",
     "unreadable_topic",
+    "busy_leaders",
     "everything",
     "controller_writes",
     "beyond",

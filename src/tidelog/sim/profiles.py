@@ -284,6 +284,15 @@ PROFILES: Final[Mapping[str, Profile]] = {
             scenario="controller_lost_at_each_write",
             has_own_streams=True,
         ),
+        # Disks take their time while leaders lead on under new epochs, as followers come and go:
+        # what was planned under one epoch is written when the next is about to begin.
+        Profile(
+            "busy_leaders",
+            weights={"slow_disk": 6.0, "crash_any": 2.0, "expire_session": 3.0, "slow_link": 1.0},
+            left_out=0.0,
+            mean_interval_ms=(60, 250),
+            restart_ms=((20, 200), (20, 600)),
+        ),
         # A topic's node holds nonsense for a while, and controllers come and go meanwhile (V35).
         Profile(
             "unreadable_topic",
