@@ -1,4 +1,8 @@
-"""Faults of brokers' clocks: monotonic ones drift, wall clocks jump."""
+"""Faults of brokers' clocks: monotonic ones drift, wall clocks jump.
+
+Durations go by the first, timestamps of records and nodes by the second. Jumps stay below what
+would let records, producers' ids or offsets expire, for their loss would be no fault of brokers.
+"""
 
 from __future__ import annotations
 

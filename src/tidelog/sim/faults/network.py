@@ -1,4 +1,8 @@
-"""Faults of links and connections."""
+"""Faults of links and connections: between brokers, and between brokers and some clients.
+
+Links are directions; what is cut, slow, clogged or deaf heals by itself after a drawn time, and in
+any case when the faults end. No connection ever reorders what travels on it.
+"""
 
 from __future__ import annotations
 

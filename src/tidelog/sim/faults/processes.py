@@ -1,4 +1,8 @@
-"""Faults of brokers' processes: they crash, are stopped, stand still."""
+"""Faults of brokers' processes: they crash, are stopped, stand still.
+
+What a crash really takes, and whether a broker may fall at all, the cluster judges by the fault
+budget; whoever has ended is started again after a drawn time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Sequences of faults that no single draw brings about; drawn too in all that they leave open."""
+"""Sequences of faults that no single draw brings about; drawn too in all that they leave open.
+
+A profile plays one of them over and over, beside the kinds that it draws. Each yields how many ms
+to wait, and stops where it stands when the faults end.
+"""
 
 from __future__ import annotations
 

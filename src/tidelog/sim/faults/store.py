@@ -1,4 +1,8 @@
-"""Faults of the metadata store: links to it, sessions, requests and answers, strange writes."""
+"""Faults of the metadata store: links to it, sessions, requests and answers, strange writes.
+
+They keep the store's contract (rules S1 to S5): what is lost or late is lost or late as a real
+store may lose or delay it, and no session that the fault budget relies on is ended.
+"""
 
 from __future__ import annotations
 

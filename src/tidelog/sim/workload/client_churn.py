@@ -1,4 +1,8 @@
-"""Producers and members of groups come and go while the run lasts."""
+"""Producers and members of groups come and go while the run lasts.
+
+Their batches, joins and commits are operations like those of the clients that stay: the same
+checkers judge them.
+"""
 
 from __future__ import annotations
 

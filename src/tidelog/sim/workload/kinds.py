@@ -1,4 +1,7 @@
-"""All kinds of churn, whatever module they stand in: importing them registers them."""
+"""All kinds of churn, whatever module they stand in: importing them registers them.
+
+Whoever runs churn imports it from here, so that none is missing.
+"""
 
 from tidelog.sim.workload import (  # noqa: F401
     client_churn,

@@ -1,4 +1,8 @@
-"""Preferred leaders are elected by request (ElectLeaders, KIP-183)."""
+"""Preferred leaders are elected by request (ElectLeaders, KIP-183).
+
+Who is told that a partition's preferred leader was elected must find that it led at some time since
+the request; whether one leads in the end is balance's business, not asked here.
+"""
 
 from __future__ import annotations
 

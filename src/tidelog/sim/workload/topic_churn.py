@@ -1,4 +1,8 @@
-"""Topics come, go, come back under their names, grow, and are configured anew."""
+"""Topics come, go, come back under their names, grow, and are configured anew.
+
+Each kind has topics of its own, with a writer and a reader. What was acknowledged holds: deletions
+and creations by the history, partitions and configurations when the faults are over.
+"""
 
 from __future__ import annotations
 
