@@ -301,6 +301,15 @@ PROFILES: Final[Mapping[str, Profile]] = {
             scenario="unlucky_elections",
             has_own_streams=True,
         ),
+        # Leaders lead on under new leader epochs, as followers lose their sessions, while disks are
+        # slow and appends under way (V31).
+        Profile(
+            "slow_leaders_lead_on",
+            weights={"slow_disk": 4.0, "expire_session": 4.0},
+            left_out=0.0,
+            mean_interval_ms=(60, 200),
+            has_own_streams=True,
+        ),
         # The only member in sync of a partition begins without the partition's directory (D3).
         Profile(
             "missing_directory",

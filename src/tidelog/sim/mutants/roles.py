@@ -276,7 +276,11 @@ def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
     return answered_anyway, handle
 
 
-@_breaks("V31", "tidelog.broker.replica_commands:_LeaderAndIsr._quieten")
+@_breaks(
+    "V31",
+    "tidelog.broker.replica_commands:_LeaderAndIsr._quieten",
+    profile="slow_leaders_lead_on",
+)
 def appends_straddle_epochs(_: Any) -> Any:
     """A leader that leads on appends under its old leader epoch when the new one has begun."""
 
