@@ -1,4 +1,8 @@
-"""Scenarios of controllers that are deposed in office, or elected without learning of it."""
+"""Scenarios of controllers that are deposed in office, or elected without learning of it.
+
+What they have in common: whoever believes to be the controller is not, or is and cannot know, while
+its session lives and it has something to write (V3, V42, S2). Nothing of it costs any data.
+"""
 
 from __future__ import annotations
 
