@@ -53,9 +53,12 @@ class Bounds(NamedTuple):
     max_version: int = 3
     #: min.insync.replicas
     minimum: int = 1
+    #: Messages of earlier leader epochs stay around, although nobody is to heed them.
+    keeps_void: bool = False
 
     def __str__(self) -> str:
-        return f"{self.max_offset}/{self.max_version}, min ISR {self.minimum}"
+        void = ", void messages kept" if self.keeps_void else ""
+        return f"{self.max_offset}/{self.max_version}, min ISR {self.minimum}{void}"
 
 
 DEFAULT = Bounds()
@@ -284,6 +287,8 @@ class IsrModel:
         part: int,
     ) -> int:
         """Send these, without what an earlier leader epoch makes void for whoever gets it."""
+        if self.bounds.keeps_void:
+            return self._send(requests, answers, commands)
         asked = self.published.values[published].leader_epoch
         role = self.leaders.values[part].leading
         assert role is not None

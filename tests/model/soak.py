@@ -18,8 +18,10 @@ from tests.model.variants import LOG_VARIANTS, in_force
 #: Made one after the other: tables of a large model take gigabytes.
 MODELS: Final[tuple[Callable[[], Model], ...]] = (
     lambda: log_model.LogModel(log_model.Bounds(1, 1, 1, split=True)),
+    lambda: log_model.LogModel(log_model.Bounds(1, 2, 1, split=True)),
     lambda: log_model.LogModel(log_model.Bounds(2, 2, 1, split=True)),
     lambda: log_model.LogModel(log_model.Bounds(3, 3, 2)),
+    lambda: isr_model.IsrModel(isr_model.Bounds(2, 2, keeps_void=True)),
     lambda: isr_model.IsrModel(isr_model.Bounds(2, 4)),
     lambda: isr_model.IsrModel(isr_model.Bounds(3, 3)),
     lambda: failover_model.FailoverModel(failover_model.Bounds(2, 1, 2)),

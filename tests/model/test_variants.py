@@ -8,10 +8,10 @@ from tests.model import bounce_model, failover_model, isr_model, log_model
 from tests.model.explorer import Model, explore
 from tests.model.test_models import LIMIT, show
 from tests.model.variants import (
-    BOUNCE_VARIANTS,
     FAILOVER_VARIANTS,
     ISR_VARIANTS,
     LOG_VARIANTS,
+    VARIANTS,
     Variant,
     in_force,
 )
@@ -21,21 +21,27 @@ from tidelog.sim.mutants import Mutant, MutantGoneError
 #: What holds is as large as the healthy model: at smaller bounds here, at full ones in the soak.
 LOG_BOUNDS = log_model.Bounds(2, 2, 2)
 SOUND_BOUNDS = log_model.Bounds(2, 2, 1)
-ALL = {**LOG_VARIANTS, **ISR_VARIANTS, **FAILOVER_VARIANTS, **BOUNCE_VARIANTS}
+#: Where answers to fetches come again: what one truncation needs, and no more.
+SPLIT_BOUNDS = log_model.Bounds(1, 2, 1, split=True)
+#: Where a change comes when its leader leads no more, and is not refused.
+VOID_BOUNDS = isr_model.Bounds(2, 2, keeps_void=True)
 
 
 def model_of(variant: Variant) -> Model:
+    if "stale_fetch_answer_applied" in variant.mutants:
+        return log_model.LogModel(SPLIT_BOUNDS)
     if variant.name in LOG_VARIANTS:
         return log_model.LogModel(LOG_BOUNDS if variant.breaks else SOUND_BOUNDS)
     if variant.name in ISR_VARIANTS:
-        return isr_model.IsrModel()
+        is_fenced = "deposed_leader_alters_isr" not in variant.mutants
+        return isr_model.IsrModel(isr_model.DEFAULT if is_fenced else VOID_BOUNDS)
     if variant.name in FAILOVER_VARIANTS:
         bounds = failover_model.Bounds(2, 1, variant.max_version)
         return failover_model.FailoverModel(bounds)
     return bounce_model.BounceModel(bounce_model.Bounds(1, 1, deaths=1, stops=0))
 
 
-@pytest.mark.parametrize("variant", ALL.values(), ids=list(ALL))
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))
 def test_the_verdict_on_a_variant(variant: Variant, capsys: pytest.CaptureFixture[str]) -> None:
     with in_force(variant):
         explored = explore(model_of(variant), LIMIT, until=variant.breaks)

@@ -20,7 +20,6 @@ from tidelog.controller.isr import Verdict
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH
 from tidelog.metadata.store import ANY_VERSION
-from tidelog.replication import isr
 from tidelog.sim.mutants import MUTANTS, Mutant
 from tidelog.sim.mutants import mutant as mutants
 
@@ -35,6 +34,11 @@ class Variant:
     breaks: tuple[str, ...]
     #: The highest partition epoch that it takes (`FailoverModel`).
     max_version: int = 1
+
+    @property
+    def mutants(self) -> tuple[str, ...]:
+        """Those of the simulator's mutants that it is made of."""
+        return tuple(one.name for one in self.replacements if one.name in MUTANTS)
 
 
 @contextmanager
@@ -153,25 +157,12 @@ LOG_VARIANTS: Final[Mapping[str, Variant]] = {
         Variant(
             "expand_without_epoch_rule", (MUTANTS["expand_without_epoch_rule"],), ("StrongIsr",)
         ),
+        Variant("stale_fetch_answers", (MUTANTS["stale_fetch_answer_applied"],), BOTH),
     )
 }
 
 
 # The ISR while a change of it is under way.
-
-
-def _confirmed(_: Any) -> Any:
-    """The high watermark does not wait for who is about to join."""
-    return lambda state: state.committed
-
-
-def _upon_any_epoch(original: Any) -> Any:
-    """Changes are taken upon whatever state they were proposed."""
-
-    def judge(wanted: Any, state: Any, *rest: Any) -> Any:
-        return original(replace(wanted, partition_epoch=state.partition_epoch), state, *rest)
-
-    return judge
 
 
 def _whatever_comes(original: Any) -> Any:
@@ -193,17 +184,17 @@ ISR_VARIANTS: Final[Mapping[str, Variant]] = {
     for one in (
         Variant(
             "optimistic_shrink",
-            (_put("shrunk at once", ISR, "maximal_isr", lambda _: isr.target_isr),),
+            (MUTANTS["optimistic_shrink"],),
             ("ValidHighWatermark",),
         ),
         Variant(
             "ignore_pending_expand",
-            (_put("joining later", ISR, "maximal_isr", _confirmed),),
+            (MUTANTS["pending_expand_ignored"],),
             ("ValidHighWatermark",),
         ),
         Variant(
             "no_version_check",
-            (_put("any version", "tidelog.controller.isr", "judge", _upon_any_epoch),),
+            (MUTANTS["partition_epoch_unchecked"],),
             ("ValidHighWatermark",),
         ),
         Variant(
@@ -218,17 +209,21 @@ ISR_VARIANTS: Final[Mapping[str, Variant]] = {
             ),
             ("ValidHighWatermark",),
         ),
+        Variant(
+            "older_commands_obeyed",
+            (MUTANTS["older_command_of_epoch_obeyed"],),
+            ("StrongIsr", "ValidHighWatermark"),
+        ),
+        Variant(
+            "deposed_leader_alters_isr",
+            (MUTANTS["deposed_leader_alters_isr"],),
+            ("StrongIsr", "ValidHighWatermark"),
+        ),
     )
 }
 
 
 # Lives of brokers.
-
-
-def _whoever_is_up(_: Any) -> Any:
-    """A member may be of any life (breaks V63)."""
-    return lambda member, epoch, state, brokers, bounced: member in brokers
-
 
 #: Variants of `BounceModel`.
 BOUNCE_VARIANTS: Final[Mapping[str, Variant]] = {
@@ -237,21 +232,11 @@ BOUNCE_VARIANTS: Final[Mapping[str, Variant]] = {
         Variant("bounce_unnoticed", (MUTANTS["bounce_unnoticed"],), ("StrongIsr",)),
         Variant(
             "every_end_is_clean",
-            (
-                _put(
-                    "no proof asked for",
-                    "tidelog.controller.liveness",
-                    "shut_down_cleanly",
-                    lambda _: lambda broker, recorded_epoch: True,
-                ),
-            ),
+            (MUTANTS["every_restart_is_clean"],),
             ("StrongIsr",),
         ),
-        Variant(
-            "members_of_any_life",
-            (_put("lives not compared", "tidelog.controller.isr", "_is_eligible", _whoever_is_up),),
-            ("StrongIsr",),
-        ),
+        Variant("members_of_any_life", (MUTANTS["stale_member_joins"],), ("StrongIsr",)),
+        Variant("commands_of_any_life", (MUTANTS["stale_broker_epoch_obeyed"],), BOTH),
     )
 }
 
@@ -313,3 +298,17 @@ FAILOVER_VARIANTS: Final[Mapping[str, Variant]] = {
         ),
     )
 }
+
+#: All of them, by name.
+VARIANTS: Final[Mapping[str, Variant]] = {
+    **LOG_VARIANTS, **ISR_VARIANTS, **FAILOVER_VARIANTS, **BOUNCE_VARIANTS
+}  # fmt: skip
+
+
+def finding(mutant: str) -> tuple[str, ...]:
+    """The variants in which a mutant of the simulator is found broken all by itself."""
+    return tuple(
+        variant.name
+        for variant in VARIANTS.values()
+        if variant.breaks and variant.mutants == (mutant,) and len(variant.replacements) == 1
+    )

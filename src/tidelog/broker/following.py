@@ -111,6 +111,7 @@ class FollowedPartition:
     def answered(self, data: PartitionData) -> bool:
         """An answer to `sent_position`; True when its bytes must be kept for a while."""
         diverging = data.diverging_epoch
+        high_watermark = self.role.high_watermark
         effects = self.role.answered(
             self.sent_position,
             data.error_code,
@@ -124,6 +125,8 @@ class FollowedPartition:
             assert data.records is not None
             return self._append(data.records)  # type: ignore[arg-type]
         if effects:
+            if self.role.high_watermark < high_watermark:
+                self._broker.tracer.mark("truncated_below_high_watermark")
             self._run(effects)
         if not data.error_code:
             self._failures = 0
@@ -265,10 +268,8 @@ class FollowedPartition:
     def _mark_cut(self, offset: int) -> None:
         tracer = self._broker.tracer
         tracer.mark("truncated")
-        if offset < self.role.high_watermark:
-            tracer.mark("truncated_below_high_watermark")
         starts = [start for _, start in self.partition.log.epochs.entries()]
-        if sum(offset <= start < self.role.log_end_offset for start in starts) > 1:
+        if any(offset < start < self.role.log_end_offset for start in starts):
             tracer.mark("truncated_over_two_epochs")
 
     def _cut_done(self, completion: Completion[None]) -> None:

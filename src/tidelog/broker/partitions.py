@@ -442,7 +442,7 @@ class Partition:
         """Lead under a new leader epoch (V31); the log is quiet."""
         broker, log = self._broker, self.log
         log_end_offset = log.log_end_offset
-        self._mark_election(log_end_offset)
+        self._mark_election(log_end_offset, state)
         if log.epochs.latest_epoch != state.leader_epoch:
             # Followers reconcile with this entry, even if no record of the epoch ever comes.
             log.assign_epoch(state.leader_epoch, log_end_offset)
@@ -472,14 +472,18 @@ class Partition:
         self.run(role.examine(now_ms))
         self.watchers.log_end_moved(self)
 
-    def _mark_election(self, log_end_offset: int) -> None:
-        tracer = self._broker.tracer
+    def _mark_election(self, log_end_offset: int, state: LeaderAndIsrPartitionState) -> None:
+        tracer, before = self._broker.tracer, self.role
         if self.high_watermark < log_end_offset:
             tracer.mark("high_watermark_stale_at_election")
         if self.log.epochs.latest_start_offset == log_end_offset:
             tracer.mark("empty_epoch_at_election")
-        if type(self.role) is LeaderReplica:
+        if type(before) is LeaderReplica:
             tracer.mark("led_on_under_new_epoch")
+            committed = before.isr.committed
+            joining = any(len(one.isr) > len(committed) for one in before.isr.in_flight)
+            if joining and len(state.isr) < len(committed):
+                tracer.mark("isr_shrank_while_expand_in_flight")
 
     def _tell_what_is_at_risk(self, role: LeaderReplica) -> None:
         """An unclean election: what was committed beyond our end is lost, and what we have beyond
@@ -545,9 +549,6 @@ class Partition:
             tracer.mark("command_repeated")
         elif isr.in_flight:
             tracer.mark("isr_change_void_by_command")
-            wanted = isr.in_flight[-1].isr
-            if len(wanted) > len(isr.committed) > len(state.isr):
-                tracer.mark("isr_shrank_while_expand_in_flight")
 
     def _starting_high_watermark(self) -> int:
         log = self.log

@@ -105,8 +105,8 @@ class _LeaderAndIsr:
                 isr=state.isr,
             )
             if placement is Placement.OTHER_TOPIC:
+                # Not from a controller of ours: it says is_new, or names everything that is ours.
                 error = ErrorCode.INCONSISTENT_TOPIC_ID
-                self.broker.tracer.mark("command_for_other_topic")
             elif placement is Placement.LOST:
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
                 self.broker.tracer.mark("replica_lost")

@@ -123,7 +123,7 @@ def mutants(
             + (f", earliest by {earliest}" if caught else "")
         )
         if not caught and MUTANTS[name].uncaught:
-            print_line(f"    as is known: {MUTANTS[name].uncaught}")
+            print_line(f"    models find it: {MUTANTS[name].uncaught}")
         elif not caught:
             survivors.append(name)
     if survivors:

@@ -32,7 +32,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     # Following
     "truncated": "a follower cuts its log",
     "truncated_below_high_watermark": "a follower cuts its log below its own high watermark",
-    "truncated_over_two_epochs": "a truncation takes the records of two leader epochs and more",
+    "truncated_over_two_epochs": "a truncation takes records of two leader epochs and more",
     "follower_behind_leader_epoch": "a follower is refused that is behind its leader's epoch",
     "follower_ahead_of_leader_epoch": "a follower is refused by a leader that has not heard of it",
     "follower_without_leader": "a follower waits for a leader to be elected",
@@ -47,7 +47,6 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "command_of_older_epoch": "a command older than the replica's own state is refused",
     "command_of_deposed_controller": "a command of an earlier controller is refused",
     "command_for_earlier_life": "a command for an earlier registration is refused",
-    "command_for_other_topic": "a command finds a replica of another topic of that name",
     "command_overtaken": "a command comes behind a later one and is not carried out",
     "command_outlived_registration": "a registration ends while a command is carried out",
     "log_busy_at_role_change": "a role has to wait for what is under way on the log",

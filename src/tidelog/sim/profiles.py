@@ -300,6 +300,68 @@ PROFILES: Final[Mapping[str, Profile]] = {
             mean_interval_ms=(1_500, 3_000),
             scenario="unreadable_topic",
         ),
+        # Controllers are deposed with writes on their way, or elected without hearing of it (V42).
+        Profile(
+            "unlucky_elections",
+            weights={"slow_link": 1.0, "crash_any": 1.0},
+            left_out=0.0,
+            mean_interval_ms=(500, 1_500),
+            store_latency_ms=(2.0, 40.0),
+            scenario="unlucky_elections",
+            has_own_streams=True,
+        ),
+        # The only member in sync of a partition begins without the partition's directory (D3).
+        Profile(
+            "missing_directory",
+            weights={"slow_link": 1.0},
+            left_out=0.0,
+            mean_interval_ms=(2_000, 5_000),
+            restart_ms=((3_000, 5_000),),
+            recreates=0.0,
+            scenario="missing_directory",
+            has_own_streams=True,
+        ),
+        # A leader comes back before a follower that has less than it knew of (V31).
+        Profile(
+            "leader_returns",
+            weights={"slow_link": 1.0},
+            left_out=0.0,
+            mean_interval_ms=(2_000, 5_000),
+            scenario="leader_returns",
+            has_own_streams=True,
+        ),
+        # Of a new leader a follower hears first, and the new leader last (V32, V37).
+        Profile(
+            "early_follower",
+            weights={"slow_link": 1.0},
+            left_out=0.0,
+            mean_interval_ms=(2_000, 5_000),
+            scenario="early_follower",
+            has_own_streams=True,
+        ),
+        # A leader is deposed and back before a follower hears of it, who hears of both late (V37).
+        Profile(
+            "unheard_of_return",
+            weights={"slow_link": 1.0},
+            left_out=0.0,
+            mean_interval_ms=(2_000, 5_000),
+            scenario="unheard_of_return",
+            has_own_streams=True,
+        ),
+        # What a leader wrote under two leader epochs is cut off, and back after a power loss.
+        Profile(
+            "two_terms_lost",
+            weights={"slow_link": 1.0},
+            left_out=0.0,
+            mean_interval_ms=(2_000, 5_000),
+            # What is cut off is on disk already, and what comes after it not yet.
+            properties={
+                "log.flush.interval.ms": "300",
+                "replica.high.watermark.checkpoint.interval.ms": "40",
+            },
+            scenario="two_terms_lost",
+            has_own_streams=True,
+        ),
         Profile(
             "last_replica_standing",
             weights={"slow_link": 1.0},

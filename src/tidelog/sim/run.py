@@ -131,8 +131,10 @@ class SeedRun:
         seed: int,
         profile: str = "default",
         listener: Callable[[str], None] | None = None,
+        limit_events: int | None = None,
     ) -> None:
         self.seed = seed
+        self._limit_events = limit_events
         self.profile = PROFILES[profile]
         self.world = World(seed)
         self.world.trace.listener = listener
@@ -176,7 +178,11 @@ class SeedRun:
             return
         self._begin_work()
         self.faults.begin()
-        world.run_until(world.now_ns + self._fault_ns)
+        faults_end_ns = world.now_ns + self._fault_ns
+        while world.now_ns < faults_end_ns:
+            if world.violations or self._is_cut_short():
+                return
+            world.run_until(min(faults_end_ns, world.now_ns + 20 * NS_PER_MS))
         if world.violations:
             return
         self.faults.end()
@@ -315,13 +321,16 @@ class SeedRun:
         """Run until a condition holds; not in time is a violation of liveness."""
         world = self.world
         while unfinished():
-            if world.violations:
+            if world.violations or self._is_cut_short():
                 return False
             if world.now_ns >= limit_ns:
                 world.violate(f"not in time: {what} ({self._why_waiting()})")
                 return False
             world.run_until(min(limit_ns, world.now_ns + 20 * NS_PER_MS))
         return not world.violations
+
+    def _is_cut_short(self) -> bool:
+        return self._limit_events is not None and self.world.trace.events >= self._limit_events
 
     def _why_waiting(self) -> str:
         open_operations = [
@@ -580,13 +589,15 @@ def run_seed(
     mutant: str = "",
     listener: Callable[[str], None] | None = None,
     on_history: Callable[[list[Operation]], None] | None = None,
+    limit_events: int | None = None,
 ) -> RunResult:
     """Run one seed, with a named mutant in the brokers if one is given; `on_history` is given what
-    clients did and were told."""
+    clients did and were told. With `limit_events` it ends soon after so many events, and what was
+    not reached by then is not judged."""
     if profile == MIXED:
         profile = profile_of(seed)
     with CollectorPaused(), applied(mutant), nothing_outside() as reached:
-        run = SeedRun(seed, profile, listener)
+        run = SeedRun(seed, profile, listener, limit_events)
         result = run.run()
     if reached and not result.violation:
         result.violation = reached[0]

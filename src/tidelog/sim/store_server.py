@@ -308,6 +308,12 @@ class SimStoreServer:
             session.fire(changes, self.watch_delay_ms)
         return b"" if node is None else node.data
 
+    def delete_from_outside(self, path: str) -> None:
+        """Somebody who is no broker deletes a node that is there."""
+        _, changes = self.tree.transact([Delete(path, ANY_VERSION)], 0)
+        for session in self._sessions.values():
+            session.fire(changes, self.watch_delay_ms)
+
     def handle(self, session: ServerSession, connection: Connection, message: Message) -> None:
         """A message of a client arrives."""
         if session.session_id not in self._sessions:

@@ -133,6 +133,8 @@ class ReplicationChecker:
         #: When each record was first seen in any log.
         self.first_stored_ns: dict[int, int] = {}
         self.truncations = 0
+        #: Replicas whose directory is away, unharmed: they have nothing now, and are not to lead.
+        self.missing: dict[tuple[int, LogKey], None] = {}
         self._violate = violate
         self._promise = promise or violate
         self._now_ns = now_ns
@@ -469,6 +471,8 @@ class ReplicationChecker:
         truth = self.truths.get(state.key)
         if node is None or truth is None or self._promises_nothing(state.key):
             return
+        if (member, state.key) in self.missing:
+            return  # what it does about it is judged: it must not lead (D3)
         problem = _lacks(node.logs.logs.get(state.key), truth)
         if problem:
             self._promise(

@@ -13,7 +13,16 @@ from collections.abc import Callable, Collection
 from tidelog.sim.cluster import Cluster, SimBroker
 
 # Each module registers its kinds.
-from tidelog.sim.faults import clocks, disks, network, processes, scenarios, store  # noqa: F401
+from tidelog.sim.faults import (  # noqa: F401
+    clocks,
+    disks,
+    elections,
+    leaderships,
+    network,
+    processes,
+    scenarios,
+    store,
+)
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS
 from tidelog.sim.faults.stage import Stage
 from tidelog.sim.loop import NS_PER_MS

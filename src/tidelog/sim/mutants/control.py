@@ -62,7 +62,7 @@ def last_isr_forgotten(original: Any) -> Any:
     "tidelog.broker.store_writer:StoreWriter._transact",
     "tidelog.broker.store_writer:StoreWriter._settle",
     "tidelog.broker.controller_shell:ControllerShell._check_claim",
-    profile="controller_moves",
+    profile="unlucky_elections",
 )
 def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -> Any:
     """A controller writes without the check of its epoch, and does not look whether it still is."""

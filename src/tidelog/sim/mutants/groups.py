@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tidelog.group.partition import Phase
 from tidelog.sim.mutants.mutant import Catalogue
 
 CATALOGUE: Final = Catalogue()
@@ -38,12 +39,25 @@ def loaded_to_hw_only(_: Any) -> Any:
 @_breaks(
     "G1",
     "tidelog.broker.coordinators.groups:GroupCoordinators.role_ended",
-    profile="slow_followers",
-    uncaught="its appends are refused with the leadership",
+    "tidelog.group.partitions:GroupPartitions.load",
+    profile="leader_returns",
 )
-def coordinator_answers_on(_: Any) -> Any:
-    """A coordinator goes on when the leadership of its partition has ended."""
-    return lambda groups, partition: None
+def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
+    """A coordinator keeps what it knows while others lead, and goes on with it when it leads again,
+    under whatever leader epoch."""
+
+    def role_ended_with_replica(groups: Any, partition: Any) -> None:
+        if groups.broker.replicas.get(partition.topic_partition) is not partition:
+            role_ended(groups, partition)
+
+    def load_once(partitions: Any, partition: int, leader_epoch: int) -> Any:
+        former = partitions._loaded.get(partition)
+        if former is None or former.phase is Phase.LOADING:
+            return load(partitions, partition, leader_epoch)
+        former.leader_epoch = partitions._epochs[partition] = leader_epoch
+        return None, ()
+
+    return role_ended_with_replica, load_once
 
 
 @_breaks("G1", "tidelog.broker.coordinators.loading:committed", profile="late_roles")

@@ -88,7 +88,7 @@ def partition_epoch_unchecked(judge: Any) -> Any:
     "A3",
     "tidelog.controller.isr:judge",
     profile="late_roles",
-    uncaught="a deposed leader has to find somebody in sync who has not heard of it either",
+    uncaught="a change has to be judged after the next leadership began, which it must not name",
 )
 def deposed_leader_alters_isr(judge: Any) -> Any:
     """An ISR change is accepted from whoever led before."""

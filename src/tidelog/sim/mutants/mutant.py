@@ -28,7 +28,7 @@ class Mutant:
     make: Callable[..., Any]
     #: The profile under which it is looked for.
     profile: str = "default"
-    #: Why no seed catches it, as far as is known; empty for one that must be caught.
+    #: Why seeds do not show it; then a model must. Empty for one that a seed catches.
     uncaught: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Mutants of leading and following: truncation, epochs, commands, answers (V30 to V38, V64).
+"""Mutants of leading and following: truncation, epochs, commands, answers (V30 to V38, V64, D3).
 
 Each takes out one rule of what a replica obeys, cuts, serves or answers.
 """
@@ -11,6 +11,8 @@ from typing import Any, Final
 from tidelog.broker.fetch_checks import Refusal
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH
+from tidelog.replication.commands import Placement
+from tidelog.replication.effects import NOTHING
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.mutants.mutant import Catalogue
 
@@ -52,7 +54,7 @@ def kip101_only(*_: Any) -> Any:
     "V33",
     "tidelog.broker.partitions:epoch_error",
     "tidelog.replication.follower:FollowerReplica.appended",
-    profile="late_roles",
+    profile="leader_returns",
 )
 def kip279_only(_: Any, appended: Any) -> Any:
     """Histories are compared when a term of a follower begins and never again, and fetches of
@@ -66,7 +68,7 @@ def kip279_only(_: Any, appended: Any) -> Any:
     return (lambda own, asked: ErrorCode.NONE), appended_unchecked
 
 
-@_breaks("V37", "tidelog.broker.partitions:epoch_error", profile="late_roles")
+@_breaks("V37", "tidelog.broker.partitions:epoch_error", profile="unheard_of_return")
 def fetch_epoch_unfenced(_: Any) -> Any:
     """A leader answers whoever asks, whatever leader epoch the asker believes in."""
     return lambda own, asked: ErrorCode.NONE
@@ -75,8 +77,7 @@ def fetch_epoch_unfenced(_: Any) -> Any:
 @_breaks(
     "V32",
     "tidelog.broker.fetch_reader:readable",
-    profile="late_roles",
-    uncaught="who compares histories with a leader of another epoch does so again with its own",
+    profile="early_follower",
 )
 def truncation_unfenced(readable: Any) -> Any:
     """Where to cut its log is told to a follower of any leader epoch, and by who leads no more."""
@@ -106,8 +107,7 @@ def truncation_unfenced(readable: Any) -> Any:
 @_breaks(
     "V31",
     "tidelog.broker.partitions:Partition.become_leader",
-    profile="late_roles",
-    uncaught="a leader that comes back has fetches of its followers at once",
+    profile="leader_returns",
 )
 def follower_state_kept(become_leader: Any) -> Any:
     """A new leader goes on with what it knew of its followers when it led before."""
@@ -143,7 +143,7 @@ def new_leader_commits_its_log(_: Any) -> Any:
     "tidelog.replication.commands:is_current",
     "tidelog.replication.leader:LeaderReplica.commanded",
     profile="late_roles",
-    uncaught="commands of one controller come in order, those of earlier ones are fenced",
+    uncaught="an answer of the controller has to overtake a command that was sent before it",
 )
 def older_command_of_epoch_obeyed(_: Any, commanded: Any) -> Any:
     """A command of the replica's leader epoch is obeyed, also one of an older partition epoch."""
@@ -170,7 +170,7 @@ def commands_out_of_order(_: Any) -> Any:
     "V30",
     "tidelog.replication.commands:request_error",
     profile="quick_restarts",
-    uncaught="a role for an earlier life has to come after the next registration",
+    uncaught="a role for an earlier life has to come when the next one has lost records",
 )
 def stale_broker_epoch_obeyed(original: Any) -> Any:
     """A command for an earlier registration of the broker is obeyed."""
@@ -247,19 +247,21 @@ def consumers_read_uncommitted(original: Any) -> Any:
 
 @_breaks(
     "V33",
-    "tidelog.broker.following:FollowedPartition.answered",
+    "tidelog.replication.follower:FollowerReplica.answered",
     "tidelog.broker.fetchers:Fetcher._handle",
     profile="late_roles",
-    uncaught="what does not continue the log is refused, and the next fetch compares epochs",
+    uncaught="an answer that tells a divergence has to come again after records that replaced it",
 )
 def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
     """An answer is obeyed that belongs to an earlier position of the follower."""
 
-    def answered_anyway(followed: Any, data: Any) -> Any:
-        if followed.role.is_busy:
-            return False
-        followed.sent_position = followed.role.position
-        return answered(followed, data)
+    def answered_anyway(
+        role: Any, position: Any, error: int, diverging: Any, epochs: Any, *rest: Any
+    ) -> Any:
+        has_records = rest[-1]
+        if has_records and not diverging and position.fetch_offset != role.log_end_offset:
+            return NOTHING  # a log takes no records but those that continue it
+        return answered(role, role.position, error, diverging, epochs, *rest)
 
     def handle(fetcher: Any, sequence: int, connection: Any, response: Any) -> None:
         keep = False
@@ -283,3 +285,14 @@ def appends_straddle_epochs(_: Any) -> Any:
             await partition.quiet()
 
     return quieten
+
+
+@_breaks("D3", "tidelog.replication.commands:placement", profile="missing_directory")
+def empty_replica_leads(original: Any) -> Any:
+    """A replica that is to lead or is in sync, and is not there, is made anew, empty."""
+
+    def placement(**found: Any) -> Any:
+        place = original(**found)
+        return Placement.CREATE if place is Placement.LOST else place
+
+    return placement
