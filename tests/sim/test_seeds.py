@@ -34,6 +34,7 @@ OTHER_PROFILES = (
     "everything",
     "controller_writes",
     "beyond",
+    "failing_disks",
 )
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(4)]
 

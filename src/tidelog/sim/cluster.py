@@ -396,6 +396,14 @@ class Cluster:
             return Loss.NONE
         return wanted
 
+    def may_fail(self, node_id: int, *, loses_data: bool) -> bool:
+        """Whether the budget lets a broker's disk fail now, and what it has not synced be gone."""
+        if not self.keeps_budget:
+            return True
+        if self.is_spared(node_id):
+            return False
+        return not loses_data or self._may_lose_data(node_id)
+
     def _may_lose_data(self, node_id: int) -> bool:
         return all(
             any(member != node_id for member in self._steady_members(state))
@@ -408,7 +416,11 @@ class Cluster:
         return any(
             self._steady_members(state) == [node_id]
             for state in self._living_states()
-            if node_id in state.isr and self.replication.has_lost_member(state)
+            if node_id in state.isr
+            and (
+                self.replication.has_lost_member(state)
+                or any(self.world.has_dropped(member) for member in state.isr)
+            )
         )
 
     def _steady_members(self, state: PublishedPartition) -> list[int]:
@@ -419,6 +431,7 @@ class Cluster:
             for member in state.isr
             if self.brokers[member].life is not None
             and not self.brokers[member].is_stopping
+            and not self.world.has_dropped(member)
             and self.replication.is_unchanged(state, member)
             and self.replication.has_all_committed(state.key, member)
         ]

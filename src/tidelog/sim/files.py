@@ -233,8 +233,13 @@ class SimFiles:
                 written += self.pwritev(handle, [data[written:]], written)
             if sync:
                 self.fsync(handle)
-        finally:
+        except OSError:
+            # Which call failed tells what the failure means: closing the file is not it (D17).
+            failed = self.last_call, self.last_path
             self.close(handle)
+            self.last_call, self.last_path = failed
+            raise
+        self.close(handle)
         self.rename(temporary, path)
         if sync:
             self.fsync_directory(path.rpartition("/")[0])
