@@ -18,9 +18,10 @@ from tidelog.broker.broker import Broker
 from tidelog.broker.partitions import Partition
 from tidelog.client.steps import Address
 from tidelog.core.config import BrokerConfig
-from tidelog.core.errors import NodeDead, TidelogError
+from tidelog.core.errors import ConfigError, NodeDead, TidelogError
 from tidelog.core.ports import Ports
 from tidelog.core.types import ZERO_TOPIC_ID
+from tidelog.log.recovery import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
@@ -142,6 +143,8 @@ class SimBroker:
         self.stopped_cleanly = False
         #: Whether it was told to stop and has not ended yet.
         self.is_stopping = False
+        #: Something damaged its disk since that was empty, and it would not start on it.
+        self.was_damaged = self.was_refused = False
         self._has_started = False
         self._is_ending = False
         self._looked_at: dict[Partition, object] = {}
@@ -419,7 +422,7 @@ class Cluster:
             if node_id in state.isr
             and (
                 self.replication.has_lost_member(state)
-                or any(self.world.has_dropped(member) for member in state.isr)
+                or any(self._is_unsound(member) for member in state.isr)
             )
         )
 
@@ -431,10 +434,14 @@ class Cluster:
             for member in state.isr
             if self.brokers[member].life is not None
             and not self.brokers[member].is_stopping
-            and not self.world.has_dropped(member)
+            and not self._is_unsound(member)
             and self.replication.is_unchanged(state, member)
             and self.replication.has_all_committed(state.key, member)
         ]
+
+    def _is_unsound(self, node_id: int) -> bool:
+        """Whether a broker shows, or seems to have, what its disk has not."""
+        return self.world.has_dropped(node_id) or self.world.is_damaged(node_id)
 
     def _living_states(self) -> list[PublishedPartition]:
         return [
@@ -480,6 +487,13 @@ class Cluster:
         """A broker could not start; it will be started again, as an operator would."""
         self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
         self.world.note(broker.node_id, "start failed", repr(error))
+        if isinstance(error, (DamagedLog, ConfigError)):
+            if broker.was_damaged:
+                broker.was_refused = True
+            else:
+                self.world.violate(
+                    f"node {broker.node_id} does not believe its disk, which nobody damaged: {error}"
+                )
 
     # How it is
 

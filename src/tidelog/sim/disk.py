@@ -281,13 +281,28 @@ class SimDisk:
         """Something went wrong here."""
         self.effects[effect] = self.effects.get(effect, 0) + 1
 
-    def damage(self, path: str, change: Callable[[bytearray], None]) -> None:
-        """Change what a file holds behind everybody's back, durably; ENOENT, EISDIR."""
+    def flip(self, path: str, position: int, mask: int) -> None:
+        """Change bits of a file behind everybody's back, durably; ENOENT, EISDIR."""
         file = self.file(path)
-        change(file.data)
+        file.flip(position, mask)
+        self.touched[file] = 0
+        self.count("bits flipped")
+
+    def cut_short(self, path: str, size_bytes: int) -> None:
+        """Take the end of a file behind everybody's back, durably; ENOENT, EISDIR."""
+        file = self.file(path)
+        self.used_bytes -= len(file.data) - size_bytes
+        del file.data[size_bytes:]
         file.pending.clear()
         self.touched[file] = 0
-        self.used_bytes = sum(len(one.data) for _, one in self.files())
+        self.count("cut short")
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether flipped bits are there still, in a file that has a name."""
+        return bool(self.effects.get("bits flipped")) and any(
+            file.is_damaged for path, file in self.files() if not _is_aside(path)
+        )
 
     def replace(self) -> None:
         """Another, empty disk takes this one's place: only its mount point is there."""
@@ -334,6 +349,11 @@ def _independent(draw: random.Random, pending: list[_Change]) -> list[_Change]:
         else:
             kept.append(change)
     return kept
+
+
+def _is_aside(path: str) -> bool:
+    """Whether a file is of a replica that is hosted no longer."""
+    return path.rpartition("/")[0].endswith(("-delete", "-stray"))
 
 
 def _make_durable(change: _Change) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from enum import Enum
 
 SECTOR_BYTES = 512
+_AROUND_BYTES = 24
 
 
 class Loss(Enum):
@@ -46,10 +47,13 @@ class Fate(Enum):
 class File:
     """Content of one file."""
 
-    __slots__ = ("data", "pending")
+    __slots__ = ("_damage", "data", "pending")
 
     def __init__(self) -> None:
         self.data = bytearray()
+        #: Bits that were flipped: (where, what stands there since, what was there), with the bytes
+        #: around, so that what is written over it is not taken for it.
+        self._damage: list[tuple[int, bytes, bytes]] = []
         #: Changes in order that a power loss may take.
         self.pending: list[Write | Cut] = []
 
@@ -78,6 +82,35 @@ class File:
             del data[size_bytes:]
         elif size_bytes > old_size:
             self.write(bytes(size_bytes - old_size), old_size)
+
+    # Damage
+
+    def flip(self, position: int, mask: int) -> None:
+        """Change bits of one byte behind everybody's back, durably."""
+        first, end = max(0, position - _AROUND_BYTES), position + _AROUND_BYTES
+        before = bytes(self.data[first:end])
+        self.data[position] ^= mask
+        self._damage.append((first, bytes(self.data[first:end]), before))
+        self.pending.clear()
+
+    def _still_damaged(self) -> list[tuple[int, bytes, bytes]]:
+        return [one for one in self._damage if self.data.startswith(one[1], one[0])]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether flipped bits are there still."""
+        return bool(self._damage) and bool(self._still_damaged())
+
+    def undamaged(self) -> bytearray:
+        """What was written, as far as the file has it: as if no bits had been flipped."""
+        if not self._damage:
+            return self.data
+        content = bytearray(self.data)
+        for first, _, before in reversed(self._still_damaged()):
+            content[first : first + len(before)] = before
+        return content
+
+    # Syncing
 
     def sync(self) -> None:
         """An fsync that succeeds: everything is durable but what an earlier one dropped."""

@@ -314,6 +314,27 @@ PROFILES: Final[Mapping[str, Profile]] = {
             properties={"log.flush.interval.messages": "20"},
             has_own_streams=True,
         ),
+        # Files are damaged on one broker at a time, while it is down; disks are replaced.
+        Profile(
+            "damaged_disks",
+            weights={
+                "damaged_batches": 5.0,
+                "damaged_indexes": 3.0,
+                "damaged_checkpoints": 3.0,
+                "replaced_disk": 1.0,
+                "crash_leader": 2.0,
+                "stop": 3.0,
+                "slow_link": 1.0,
+            },
+            left_out=0.2,
+            mean_interval_ms=(200, 800),
+            restart_ms=((20, 400), (200, 1_500)),
+            properties={
+                "log.flush.interval.messages": "20",
+                "log.segment.bytes": "6000",
+            },
+            has_own_streams=True,
+        ),
         # A topic's node holds nonsense for a while, and controllers come and go meanwhile (V35).
         Profile(
             "unreadable_topic",

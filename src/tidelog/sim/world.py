@@ -111,6 +111,12 @@ class World:
             owner == node_id and disk.has_dropped for (owner, _), disk in self.disks.items()
         )
 
+    def is_damaged(self, node_id: int) -> bool:
+        """Whether bits of a node's files were flipped and are still so."""
+        return any(
+            owner == node_id and disk.is_damaged for (owner, _), disk in self.disks.items()
+        )
+
     def node_halted(self, incarnation: Incarnation, reason: str) -> None:
         """A node ends itself."""
         self.note(incarnation.node_id, "halt", reason)

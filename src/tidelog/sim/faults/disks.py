@@ -1,4 +1,4 @@
-"""Faults of brokers' disks: slow, full, failing, losing with the power, exchanged.
+"""Faults of brokers' disks: slow, full, failing, losing with the power, damaged, exchanged.
 
 What a disk really did wrong is counted by the disk itself (`SimDisk.effects`): a planned error that
 no call has met yet has done nothing.
@@ -18,6 +18,11 @@ _READS: Final = ("pread", "pread_cached", "read_file")
 _WRITES: Final = ("pwritev", "truncate", "rename", "unlink")
 _SYNCS: Final = ("fsync", "fsync_directory")
 _POWER_LOSSES: Final = (Loss.PREFIX, Loss.TORN, Loss.REORDERED, Loss.ALL_UNSYNCED)
+
+
+_LOGS: Final = (".log",)
+_INDEXES: Final = (".index", ".timeindex", ".snapshot")
+_TEXTS: Final = ("-checkpoint", "meta.properties", "partition.metadata", "cleanshutdown")
 
 
 @kind
@@ -108,7 +113,88 @@ def replaced_disk(stage: Stage) -> bool:
     if broker is None or not _lose_everything(stage, broker, "its disk is replaced"):
         return False
     broker.logs.disk.replace()
+    broker.was_damaged = broker.was_refused = False
     return True
+
+
+@kind
+def damaged_batches(stage: Stage) -> bool:
+    """A bit of a log flips on a broker that is down, or a log is cut short."""
+    return _damage(stage, _LOGS)
+
+
+@kind
+def damaged_indexes(stage: Stage) -> bool:
+    """A bit of an index or producer snapshot flips on a broker that is down, or it is cut short."""
+    return _damage(stage, _INDEXES)
+
+
+@kind
+def damaged_checkpoints(stage: Stage) -> bool:
+    """A checkpoint, or a file that says whose a directory is, is not legible any more on a broker
+    that is down, or cut short."""
+    return _damage(stage, _TEXTS)
+
+
+def _damage(stage: Stage, suffixes: tuple[str, ...]) -> bool:
+    """Damage a file of a broker that may lose what it has: one that is down, or is killed now."""
+    cluster = stage.cluster
+    down = [one for one in cluster.brokers.values() if one.life is None]
+    broker = stage.draw.choice(down) if down and stage.draw.random() < 0.7 else stage.any_broker()
+    if broker is None or not cluster.may_fail(broker.node_id, loses_data=True):
+        return False
+    if any(cluster.world.is_damaged(node_id) for node_id in cluster.brokers):
+        return False  # one copy at a time
+    if broker.life is not None and not broker.crash(
+        stage.draw.choice((Loss.UNSYNCED, Loss.ALL_UNSYNCED)), "dies, and its disk is damaged"
+    ):
+        return False
+    disk = broker.logs.disk
+    paths = [
+        path
+        for path, file in disk.files()
+        if path.endswith(suffixes) and file.data and "-delete/" not in path and "-stray/" not in path
+    ]
+    if not paths:
+        return False
+    _damage_file(stage, disk, stage.draw.choice(paths), is_text=suffixes is _TEXTS)
+    broker.was_damaged = True
+    cluster.replication.crashed(broker, lossy=True)
+    _operate(stage, broker)
+    return True
+
+
+def _damage_file(stage: Stage, disk: SimDisk, path: str, *, is_text: bool) -> None:
+    size_bytes = len(disk.file(path).data)
+    draw = stage.draw
+    if draw.random() < 0.3:
+        cut = draw.randrange(size_bytes)
+        stage.note(f"{path} is cut short: {cut} of {size_bytes} bytes")
+        disk.cut_short(path, cut)
+        return
+    position = draw.randrange(size_bytes)
+    # Kafka's text files have no checksum: another digit would be another number.
+    mask = 0x80 if is_text else 1 << draw.randrange(8)
+    stage.note(f"{path}: bits {mask:#x} of byte {position} of {size_bytes} flip")
+    disk.flip(path, position, mask)
+
+
+def _operate(stage: Stage, broker: SimBroker) -> None:
+    """Look now and then whether the broker refuses to start; then empty its directory, as the
+    guide has it, where others have what it had."""
+
+    def look() -> None:
+        if not broker.was_damaged:
+            return
+        if broker.was_refused and broker.life is None:
+            if stage.cluster.may_fail(broker.node_id, loses_data=True):
+                stage.note(f"the operator empties the disk of {broker.node_id}")
+                broker.logs.disk.replace()
+                broker.was_damaged = broker.was_refused = False
+                return
+        stage.later(500, look)
+
+    stage.later(500, look)
 
 
 def _lose_everything(stage: Stage, broker: SimBroker, why: str) -> bool:
