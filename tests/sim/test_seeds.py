@@ -35,6 +35,7 @@ OTHER_PROFILES = (
     "controller_writes",
     "beyond",
     "failing_disks",
+    "damaged_disks",
 )
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(4)]
 

@@ -224,9 +224,7 @@ class Channel:
             if error is not ErrorCode.KAFKA_STORAGE_ERROR or role is None:
                 continue
             if waiting is None or not (
-                waiting.full
-                or topic_partition in waiting.roles
-                or topic_partition in waiting.stops
+                waiting.full or topic_partition in waiting.roles or topic_partition in waiting.stops
             ):
                 self._refused[topic_partition] = role
         if self._refused and self._repetition is None:

@@ -22,7 +22,7 @@ from tidelog.core.limits import KIB
 from tidelog.core.ports import Buffer, Files, Handle, Work
 from tidelog.log.handles import OpenFile
 from tidelog.log.segment import Segment
-from tidelog.log.verifying import recheck, verify
+from tidelog.log.verifying import recheck, verify, verify_next
 from tidelog.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, STEP, CorruptBatch
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ class ReadOperation:
     min_one_batch: bool
     #: A known batch start to look for the end from; its header lies within `max_bytes`.
     walk_from: int
+    #: Offsets from `position` on are not below this.
+    least: int
     cached: bool
 
     def __call__(self, files: Files) -> LogSlice | None:
@@ -119,10 +121,13 @@ class ReadOperation:
         Raises NotCached, CorruptBatch, OSError.
         """
         handle = self.file.handle(files)
-        slice_ = self._read(self._reader(files, handle))
+        read = self._reader(files, handle)
+        slice_ = self._read(read)
         if slice_ is not None and slice_.data:
-            start = slice_.end_position - len(slice_.data)
-            verify(slice_.data, start, self.offset, self.end_offset)
+            end = slice_.end_position
+            has_gap = verify(slice_.data, end - len(slice_.data), self.offset, self.end_offset)
+            if has_gap and end + HEADER_BYTES <= self.limit_position:
+                verify_next(read(HEADER_BYTES, end), end, slice_.next_offset)
         return slice_
 
     def _reader(self, files: Files, handle: Handle) -> Callable[[int, int], Buffer]:
@@ -167,6 +172,7 @@ class ReadOperation:
         position, limit, offset = self.position, self.limit_position, self.offset
         data: Buffer = b""
         start = position
+        least = self.least
         while limit - position >= HEADER_BYTES:
             at = position - start
             if at + HEADER_BYTES > len(data):
@@ -175,10 +181,11 @@ class ReadOperation:
                 if len(data) < HEADER_BYTES:
                     raise CorruptBatch(position, "the file is shorter than it was written")
             base, length, delta = STEP.unpack_from(data, at)
+            if length < _MIN_LENGTH or base + delta < least:
+                raise CorruptBatch(position, f"length is {length}, offset {base} behind {least}")
             if base + delta >= offset:
                 return position
-            if length < _MIN_LENGTH:
-                raise CorruptBatch(position, f"length is {length}")
+            least = base + delta + 1
             position += LOG_OVERHEAD_BYTES + length
         return -1
 
@@ -435,6 +442,7 @@ def _operation(
         max_bytes,
         min_one_batch,
         walk_from,
+        index.least_at_floor(offset),
         cached=True,
     )
 

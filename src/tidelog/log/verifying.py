@@ -36,14 +36,18 @@ _HEAD = struct.Struct(">qiibIhi")
 _MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 
-def verify(data: Buffer, position: int, offset: int, end_offset: int) -> None:
+def verify(data: Buffer, position: int, offset: int, end_offset: int) -> bool:
     """Raise CorruptBatch unless `data`, from `position` of a file, is whole batches with right
     checksums, the first of which reaches `offset`, and whose offsets rise and end by `end_offset`.
+
+    Returns whether offsets are missing from `offset` on: then a base offset, which no checksum
+    covers, is right only if what follows lies behind (`verify_next`).
     """
     view = memoryview(data)
     size_bytes = len(view)
     at = 0
     least = -1
+    has_gap = False
     while at < size_bytes:
         if size_bytes - at < HEADER_BYTES:
             raise CorruptBatch(position + at, f"{size_bytes - at} bytes are no batch")
@@ -60,8 +64,17 @@ def verify(data: Buffer, position: int, offset: int, end_offset: int) -> None:
                 f"offsets {base}..{last} cannot stand here, where {max(least, offset)} up to "
                 f"{end_offset - 1} are read",
             )
+        has_gap |= base > (offset if least < 0 else least)
         least = last + 1
         at = end
+    return has_gap
+
+
+def verify_next(header: Buffer, position: int, next_offset: int) -> None:
+    """Raise CorruptBatch unless the batch at `position` begins at or behind `next_offset`."""
+    base = int.from_bytes(bytes(header[:8]), "big", signed=True)
+    if base < next_offset:
+        raise CorruptBatch(position, f"offset {base}, and those before it end at {next_offset - 1}")
 
 
 @dataclass(slots=True)
@@ -71,6 +84,8 @@ class Recheck:
     segment: Segment
     size_bytes: int
     interval_bytes: int
+    #: Where the next segment begins, or the log ends.
+    end_offset: int
     #: Leader epochs never go back (recovery counts on it), nor beyond the log's newest.
     latest_epoch: int
 
@@ -86,15 +101,22 @@ class Recheck:
             right.base_offset, 0, self.size_bytes, right.base_offset,
         )  # fmt: skip
         end, epoch = right.base_offset, -1
+        #: Up to where everything is surely right, where offsets are missing before the last batch.
+        before_gap = -1
         for position, batch in scan:
-            if batch.base_offset < end or not epoch <= batch.partition_leader_epoch <= (
-                self.latest_epoch
+            if (
+                batch.base_offset < end
+                or batch.last_offset >= self.end_offset
+                or not epoch <= batch.partition_leader_epoch <= self.latest_epoch
             ):
                 reason = (
                     f"offsets {batch.base_offset}..{batch.last_offset} of leader epoch "
                     f"{batch.partition_leader_epoch} cannot follow at {end}, epoch {epoch}"
                 )
+                if batch.base_offset < end and before_gap >= 0:
+                    end = before_gap
                 return right, end, CorruptBatch(position, reason)
+            before_gap = end if batch.base_offset > end else -1
             epoch, end = batch.partition_leader_epoch, batch.next_offset
             right.note_batch(
                 batch.last_offset, batch.size_bytes, batch.max_timestamp, self.interval_bytes
@@ -111,9 +133,10 @@ def recheck(log: PartitionLog, segment: Segment, found: CorruptBatch) -> Complet
     completion: Completion[None] = Completion()
     directory = log.directory
     truncations = log.truncations
+    following = [base for base in log.base_offsets if base > segment.base_offset]
     operation = Recheck(
         segment, segment.size_bytes, directory.default_config.index_interval_bytes,
-        log.epochs.latest_epoch,
+        following[0] if following else log.log_end_offset, log.epochs.latest_epoch,
     )  # fmt: skip
     directory.open_files.pin(segment.file)
 

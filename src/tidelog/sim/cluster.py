@@ -492,7 +492,7 @@ class Cluster:
                 broker.was_refused = True
             else:
                 self.world.violate(
-                    f"node {broker.node_id} does not believe its disk, which nobody damaged: {error}"
+                    f"node {broker.node_id} does not believe a disk that nobody damaged: {error}"
                 )
 
     # How it is

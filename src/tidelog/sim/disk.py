@@ -57,6 +57,8 @@ class SimDisk:
         self.has_dropped = False
         #: So many of the next writes of more than a byte take a part of what they are given.
         self.short_writes = 0
+        #: Files that were cut short behind everybody's back.
+        self.cut_files: dict[File, None] = {}
         #: How often something went wrong here, by what it was.
         self.effects: dict[str, int] = {}
         #: Whether operations wait for the directory's worker (a sick or busy device).
@@ -295,6 +297,7 @@ class SimDisk:
         del file.data[size_bytes:]
         file.pending.clear()
         self.touched[file] = 0
+        self.cut_files[file] = None
         self.count("cut short")
 
     @property

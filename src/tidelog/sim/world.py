@@ -107,15 +107,11 @@ class World:
 
     def has_dropped(self, node_id: int) -> bool:
         """Whether a node reads what a failed fsync has dropped (see SimDisk.has_dropped)."""
-        return any(
-            owner == node_id and disk.has_dropped for (owner, _), disk in self.disks.items()
-        )
+        return any(owner == node_id and disk.has_dropped for (owner, _), disk in self.disks.items())
 
     def is_damaged(self, node_id: int) -> bool:
         """Whether bits of a node's files were flipped and are still so."""
-        return any(
-            owner == node_id and disk.is_damaged for (owner, _), disk in self.disks.items()
-        )
+        return any(owner == node_id and disk.is_damaged for (owner, _), disk in self.disks.items())
 
     def node_halted(self, incarnation: Incarnation, reason: str) -> None:
         """A node ends itself."""

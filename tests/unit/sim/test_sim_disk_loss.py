@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,8 +66,8 @@ def test_the_first_lost_write_is_torn_at_a_sector() -> None:
 def test_later_writes_survive_earlier_ones() -> None:
     patterns = {written(after(Loss.REORDERED, seed)[1]) for seed in SEEDS}
     assert {(False, True, True), (False, False, True), (False, True, False)} <= patterns
-    assert all(any(later and not earlier for earlier, later in zip(one, one[1:], strict=False))
-               or one == (False, False, True) for one in patterns)  # fmt: skip
+    for pattern in patterns:
+        assert any(later and not earlier for earlier, later in pairwise(pattern)), pattern
     content = next(c for c in (after(Loss.REORDERED, s)[1] for s in SEEDS) if not written(c)[0])
     assert content[:700] == bytes(700), "what is missing in the middle reads as zeros"
 
@@ -158,7 +160,7 @@ def test_a_planned_error_is_raised_by_its_call_alone(call: str) -> None:
     disk = SimDisk("/data")
     files, handle = opened(disk)
     disk.fault = lambda name, path: errno.EIO if name == call else 0
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "pwritev": lambda: files.pwritev(handle, [b"x"], 0),
         "pread": lambda: files.pread(handle, 1, 0),
         "fsync": lambda: files.fsync(handle),
@@ -189,19 +191,32 @@ def test_writes_are_short_as_often_as_planned() -> None:
     assert len(sizes) == 3 and disk.effects == {"short write": 2} and disk.short_writes == 0
 
 
-def test_damage_is_durable_and_told() -> None:
+def test_bits_that_flip_stay_so_and_what_was_there_is_known() -> None:
     disk = SimDisk("/data")
     files, handle = opened(disk)
     files.pwritev(handle, [b"0123"], 0)
-
-    def flip(data: bytearray) -> None:
-        data[2] ^= 4
-
     disk.touched.clear()
-    disk.damage(PATH, flip)
-    assert disk.touched == {disk.file(PATH): 0}
+    disk.flip(PATH, 2, 4)
+    assert disk.touched == {disk.file(PATH): 0} and disk.is_damaged
     disk.lose_power(random.Random(1), Loss.ALL_UNSYNCED)
     assert bytes(disk.file(PATH).data) == b"0163"
+    assert bytes(disk.file(PATH).undamaged()) == b"0123"
+    files.pwritev(handle, [b"45"], 4)
+    assert bytes(disk.file(PATH).undamaged()) == b"012345"
+    files.truncate(handle, 2)
+    files.pwritev(handle, [b"99"], 2)
+    assert bytes(disk.file(PATH).undamaged()) == b"0199", "what is written over it is no damage"
+    assert not disk.is_damaged
+
+
+def test_a_file_that_is_cut_short_stays_so() -> None:
+    disk = SimDisk("/data")
+    files, handle = opened(disk)
+    files.pwritev(handle, [b"0123"], 0)
+    disk.cut_short(PATH, 3)
+    disk.lose_power(random.Random(1), Loss.ALL_UNSYNCED)
+    assert bytes(disk.file(PATH).data) == b"012" and disk.used_bytes == 3
+    assert disk.file(PATH) in disk.cut_files
 
 
 def test_a_replaced_disk_is_empty_for_good() -> None:

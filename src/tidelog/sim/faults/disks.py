@@ -153,7 +153,10 @@ def _damage(stage: Stage, suffixes: tuple[str, ...]) -> bool:
     paths = [
         path
         for path, file in disk.files()
-        if path.endswith(suffixes) and file.data and "-delete/" not in path and "-stray/" not in path
+        if path.endswith(suffixes)
+        and file.data
+        and "-delete/" not in path
+        and "-stray/" not in path
     ]
     if not paths:
         return False
@@ -186,12 +189,12 @@ def _operate(stage: Stage, broker: SimBroker) -> None:
     def look() -> None:
         if not broker.was_damaged:
             return
-        if broker.was_refused and broker.life is None:
-            if stage.cluster.may_fail(broker.node_id, loses_data=True):
-                stage.note(f"the operator empties the disk of {broker.node_id}")
-                broker.logs.disk.replace()
-                broker.was_damaged = broker.was_refused = False
-                return
+        may_be_emptied = stage.cluster.may_fail(broker.node_id, loses_data=True)
+        if broker.was_refused and broker.life is None and may_be_emptied:
+            stage.note(f"the operator empties the disk of {broker.node_id}")
+            broker.logs.disk.replace()
+            broker.was_damaged = broker.was_refused = False
+            return
         stage.later(500, look)
 
     stage.later(500, look)
