@@ -405,7 +405,14 @@ class Cluster:
             return True
         if self.is_spared(node_id):
             return False
-        return not loses_data or self._may_lose_data(node_id)
+        return not loses_data or all(
+            any(
+                member != node_id and not self.replication.is_leaving(state, member)
+                for member in self._steady_members(state)
+            )
+            for state in self._living_states()
+            if node_id in state.isr
+        )
 
     def _may_lose_data(self, node_id: int) -> bool:
         return all(

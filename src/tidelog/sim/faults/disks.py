@@ -49,7 +49,9 @@ def lose_power(stage: Stage) -> bool:
     any part of it, or nothing."""
     broker = stage.any_broker()
     loss = stage.draw.choice(_POWER_LOSSES)
-    return broker is not None and broker.crash(loss, f"power loss ({loss.value})")
+    if broker is None or not stage.cluster.may_fail(broker.node_id, loses_data=True):
+        return False
+    return broker.crash(loss, f"power loss ({loss.value})")
 
 
 @kind
@@ -244,12 +246,3 @@ def _fail_calls(
     stage.later(stage.draw.uniform(300, 4_000), repair)
     stage.at_end(repair)
     return True
-
-
-def effects(disks: list[SimDisk]) -> dict[str, int]:
-    """What went wrong on some disks, summed up."""
-    total: dict[str, int] = {}
-    for disk in disks:
-        for effect, count in disk.effects.items():
-            total[effect] = total.get(effect, 0) + count
-    return total
