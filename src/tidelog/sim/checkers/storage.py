@@ -176,9 +176,7 @@ class _Disk:
     def _check_metadata(self, directory: Directory) -> None:
         data = self._content(directory.entries.get(_METADATA))
         if data is None:
-            if _METADATA not in directory.entries:
-                raise _WrongError("it is not there")
-            return
+            return  # lost with the power: it is written again with the next flush
         fields = dict(line.split(": ", 1) for line in _text(data).splitlines() if ": " in line)
         try:
             topic_id_from_text(fields["topic_id"])
