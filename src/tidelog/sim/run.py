@@ -226,7 +226,8 @@ class SeedRun:
         """What the brokers leave is in order, on every disk."""
 
         def has_gaps(topic: str) -> bool:
-            return self.profile.compacted or topic == CONSUMER_OFFSETS
+            is_compacted = self.profile.compacted or topic in COMPACTED_TOPICS
+            return is_compacted or topic == CONSUMER_OFFSETS
 
         for (node_id, _), disk in self.world.disks.items():
             for problem in check_disk(disk, node_id, has_gaps):

@@ -1,4 +1,4 @@
-"""Mutants of what brokers make of their disks (V31, V38, V39, V64, V68, V81, D3, D17).
+"""Mutants of what brokers make of their disks (V38, V39, V64, V68, V81, D3, D17).
 
 Each believes a disk where it must not be believed, or forgets what a disk has refused.
 """
@@ -44,20 +44,6 @@ def recovery_without_checksums(_: Any) -> Any:
 def segment_ends_believed(_: Any) -> Any:
     """A segment that is not read again is believed wherever it ends."""
     return lambda files, segment, told: True
-
-
-@_breaks(
-    "V31",
-    "tidelog.broker.replica_commands:_LeaderAndIsr._quiet_who_led_on",
-    profile="failing_disks",
-)
-def leads_on_over_unwritten(_: Any) -> Any:
-    """A leader that leads on takes its next epoch while batches of the last are being written."""
-
-    async def quiet(command: Any) -> None:
-        del command
-
-    return quiet
 
 
 @_breaks("V64", "tidelog.log.writing:_write_rest", profile="failing_disks")
