@@ -45,8 +45,7 @@ def slow_disk(stage: Stage) -> bool:
 
 @kind
 def lose_power(stage: Stage) -> bool:
-    """A broker loses its power: a first part of what was not synced survives, torn or not, or
-    any part of it, or nothing."""
+    """A broker loses its power; of what was not synced a part survives, torn, out of order."""
     broker = stage.any_broker()
     loss = stage.draw.choice(_POWER_LOSSES)
     if broker is None or not stage.cluster.may_fail(broker.node_id, loses_data=True):
@@ -133,8 +132,7 @@ def damaged_indexes(stage: Stage) -> bool:
 
 @kind
 def damaged_checkpoints(stage: Stage) -> bool:
-    """A checkpoint, or a file that says whose a directory is, is not legible any more on a broker
-    that is down, or cut short."""
+    """A text file of a broker that is down is cut short, or not legible any more."""
     return _damage(stage, _TEXTS)
 
 
