@@ -292,7 +292,6 @@ PROFILES: Final[Mapping[str, Profile]] = {
             left_out=0.0,
             mean_interval_ms=(60, 250),
             restart_ms=((20, 200), (20, 600)),
-            has_own_streams=True,
         ),
         # Disks fail calls, fill up, lose what was not synced in every way, and are replaced.
         Profile(
