@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.sim.fault_stand import CLIENT, NS_PER_MS, TOPIC, Stand, stand
+from tests.sim.test_disk_faults import EXPECTED as DISK_FAULTS
 
 from tidelog.core.errors import TidelogError
 from tidelog.metadata.store import Create, OutcomeUnknown
@@ -497,4 +498,5 @@ def test_every_kind_and_scenario_has_a_test_that_it_fires() -> None:
     ]
     every = sorted([*KINDS, *SCENARIOS], key=len, reverse=True)
     tested = {next((kind for kind in every if name.startswith(f"{kind}_")), "") for name in names}
+    tested |= set(DISK_FAULTS)  # by one test with a parameter
     assert [kind for kind in every if kind not in tested] == []

@@ -34,6 +34,8 @@ OTHER_PROFILES = (
     "everything",
     "controller_writes",
     "beyond",
+    "failing_disks",
+    "damaged_disks",
 )
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(4)]
 

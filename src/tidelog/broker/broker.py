@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker import apis
@@ -39,6 +40,7 @@ from tidelog.core.ports import FrameHandler, Lane, Listener, Ports, Transport
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartition
 from tidelog.log.directory import LogDirectory
+from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.api_versions import ApiVersion
 from tidelog.wire.registry import API
 
@@ -169,6 +171,7 @@ class Broker:
                 learn_configs=self.replicas.load_configs,
             )
             directory.on_failure = self._directory_failed
+            directory.on_damage = partial(self._log_damaged, directory)
             self.directories.append(directory)
         epochs = [directory.clean_shutdown_epoch for directory in self.directories]
         if epochs and epochs[0] is not None and all(epoch == epochs[0] for epoch in epochs):
@@ -297,6 +300,16 @@ class Broker:
         self.tracer.event("task_failed", task=name, error=repr(error))
         self.tracer.log("server", logging.CRITICAL, f"{kind} in {name}: {text}")
         self.ports.halt(f"{kind} in {name}: {error!r}")
+
+    def _log_damaged(
+        self, directory: LogDirectory, topic_partition: TopicPartition, offset: int, why: str
+    ) -> None:
+        """Damaged batches (V68): where others in the ISR have them, this replica begins anew; a
+        leader that is alone in it keeps what it has."""
+        partition = self.replicas.get(topic_partition)
+        role = None if partition is None else partition.role
+        if isinstance(role, LeaderReplica) and len(role.isr.committed) > 1:
+            directory.begin_again_at(topic_partition, offset, why)
 
     def _directory_failed(self, error: BaseException) -> None:
         """A device error or failed fsync; with one broken directory the broker stops (D1, D17)."""

@@ -4,9 +4,10 @@ A channel lives as long as a registration: commands for another life of the brok
 channel. What waits is merged. A command that is not answered (the connection broke, the time is
 over, the broker does not take it yet) is repeated on the same queue until the registration ends.
 Roles are answered before the metadata that names them is sent, so that clients hear of leaders that
-lead. Correlation ids go on from one connection to the next: what an earlier one delivers late is
-seen to be old (V30). Answers go back to the controller as events. A stuck broker delays nobody but
-itself.
+lead. A role that the broker's full disk refused is told again later, until there is room or another
+one has taken its place. Correlation ids go on from one connection to the next: what an earlier one
+delivers late is seen to be old (V30). Answers go back to the controller as events. A stuck broker
+delays nobody but itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.peers import PeerConnection, api_name
-from tidelog.controller.commands import Commands, Outgoing, Part, Sender, endpoint_of
+from tidelog.controller.commands import Commands, Outgoing, Part, Role, Sender, endpoint_of
 from tidelog.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
 from tidelog.core.errors import ErrorCode
 from tidelog.core.tasks import Signal
@@ -29,11 +30,14 @@ from tidelog.wire.peer import CorrelationIds
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
+    from tidelog.broker.timers import Timeout
 
 #: Pause before a command is repeated (Kafka's RequestSendThread waits as long).
 RETRY_MS = 100
 #: The first repetition comes sooner: a broker that starts may not listen or know its epoch yet.
 FIRST_RETRY_MS = 20
+#: Pause before a role is told again to a broker whose disk was full: there may be room by then.
+FULL_DISK_RETRY_MS = 1_000
 
 
 class Channel:
@@ -51,11 +55,21 @@ class Channel:
         self._closed = False
         self._busy = False
         self._on_idle: list[Callable[[], None]] = []
+        #: The live brokers, as they were told last.
+        self._brokers: tuple[BrokerInfo, ...] = ()
+        #: Roles that the broker could not take (KAFKA_STORAGE_ERROR), unless it was told others.
+        self._refused: dict[TopicPartition, Role] = {}
+        self._repetition: Timeout | None = None
         self._task = self._broker.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
 
     def add(self, commands: Commands) -> None:
         """Queue commands behind those that wait; they are merged."""
         self._busy = True
+        self._brokers = commands.brokers
+        if commands.full:
+            self._refused.clear()
+        for topic_partition in (*commands.roles, *commands.stops):
+            self._refused.pop(topic_partition, None)
         if self._waiting is None:
             self._waiting = commands
         else:
@@ -73,6 +87,8 @@ class Channel:
         """Send nothing more; what is in flight is not waited for."""
         self._closed = True
         self._task.cancel()
+        if self._repetition is not None:
+            self._repetition.cancel()
         self._disconnect("the broker's registration, or the controller's term, is over")
         self._idle()
 
@@ -120,6 +136,8 @@ class Channel:
             nonlocal pending, succeeded
             pending -= 1
             if self._take_answer(one, answer, error):
+                if one.part is Part.ROLES:
+                    self._roles_answered(commands, one.message, answer)
                 commands.answered(one.part)
             else:
                 succeeded = False
@@ -165,9 +183,7 @@ class Channel:
             if code is ErrorCode.STALE_CONTROLLER_EPOCH:
                 self._channels.stale()
             return False
-        if one.part is Part.ROLES:
-            self._roles_answered(one.message, answer)
-        elif one.part is Part.STOPS:
+        if one.part is Part.STOPS:
             self._stops_answered(one.message, answer)
         return True
 
@@ -181,7 +197,9 @@ class Channel:
             f"{api_name(one.api_key)} to broker {self.info.broker_id} will be repeated: {reason}",
         )
 
-    def _roles_answered(self, request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse) -> None:
+    def _roles_answered(
+        self, commands: Commands, request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse
+    ) -> None:
         names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
         outcomes = [
             (TopicPartition(names[topic.topic_id], one.partition_index), ErrorCode(one.error_code))
@@ -190,9 +208,33 @@ class Channel:
             for one in topic.partition_errors
         ]
         self._report_errors("LeaderAndIsr", outcomes)
+        self._keep_refused(commands, outcomes)
         self._channels.offer(
             LeaderAndIsrAnswered(self.info.broker_id, self.info.broker_epoch, outcomes)
         )
+
+    def _keep_refused(
+        self, commands: Commands, outcomes: list[tuple[TopicPartition, ErrorCode]]
+    ) -> None:
+        """A full disk refuses a replica now and not for ever: tell the broker again, later, what
+        it could not do, unless it is told something else meanwhile."""
+        waiting = self._waiting
+        for topic_partition, error in outcomes:
+            role = commands.roles.get(topic_partition)
+            if error is not ErrorCode.KAFKA_STORAGE_ERROR or role is None:
+                continue
+            if waiting is None or not (
+                waiting.full or topic_partition in waiting.roles or topic_partition in waiting.stops
+            ):
+                self._refused[topic_partition] = role
+        if self._refused and self._repetition is None:
+            self._repetition = self._broker.timers.after(FULL_DISK_RETRY_MS, self._repeat_refused)
+
+    def _repeat_refused(self) -> None:
+        self._repetition = None
+        refused, self._refused = self._refused, {}
+        if refused and not self._closed:
+            self.add(Commands(self._brokers, roles=refused))
 
     def _stops_answered(self, request: StopReplicaRequest, answer: StopReplicaResponse) -> None:
         stopped = [

@@ -70,5 +70,6 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "coordinator_loaded_above_high_watermark": "a coordinator has loaded what is not committed yet",
     "offsets_overdue": "a coordinator's append takes too long, and who asked is told so",
     # Logs
+    "damage_read": "a read finds that a file does not hold what was written",
     "log_cut_at_start": "recovery cuts bytes that are no whole batch",
 }

@@ -125,7 +125,7 @@ class Cleaner:
             return None
         except CorruptBatch as error:
             self._uncleanable[log] = None
-            directory.damaged(log.topic_partition, log.path, error)
+            directory.damaged(log.topic_partition, log.path, error, None)
             directory.log_note(logging.ERROR, f"{name} is not compacted any more: {error}")
             return None
         except StorageError as error:

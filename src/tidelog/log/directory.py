@@ -78,6 +78,8 @@ class LogDirectory:
         self.failure: StorageError | None = None
         #: Told once when the directory fails.
         self.on_failure: Callable[[StorageError], None] | None = None
+        #: Told of a log that is damaged, the offset from which on, and what is wrong.
+        self.on_damage: Callable[[TopicPartition, int, str], None] | None = None
         #: By file name.
         self.checkpoints = {
             name: OffsetCheckpoint(lane, f"{self.path}/{name}", {}, self.failed)
@@ -350,10 +352,39 @@ class LogDirectory:
             if self.on_failure is not None:
                 self.on_failure(error)
 
-    def damaged(self, topic_partition: TopicPartition, path: str, error: CorruptBatch) -> None:
-        """A file does not hold what was written to it: say so; the data stays as it is."""
+    def damaged(
+        self, topic_partition: TopicPartition, path: str, error: CorruptBatch, offset: int | None
+    ) -> None:
+        """A file does not hold what was written to it, from `offset` on (None: from somewhere
+        on): say so; the data stays as it is, unless others have it (`begin_again_at`)."""
         self.tracer.event("log_corrupt", partition=str(topic_partition), path=path)
         self.log_note(logging.ERROR, f"{path}: {error}")
+        self.tracer.mark("damage_read")
+        if offset is not None and self.failure is None and self.on_damage is not None:
+            self.on_damage(topic_partition, offset, f"{path}: {error}")
+
+    def index_rebuilt(self, path: str, error: CorruptBatch) -> None:
+        """The batches of a segment are right, and its index pointed beside them."""
+        self.tracer.event("index_rebuilt", path=path)
+        self.log_note(logging.WARNING, f"the index of {path} was damaged and is rebuilt: {error}")
+
+    def begin_again_at(self, topic_partition: TopicPartition, offset: int, why: str) -> None:
+        """A log is damaged from `offset` on, and others have what it held: fail the directory, so
+        that its broker ends and others lead. The next start finds that nothing from there on was
+        ever flushed, cuts the log there, and has it fetched anew (V68)."""
+        self.failure = error = StorageError(
+            self.path, "read", f"{self.path}/{names.directory_name(topic_partition)}",
+            errno.EBADMSG, self.clock.wall_ms(),
+            f"{why}. Others have the records: at the next start the log is cut at offset {offset} "
+            "and fetched anew",
+        )  # fmt: skip
+        self.log_note(logging.ERROR, str(error))
+
+        def lowered(_: Completion[None]) -> None:
+            if self.on_failure is not None:
+                self.on_failure(error)
+
+        self.lower(topic_partition, offset).then(lowered)
 
     def log_note(self, level: int, text: str) -> None:
         """A line for people."""

@@ -51,6 +51,11 @@ class OffsetIndex:
         found = bisect_right(self._entries, relative << 32 | _LOW)
         return self._entries[found - 1] & _LOW if found else 0
 
+    def least_at_floor(self, offset: int) -> int:
+        """No batch that starts at `floor(offset)` or behind has an offset below this."""
+        found = bisect_right(self._entries, max(offset - self.base_offset, 0) << 32 | _LOW)
+        return self.base_offset + ((self._entries[found - 2] >> 32) + 1 if found > 1 else 0)
+
     def batch_start_before(self, position: int, after: int) -> int:
         """The last known batch start in (after, position], or `after`."""
         # Positions rise with the entries, so a bisection by position works as well.

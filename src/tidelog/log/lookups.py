@@ -19,6 +19,7 @@ from tidelog.log.handles import OpenFile
 from tidelog.log.reading import is_loss
 from tidelog.log.scan import Scan, whole_batch
 from tidelog.log.segment import Segment
+from tidelog.log.verifying import recheck
 from tidelog.records.batch import CorruptBatch
 from tidelog.records.reader import read_columns
 
@@ -105,7 +106,8 @@ def _search(
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             error = KafkaError(code, f"{log.topic_partition} is being truncated")
         elif isinstance(error, CorruptBatch):
-            log.directory.damaged(log.topic_partition, segment.file.path, error)
+            # Its index or its batches: told, and mended, for whoever asks next.
+            recheck(log, segment, error)
             error = KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}")
         elif log.is_closed or segment not in log.segments:
             error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{segment.file.path} is gone")

@@ -3,7 +3,8 @@
 Where the start and the end are known positions, it is one read; otherwise it looks for the start
 from the nearest index entry on and cuts the end at the last whole batch, looking at headers only
 from the nearest known batch start on. First tried from the page cache on the loop, and where that
-would block, on the directory's thread.
+would block, on the directory's thread. Nothing is given to anybody before its checksums were
+compared (`verifying`, V68).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import KIB
-from tidelog.core.ports import Buffer, Files, Work
+from tidelog.core.ports import Buffer, Files, Handle, Work
 from tidelog.log.handles import OpenFile
 from tidelog.log.segment import Segment
+from tidelog.log.verifying import recheck, verify, verify_next
 from tidelog.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, STEP, CorruptBatch
 
 if TYPE_CHECKING:
@@ -109,6 +111,8 @@ class ReadOperation:
     min_one_batch: bool
     #: A known batch start to look for the end from; its header lies within `max_bytes`.
     walk_from: int
+    #: Offsets from `position` on are not below this.
+    least: int
     cached: bool
 
     def __call__(self, files: Files) -> LogSlice | None:
@@ -117,6 +121,16 @@ class ReadOperation:
         Raises NotCached, CorruptBatch, OSError.
         """
         handle = self.file.handle(files)
+        read = self._reader(files, handle)
+        slice_ = self._read(read)
+        if slice_ is not None and slice_.data:
+            end = slice_.end_position
+            has_gap = verify(slice_.data, end - len(slice_.data), self.offset, self.end_offset)
+            if has_gap and end + HEADER_BYTES <= self.limit_position:
+                verify_next(read(HEADER_BYTES, end), end, slice_.next_offset)
+        return slice_
+
+    def _reader(self, files: Files, handle: Handle) -> Callable[[int, int], Buffer]:
         if self.cached:
 
             def read(size: int, position: int) -> Buffer:
@@ -129,7 +143,7 @@ class ReadOperation:
             def read(size: int, position: int) -> Buffer:
                 return files.pread(handle, size, position)
 
-        return self._read(read)
+        return read
 
     def _read(self, read: Callable[[int, int], Buffer]) -> LogSlice | None:
         position = self.position
@@ -158,6 +172,7 @@ class ReadOperation:
         position, limit, offset = self.position, self.limit_position, self.offset
         data: Buffer = b""
         start = position
+        least = self.least
         while limit - position >= HEADER_BYTES:
             at = position - start
             if at + HEADER_BYTES > len(data):
@@ -166,10 +181,11 @@ class ReadOperation:
                 if len(data) < HEADER_BYTES:
                     raise CorruptBatch(position, "the file is shorter than it was written")
             base, length, delta = STEP.unpack_from(data, at)
+            if length < _MIN_LENGTH or base + delta < least:
+                raise CorruptBatch(position, f"length is {length}, offset {base} behind {least}")
             if base + delta >= offset:
                 return position
-            if length < _MIN_LENGTH:
-                raise CorruptBatch(position, f"length is {length}")
+            least = base + delta + 1
             position += LOG_OVERHEAD_BYTES + length
         return -1
 
@@ -212,10 +228,45 @@ class ReadOperation:
         return LogSlice(data, first, next_offset, position + end)
 
 
+class _Wrong(KafkaError):
+    """A read found what cannot be right: the segment's index, or its batches, are damaged."""
+
+    def __init__(self, segment: Segment, error: CorruptBatch) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}")
+        self.segment = segment
+        self.error = error
+
+
 def read(
     log: PartitionLog, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool
 ) -> Completion[LogSlice]:
     """See PartitionLog.read."""
+    first = _read(log, offset, max_bytes, end_offset, min_one_batch)
+    if first.done and first.error is None:
+        return first
+    completion: Completion[LogSlice] = Completion()
+
+    def tried(done: Completion[LogSlice]) -> None:
+        if not isinstance(done.error, _Wrong):
+            _pass_on(done, completion)
+            return
+
+        def checked(rechecked: Completion[None]) -> None:
+            if rechecked.error is not None:
+                completion.fail(rechecked.error)
+            else:
+                again = _read_again(log, offset, max_bytes, end_offset, min_one_batch)
+                _pass_on(again, completion)
+
+        recheck(log, done.error.segment, done.error.error).then(checked)
+
+    first.then(tried)
+    return completion
+
+
+def _read(
+    log: PartitionLog, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool
+) -> Completion[LogSlice]:
     log_end = log.log_end_offset
     if not log.log_start_offset <= offset <= log_end:
         raise _out_of_range(log, offset)
@@ -334,7 +385,7 @@ def _read_again(
             KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{log.topic_partition} is gone")
         )
     try:
-        return read(log, offset, max_bytes, end, min_one_batch)
+        return _read(log, offset, max_bytes, end, min_one_batch)
     except KafkaError as error:
         return Completion.failed(error)
 
@@ -391,6 +442,7 @@ def _operation(
         max_bytes,
         min_one_batch,
         walk_from,
+        index.least_at_floor(offset),
         cached=True,
     )
 
@@ -432,14 +484,13 @@ def _fail(
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         completion.fail(KafkaError(code, f"{log.topic_partition} is being truncated"))
         return
-    if isinstance(error, CorruptBatch):
-        log.directory.damaged(log.topic_partition, segment.file.path, error)
-        completion.fail(KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}"))
-        return
     gone = log.is_closed or segment not in log.segments
     if gone and is_loss(error):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if log.is_closed else ErrorCode.OFFSET_OUT_OF_RANGE
         completion.fail(KafkaError(code, f"{segment.file.path} is gone"))
+        return
+    if isinstance(error, CorruptBatch):
+        completion.fail(_Wrong(segment, error))
         return
     log.directory.failed(error)
     completion.fail(error)

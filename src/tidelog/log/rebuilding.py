@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tidelog.core.ports import Files
 from tidelog.log import names
-from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
+from tidelog.log.index import OFFSET_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
 from tidelog.log.producers import DamagedSnapshot, ProducerState
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
@@ -37,6 +37,53 @@ def read_indexes(files: Files, segment: Segment) -> None:
         raise DamagedIndex("the time index is empty")
     segment.index, segment.time_index = index, time_index
     segment.max_timestamp_ms, segment.offset_of_max_timestamp = time_index.last()
+
+
+class IndexEntry(NamedTuple):
+    """The last entry of an offset index."""
+
+    offset: int
+    position: int
+
+
+def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
+    """What the index file of a segment ends with; None where there is none, or none that could be
+    one. Raises OSError."""
+    path = segment.path(names.INDEX)
+    if not files.exists(path):
+        return None
+    handle = files.open(path)
+    try:
+        size = files.size(handle)
+        at = max(0, size - OFFSET_ENTRY_BYTES)
+        data = files.pread(handle, OFFSET_ENTRY_BYTES, at)
+    finally:
+        files.close(handle)
+    if len(data) < OFFSET_ENTRY_BYTES:
+        return IndexEntry(segment.base_offset - 1, 0)
+    relative, position = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")
+    return IndexEntry(segment.base_offset + relative, position)
+
+
+def ends_as_told(files: Files, segment: Segment, told: IndexEntry) -> bool:
+    """Whether a log file goes on, in whole batches, from its last index entry to its end, and has
+    the offsets that its indexes tell of. Raises OSError."""
+    if told.position >= segment.size_bytes:
+        return not segment.size_bytes and told.offset < segment.base_offset
+    handle = files.open(segment.file.path)
+    try:
+        scan = Scan(
+            lambda size, at: files.pread(handle, size, at),
+            segment.base_offset,
+            told.position,
+            segment.size_bytes,
+        )
+        last = -1
+        for _, batch in scan:
+            last = batch.last_offset
+    finally:
+        files.close(handle)
+    return scan.problem is None and last >= told.offset
 
 
 def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None:

@@ -39,7 +39,14 @@ from tidelog.log.metadata_files import (
     parse_partition_metadata,
 )
 from tidelog.log.producers import ProducerState
-from tidelog.log.rebuilding import SegmentFile, producers_at, read_indexes, rebuild_indexes
+from tidelog.log.rebuilding import (
+    SegmentFile,
+    ends_as_told,
+    last_entry,
+    producers_at,
+    read_indexes,
+    rebuild_indexes,
+)
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
 from tidelog.log.swapping import finish_swaps
@@ -230,7 +237,7 @@ class _Loader:
             if segment_end is not None and self._is_believed(segment_end, scan_from):
                 if segment_end == scan_from:
                     segment_file = self._without_stale_tail(segment_file, segment_end)
-                loaded.segments.append(self._load_old(segment_file))
+                loaded.segments.append(self._load_old(segment_file, segment_end))
                 end = segment_end
                 continue
             if segment_file.base_offset != end and not self._may_follow(segment_file, end):
@@ -312,15 +319,50 @@ class _Loader:
     def _new_segment(self, segment_file: SegmentFile) -> Segment:
         return Segment(self.path, segment_file.base_offset, self.request.now_ms)
 
-    def _load_old(self, segment_file: SegmentFile) -> Segment:
-        """A segment that nobody writes: its indexes stay on disk if they are good."""
+    def _load_old(self, segment_file: SegmentFile, segment_end: int) -> Segment:
+        """A segment that nobody writes: its indexes stay on disk if they are good.
+
+        Raises DamagedLog where it ends before what its indexes tell of.
+        """
         segment = self._new_segment(segment_file)
         segment.size_bytes = segment_file.size_bytes
         segment.sealed = True
-        if segment.size_bytes and not self._read_last_timestamp(segment):
+        has_records = segment.size_bytes or self.files.exists(segment.path(names.TIME_INDEX))
+        known = not has_records or self._read_last_timestamp(segment)
+        told = last_entry(self.files, segment)
+        if (
+            told is not None
+            and segment.max_timestamp_ms >= 0
+            and segment.offset_of_max_timestamp < segment_end
+        ):
+            told = told._replace(offset=max(told.offset, segment.offset_of_max_timestamp))
+        if told is not None and not ends_as_told(self.files, segment, told):
+            self._check_whole(segment, told.offset, segment_end)
+            known = False
+        if not known:
             self._rebuild_indexes(segment)
         segment.index = segment.time_index = None
         return segment
+
+    def _check_whole(self, segment: Segment, told_offset: int, segment_end: int) -> None:
+        """Index and log contradict each other: the log is right where all of it is batches, up to
+        the next segment, or at least up to what the index tells of."""
+        handle = self.files.open(segment.file.path)
+        try:
+            scan = Scan(
+                lambda size, at: self.files.pread(handle, size, at),
+                segment.base_offset, 0, segment.size_bytes, segment.base_offset,
+            )  # fmt: skip
+            end = segment.base_offset
+            for _, batch in scan:
+                end = batch.next_offset
+        finally:
+            self.files.close(handle)
+        reason = scan.problem
+        if reason is None and end <= told_offset < segment_end:
+            reason = f"the file ends here, and its index tells of offset {told_offset}"
+        if reason is not None:
+            raise DamagedLog(segment.file.path, scan.position, end, reason, self.request.now_ms)
 
     def _read_last_timestamp(self, segment: Segment) -> bool:
         """Take the largest timestamp from the time index; whether the index files look good."""

@@ -152,6 +152,8 @@ class FollowerReplica:
 
     def _start_over_at(self, offset: int) -> Effects:
         self.is_busy = True
+        # As for a cut: what is claimed must not outlive what it was claimed of.
+        self.high_watermark = min(self.high_watermark, offset)
         return (TruncateFullyAndStartAt(offset),)
 
     def _follow_marks(self, leader_high_watermark: int, leader_log_start: int) -> Effects:

@@ -18,9 +18,10 @@ from tidelog.broker.broker import Broker
 from tidelog.broker.partitions import Partition
 from tidelog.client.steps import Address
 from tidelog.core.config import BrokerConfig
-from tidelog.core.errors import NodeDead, TidelogError
+from tidelog.core.errors import ConfigError, NodeDead, TidelogError
 from tidelog.core.ports import Ports
 from tidelog.core.types import ZERO_TOPIC_ID
+from tidelog.log.recovery import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
@@ -142,6 +143,8 @@ class SimBroker:
         self.stopped_cleanly = False
         #: Whether it was told to stop and has not ended yet.
         self.is_stopping = False
+        #: Something damaged its disk since that was empty, and it would not start on it.
+        self.was_damaged = self.was_refused = False
         self._has_started = False
         self._is_ending = False
         self._looked_at: dict[Partition, object] = {}
@@ -396,6 +399,21 @@ class Cluster:
             return Loss.NONE
         return wanted
 
+    def may_fail(self, node_id: int, *, loses_data: bool) -> bool:
+        """Whether the budget lets a broker's disk fail now, and what it has not synced be gone."""
+        if not self.keeps_budget:
+            return True
+        if self.is_spared(node_id):
+            return False
+        return not loses_data or all(
+            any(
+                member != node_id and not self.replication.is_leaving(state, member)
+                for member in self._steady_members(state)
+            )
+            for state in self._living_states()
+            if node_id in state.isr
+        )
+
     def _may_lose_data(self, node_id: int) -> bool:
         return all(
             any(member != node_id for member in self._steady_members(state))
@@ -408,7 +426,11 @@ class Cluster:
         return any(
             self._steady_members(state) == [node_id]
             for state in self._living_states()
-            if node_id in state.isr and self.replication.has_lost_member(state)
+            if node_id in state.isr
+            and (
+                self.replication.has_lost_member(state)
+                or any(self._is_unsound(member) for member in state.isr)
+            )
         )
 
     def _steady_members(self, state: PublishedPartition) -> list[int]:
@@ -419,9 +441,14 @@ class Cluster:
             for member in state.isr
             if self.brokers[member].life is not None
             and not self.brokers[member].is_stopping
+            and not self._is_unsound(member)
             and self.replication.is_unchanged(state, member)
             and self.replication.has_all_committed(state.key, member)
         ]
+
+    def _is_unsound(self, node_id: int) -> bool:
+        """Whether a broker shows, or seems to have, what its disk has not."""
+        return self.world.has_dropped(node_id) or self.world.is_damaged(node_id)
 
     def _living_states(self) -> list[PublishedPartition]:
         return [
@@ -467,6 +494,13 @@ class Cluster:
         """A broker could not start; it will be started again, as an operator would."""
         self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
         self.world.note(broker.node_id, "start failed", repr(error))
+        if isinstance(error, (DamagedLog, ConfigError)):
+            if broker.was_damaged:
+                broker.was_refused = True
+            else:
+                self.world.violate(
+                    f"node {broker.node_id} does not believe a disk that nobody damaged: {error}"
+                )
 
     # How it is
 

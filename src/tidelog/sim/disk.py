@@ -1,10 +1,11 @@
-"""One simulated disk: what the page cache shows, and what a power loss leaves.
+"""One simulated disk: what the page cache shows, what a power loss leaves, and how it fails.
 
-Files are one growing bytearray each, with the list of writes and truncations since their last
-fsync; directories hold their current and their durable entries, and the disk the ordered list of
-directory changes that were not synced. `lose_power` undoes the unsynced changes of each file and
-redoes those that survive: all, none, a prefix, or a prefix whose last write is torn at a sector.
-A killed process loses nothing (its writes are in the page cache). Knows nothing of port calls.
+Directories hold their current and their durable entries, and the disk the ordered list of directory
+changes that were not synced; contents are `file_content`'s. `lose_power` keeps what is durable and
+what survives of the rest: all, none, a prefix, a prefix whose last write is torn at a sector, any
+subset. Names survive apart from contents. A killed process loses nothing (its writes are in the
+page cache). What goes wrong is counted in `effects`: a fault without effect has not happened.
+Knows nothing of port calls.
 """
 
 from __future__ import annotations
@@ -13,149 +14,13 @@ import errno
 import os
 import random
 from collections.abc import Callable, Sequence
-from enum import Enum
 
 from tidelog.core.ports import Buffer
+from tidelog.sim.file_content import STYLES, File, Loss
 
-SECTOR_BYTES = 512
 DEFAULT_CAPACITY_BYTES = 1 << 40
 
-
-class Loss(Enum):
-    """What a crash takes with it."""
-
-    #: The process died: the page cache survives.
-    NONE = "none"
-    #: Power was lost: unsynced changes survive or not, drawn per file.
-    UNSYNCED = "unsynced"
-    #: Power was lost and with it every unsynced change.
-    ALL_UNSYNCED = "all unsynced"
-
-
-class File:
-    """Content of one file."""
-
-    __slots__ = ("data", "pending")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        #: Unsynced changes in order.
-        self.pending: list[_Write | _Cut] = []
-
-    def write(self, content: bytes, position: int) -> None:
-        """Write `content`; a gap before it is filled with zeros."""
-        data = self.data
-        old_size = len(data)
-        end = position + len(content)
-        if position == old_size:
-            self.pending.append(_Write(position, len(content), b"", old_size))
-            data += content
-            return
-        if position > old_size:
-            data.extend(bytes(position - old_size))
-        self.pending.append(
-            _Write(position, len(content), bytes(data[position : min(end, old_size)]), old_size)
-        )
-        data[position:end] = content
-
-    def truncate(self, size_bytes: int) -> None:
-        """Cut or extend with zeros."""
-        data = self.data
-        old_size = len(data)
-        if size_bytes < old_size:
-            self.pending.append(_Cut(size_bytes, bytes(data[size_bytes:])))
-            del data[size_bytes:]
-        elif size_bytes > old_size:
-            self.write(bytes(size_bytes - old_size), old_size)
-
-    def keep_after_power_loss(self, draw: random.Random, loss: Loss) -> str:
-        """Undo what was not synced, redo what survives; returns what was drawn."""
-        pending, self.pending = self.pending, []
-        if not pending:
-            return ""
-        style = "all" if loss is Loss.ALL_UNSYNCED else draw.choice(_STYLES)
-        if style == "nothing":
-            return style
-        redo = [change.undo(self.data) for change in reversed(pending)]
-        redo.reverse()
-        if style == "all":
-            return style
-        survivors = draw.randrange(len(redo) + 1)
-        for change in redo[:survivors]:
-            change(self.data)
-        if style == "torn" and survivors < len(redo):
-            self._tear(draw, pending[survivors], redo[survivors])
-        self.pending.clear()
-        return f"{style} {survivors}/{len(redo)}"
-
-    def _tear(
-        self, draw: random.Random, change: _Write | _Cut, redo: Callable[[bytearray], None]
-    ) -> None:
-        """Let the first lost write survive in part: some sectors of it, or its length only."""
-        if isinstance(change, _Cut):
-            return
-        before = bytes(self.data)
-        redo(self.data)
-        first = change.position // SECTOR_BYTES
-        last = (change.position + change.size) // SECTOR_BYTES
-        cut = max(change.position, draw.randrange(first, last + 1) * SECTOR_BYTES)
-        end = change.position + change.size
-        if draw.random() < 0.5:
-            # The file's length reached the disk, the sectors behind the cut did not.
-            old = before[cut:end]
-            self.data[cut:end] = old + bytes(end - cut - len(old))
-        else:
-            self.data[cut:] = before[cut:]
-
-
-#: What happens to the unsynced changes of a file when power is lost.
-_STYLES = ("nothing", "all", "prefix", "torn")
-
-
-class _Write:
-    """An unsynced write."""
-
-    __slots__ = ("old", "old_size", "position", "size")
-
-    def __init__(self, position: int, size: int, old: bytes, old_size: int) -> None:
-        self.position = position
-        self.size = size
-        self.old = old
-        self.old_size = old_size
-
-    def undo(self, data: bytearray) -> Callable[[bytearray], None]:
-        """Take the write back; returns how to do it again."""
-        position = self.position
-        content = bytes(data[position : position + self.size])
-        data[position : position + len(self.old)] = self.old
-        del data[self.old_size :]
-
-        def redo(again: bytearray) -> None:
-            if position > len(again):
-                again.extend(bytes(position - len(again)))
-            again[position : position + len(content)] = content
-
-        return redo
-
-
-class _Cut:
-    """An unsynced truncation to a smaller size."""
-
-    __slots__ = ("size", "tail")
-
-    def __init__(self, size: int, tail: bytes) -> None:
-        self.size = size
-        self.tail = tail
-
-    def undo(self, data: bytearray) -> Callable[[bytearray], None]:
-        """Take the truncation back; returns how to do it again."""
-        data += self.tail
-        size = self.size
-
-        def redo(again: bytearray) -> None:
-            del again[size:]
-
-        return redo
+__all__ = ["DEFAULT_CAPACITY_BYTES", "Directory", "Entry", "File", "Loss", "SimDisk", "os_error"]
 
 
 class Directory:
@@ -187,6 +52,15 @@ class SimDisk:
         self.used_bytes = 0
         #: Asked before each call with (call, path): an errno to fail with, or 0.
         self.fault: Callable[[str, str], int] | None = None
+        #: Whether a failed fsync has dropped pages that can still be read: the next mount shows
+        #: that they are gone.
+        self.has_dropped = False
+        #: So many of the next writes of more than a byte take a part of what they are given.
+        self.short_writes = 0
+        #: Files that were cut short behind everybody's back.
+        self.cut_files: dict[File, None] = {}
+        #: How often something went wrong here, by what it was.
+        self.effects: dict[str, int] = {}
         #: Whether operations wait for the directory's worker (a sick or busy device).
         self.slow = False
         #: Grows by each power loss that took at least one change.
@@ -334,6 +208,7 @@ class SimDisk:
         free = self.capacity_bytes - self.used_bytes
         if growth > free:
             content = content[: max(0, len(content) - (growth - free))]
+            self.count("full")
             if not content:
                 raise os_error(errno.ENOSPC, path)
             growth = free
@@ -377,36 +252,111 @@ class SimDisk:
     def lose_power(self, draw: random.Random, loss: Loss) -> list[str]:
         """Keep what is durable and what the draw lets survive; returns what happened, for traces.
 
-        Directory changes survive as a prefix of their order, as in a journal.
+        Directory changes survive as a prefix of their order, as in a journal; where contents are
+        reordered, any of them do that do not need one that was lost.
         """
         report: list[str] = []
         pending, self._unsynced = self._unsynced, []
-        survivors = 0
-        if pending and loss is Loss.UNSYNCED:
-            style = draw.choice(_STYLES)
-            whole = style == "nothing"
-            survivors = len(pending) if whole else draw.randrange(len(pending) + 1)
-        for change in pending[:survivors]:
+        kept = _kept_names(draw, loss, pending)
+        for change in kept:
             _make_durable(change)
-        if survivors < len(pending):
-            report.append(f"names {survivors}/{len(pending)}")
+        if len(kept) < len(pending):
+            report.append(f"names {len(kept)}/{len(pending)}")
+            self.count("names lost")
         _revert_names(self._top)
         for path, file in self.files():
             self.touched[file] = 0
             drawn = file.keep_after_power_loss(draw, loss)
             if drawn:
                 report.append(f"{path} {drawn}")
+                self.count(f"lost: {drawn.partition(' ')[0]}")
         self.used_bytes = sum(len(file.data) for _, file in self.files())
         self.names_changed = True
+        self.has_dropped = False
         if report:
             self.losses += 1
         return report
+
+    # Damage
+
+    def count(self, effect: str) -> None:
+        """Something went wrong here."""
+        self.effects[effect] = self.effects.get(effect, 0) + 1
+
+    def flip(self, path: str, position: int, mask: int) -> None:
+        """Change bits of a file behind everybody's back, durably; ENOENT, EISDIR."""
+        file = self.file(path)
+        file.flip(position, mask)
+        self.touched[file] = 0
+        self.count("bits flipped")
+
+    def cut_short(self, path: str, size_bytes: int) -> None:
+        """Take the end of a file behind everybody's back, durably; ENOENT, EISDIR."""
+        file = self.file(path)
+        self.used_bytes -= len(file.data) - size_bytes
+        del file.data[size_bytes:]
+        file.pending.clear()
+        self.touched[file] = 0
+        self.cut_files[file] = None
+        self.count("cut short")
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether flipped bits are there still, in a file that has a name."""
+        return bool(self.effects.get("bits flipped")) and any(
+            file.is_damaged for path, file in self.files() if not _is_aside(path)
+        )
+
+    def replace(self) -> None:
+        """Another, empty disk takes this one's place: only its mount point is there."""
+        for name in sorted(self.directory(self.root).entries):
+            path = f"{self.root}/{name}"
+            if isinstance(self.find(path), Directory):
+                self.remove_tree(path)
+            else:
+                self.unlink(path)
+        self.sync_everything()
+        self.count("replaced")
 
     def files(self) -> list[tuple[str, File]]:
         """Every file with its path, in order of path."""
         found: list[tuple[str, File]] = []
         _collect(self._top, "", found)
         return found
+
+
+def _kept_names(draw: random.Random, loss: Loss, pending: list[_Change]) -> list[_Change]:
+    """The directory changes that survive a power loss, in order."""
+    if not pending or loss is Loss.ALL_UNSYNCED:
+        return []
+    if loss is Loss.REORDERED:
+        return _independent(draw, pending)
+    if loss is Loss.UNSYNCED and draw.choice(STYLES) == "nothing":
+        return pending
+    return pending[: draw.randrange(len(pending) + 1)]
+
+
+def _independent(draw: random.Random, pending: list[_Change]) -> list[_Change]:
+    """Any changes that do not follow, for the same name or thing, one that was lost."""
+    kept: list[_Change] = []
+    lost_names: set[tuple[int, str]] = set()
+    lost_entries: set[int] = set()
+    for change in pending:
+        names = {(id(directory), name) for directory, name, _ in change}
+        entries = {id(entry) for _, _, entry in change if entry is not None}
+        parents = {id(directory) for directory, _, _ in change}
+        needs_lost = names & lost_names or (entries | parents) & lost_entries
+        if needs_lost or draw.random() < 0.5:
+            lost_names |= names
+            lost_entries |= entries
+        else:
+            kept.append(change)
+    return kept
+
+
+def _is_aside(path: str) -> bool:
+    """Whether a file is of a replica that is hosted no longer."""
+    return path.rpartition("/")[0].endswith(("-delete", "-stray"))
 
 
 def _make_durable(change: _Change) -> None:

@@ -66,6 +66,7 @@ class SimFiles:
         if fault is not None:
             number = fault(call, path)
             if number:
+                self.disk.count(f"{errno.errorcode.get(number, number)} {call}")
                 raise os_error(number, path)
 
     @staticmethod
@@ -111,7 +112,18 @@ class SimFiles:
                 self._write_struck(opened, buffers, position)
             raise
         self._fail_if_planned("pwritev", opened.path)
+        if self.disk.short_writes:
+            buffers = self._shortened(buffers)
         return self.disk.write(opened.file, opened.path, buffers, position)
+
+    def _shortened(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        """A first part of what is to be written, as a signal or a nearly full disk leaves it."""
+        content = b"".join(buffers)
+        if len(content) < 2:
+            return buffers
+        self.disk.short_writes -= 1
+        self.disk.count("short write")
+        return [content[: self._draw.randrange(1, len(content))]]
 
     def _write_struck(self, opened: SimHandle, buffers: Sequence[Buffer], position: int) -> None:
         """The process died in the call: any first part of the write may be in the page cache.
@@ -154,10 +166,16 @@ class SimFiles:
         self.disk.truncate(opened.file, size_bytes)
 
     def fsync(self, handle: Handle) -> None:
-        """Make the file's content durable; not its name."""
+        """Make the file's content durable; not its name. Where it fails, what was dirty is gone."""
         opened = self._of(handle)
-        self._begin("fsync", opened.path)
-        opened.file.pending.clear()
+        try:
+            self._begin("fsync", opened.path)
+        except OSError:
+            if opened.file.fail_sync():
+                self.disk.has_dropped = True
+                self.disk.count("pages dropped")
+            raise
+        opened.file.sync()
 
     def fsync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""
@@ -215,8 +233,13 @@ class SimFiles:
                 written += self.pwritev(handle, [data[written:]], written)
             if sync:
                 self.fsync(handle)
-        finally:
+        except OSError:
+            # Which call failed tells what the failure means: closing the file is not it (D17).
+            failed = self.last_call, self.last_path
             self.close(handle)
+            self.last_call, self.last_path = failed
+            raise
+        self.close(handle)
         self.rename(temporary, path)
         if sync:
             self.fsync_directory(path.rpartition("/")[0])

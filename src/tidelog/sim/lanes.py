@@ -86,6 +86,7 @@ class SimLane:
         completion: Completion[T] = Completion()
         if work is Work.FAST:
             self._fast_waiting += 1
+            self._files.disk.count("waited")
         self._jobs.append(_Job(operation, work, name, completion))
         self._start()
         return completion
@@ -118,6 +119,10 @@ class SimLane:
             failure = self._attributed(error)
         except Exception as error:
             failure = error
+        if isinstance(failure, StorageError):
+            # Told at once: the fault budget cannot see what a broker does that has lost pages and
+            # has not heard of it, such as to leave itself alone in an ISR.
+            rest_ns = 0
         self._scheduler.after(rest_ns, self._incarnation, self._deliver, result, failure)
 
     def _deliver(self, result: Any, failure: BaseException | None) -> None:

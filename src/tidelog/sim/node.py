@@ -103,6 +103,7 @@ class Incarnation:
             if verdict is None:
                 return False
             loss = verdict
+        loss = self.world.loss_of(self.node_id, loss)
         self.alive = False
         self.runs = False
         self.end_reason = reason

@@ -293,6 +293,47 @@ PROFILES: Final[Mapping[str, Profile]] = {
             mean_interval_ms=(60, 250),
             restart_ms=((20, 200), (20, 600)),
         ),
+        # Disks fail calls, fill up, lose what was not synced in every way, and are replaced.
+        Profile(
+            "failing_disks",
+            weights={
+                "lose_power": 4.0,
+                "read_errors": 2.0,
+                "write_errors": 2.0,
+                "sync_errors": 3.0,
+                "full_disk": 3.0,
+                "short_writes": 1.5,
+                "replaced_disk": 2.0,
+                "slow_disk": 1.5,
+                "slow_link": 1.5,
+            },
+            left_out=0.2,
+            mean_interval_ms=(200, 800),
+            restart_ms=((20, 400), (200, 2_500)),
+            properties={"log.flush.interval.messages": "20"},
+            has_own_streams=True,
+        ),
+        # Files are damaged on one broker at a time, while it is down; disks are replaced.
+        Profile(
+            "damaged_disks",
+            weights={
+                "damaged_batches": 5.0,
+                "damaged_indexes": 3.0,
+                "damaged_checkpoints": 3.0,
+                "replaced_disk": 1.0,
+                "crash_leader": 2.0,
+                "stop": 3.0,
+                "slow_link": 1.0,
+            },
+            left_out=0.2,
+            mean_interval_ms=(200, 800),
+            restart_ms=((20, 400), (200, 1_500)),
+            properties={
+                "log.flush.interval.messages": "20",
+                "log.segment.bytes": "6000",
+            },
+            has_own_streams=True,
+        ),
         # A topic's node holds nonsense for a while, and controllers come and go meanwhile (V35).
         Profile(
             "unreadable_topic",

@@ -18,6 +18,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.history.operations import Operation
 from tidelog.sim.checkers.histories import check_history, operations
 from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.checkers.storage import check_disk
 from tidelog.sim.cluster import Cluster, Settings
 from tidelog.sim.coverage import Coverage
 from tidelog.sim.faults import Faults
@@ -212,6 +213,7 @@ class SeedRun:
         if is_promised and not self._wait(self._unread, limit_ns, "everything committed is read"):
             return
         check_history(self.operations(), world.violate, is_promised=is_promised)
+        self._check_disks()
 
     def _all_producers(self) -> list[PartitionProducer]:
         """All producers; those of a partition that waits for an operator wait for nothing any more.
@@ -225,6 +227,17 @@ class SeedRun:
             if cluster.waits_for_operator(key):
                 producer.abandon()
         return self._producers
+
+    def _check_disks(self) -> None:
+        """What the brokers leave is in order, on every disk."""
+
+        def has_gaps(topic: str) -> bool:
+            is_compacted = self.profile.compacted or topic in COMPACTED_TOPICS
+            return is_compacted or topic == CONSUMER_OFFSETS
+
+        for (node_id, _), disk in self.world.disks.items():
+            for problem in check_disk(disk, node_id, has_gaps):
+                self.world.violate(f"disk of node {node_id}: {problem}")
 
     def operations(self) -> list[Operation]:
         """What clients did and were told so far, as a history."""

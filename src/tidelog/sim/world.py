@@ -98,6 +98,21 @@ class World:
         for callback in self.on_death:
             callback(incarnation, loss)
 
+    def loss_of(self, node_id: int, wanted: Loss) -> Loss:
+        """What the end of a process takes: pages that a failed fsync dropped are gone with the
+        mount, though the power stays."""
+        if wanted is Loss.NONE and self.has_dropped(node_id):
+            return Loss.ALL_UNSYNCED
+        return wanted
+
+    def has_dropped(self, node_id: int) -> bool:
+        """Whether a node reads what a failed fsync has dropped (see SimDisk.has_dropped)."""
+        return any(owner == node_id and disk.has_dropped for (owner, _), disk in self.disks.items())
+
+    def is_damaged(self, node_id: int) -> bool:
+        """Whether bits of a node's files were flipped and are still so."""
+        return any(owner == node_id and disk.is_damaged for (owner, _), disk in self.disks.items())
+
     def node_halted(self, incarnation: Incarnation, reason: str) -> None:
         """A node ends itself."""
         self.note(incarnation.node_id, "halt", reason)

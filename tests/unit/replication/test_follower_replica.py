@@ -119,6 +119,13 @@ def test_a_divergence_below_either_log_start_starts_over() -> None:
     )
 
 
+@pytest.mark.rule("V38")
+def test_who_starts_over_claims_nothing_of_what_goes_before_it_is_gone() -> None:
+    follower = a_follower(epochs=EPOCHS, log_start_offset=10, log_end_offset=15, high_watermark=14)
+    answer(follower, diverging=EpochEnd(1, 9), leader_log_start=2)
+    assert follower.is_busy and follower.high_watermark == 9
+
+
 @pytest.mark.rule("V67")
 def test_an_offset_out_of_range_asks_for_the_log_start_and_starts_over_there() -> None:
     follower = a_follower(log_end_offset=10)

@@ -55,7 +55,7 @@ class _Segment:
         position = self.ends[-1] if self.ends else 0
         came: list[ReadBatch] = []
         try:
-            for batch in read_batches(bytes(memoryview(self.file.data)[position:])):
+            for batch in read_batches(bytes(memoryview(self.file.undamaged())[position:])):
                 position += batch.size_bytes
                 came.append(batch)
                 self.ends.append(position)

@@ -448,6 +448,17 @@ class ReplicationChecker:
             and self.published.brokers.get(member) == recorded
         )
 
+    def is_leaving(self, state: PublishedPartition, member: int) -> bool:
+        """Whether the leader has asked for an ISR without this member, and has no answer yet."""
+        seen = self._seen.get((state.leader, state.key))
+        return (
+            seen is not None
+            and seen.is_leader
+            and seen.leader_epoch == state.leader_epoch
+            and bool(seen.in_flight)
+            and all(member != one for one, _ in seen.in_flight)
+        )
+
     def has_lost_member(self, state: PublishedPartition) -> bool:
         """Whether a member has lost data since the broker epoch recorded for it: it may have
         registered anew before it did."""

@@ -1,13 +1,28 @@
-"""Faults of brokers' disks."""
+"""Faults of brokers' disks: slow, full, failing, losing with the power, damaged, exchanged.
+
+What a disk really did wrong is counted by the disk itself (`SimDisk.effects`): a planned error that
+no call has met yet has done nothing.
+"""
 
 from __future__ import annotations
 
+import errno
 from typing import Final
 
 from tidelog.sim.cluster import SimBroker
+from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
 from tidelog.sim.faults.kinds import kind
 from tidelog.sim.faults.stage import Stage
 
+_READS: Final = ("pread", "pread_cached", "read_file")
+_WRITES: Final = ("pwritev", "truncate", "rename", "unlink")
+_SYNCS: Final = ("fsync", "fsync_directory")
+_POWER_LOSSES: Final = (Loss.PREFIX, Loss.TORN, Loss.REORDERED, Loss.ALL_UNSYNCED)
+
+
+_LOGS: Final = (".log",)
+_INDEXES: Final = (".index", ".timeindex", ".snapshot")
+_TEXTS: Final = ("-checkpoint", "meta.properties", "partition.metadata", "cleanshutdown")
 #: Where a directory is that was taken away.
 _AWAY: Final = "/away"
 
@@ -55,4 +70,207 @@ def slow_disk(stage: Stage) -> bool:
 
     stage.later(stage.draw.uniform(100, 2_500), quick)
     stage.at_end(quick)
+    return True
+
+
+@kind
+def lose_power(stage: Stage) -> bool:
+    """A broker loses its power; of what was not synced a part survives, torn, out of order."""
+    broker = stage.any_broker()
+    loss = stage.draw.choice(_POWER_LOSSES)
+    if broker is None or not stage.cluster.may_fail(broker.node_id, loses_data=True):
+        return False
+    return broker.crash(loss, f"power loss ({loss.value})")
+
+
+@kind
+def read_errors(stage: Stage) -> bool:
+    """A broker's disk fails reads from some call on, until it is repaired."""
+    return _fail_calls(stage, _READS, errno.EIO)
+
+
+@kind
+def write_errors(stage: Stage) -> bool:
+    """A broker's disk fails writes, or turns read-only, from some call on, until it is repaired."""
+    return _fail_calls(stage, _WRITES, stage.draw.choice((errno.EIO, errno.EROFS)))
+
+
+@kind
+def sync_errors(stage: Stage) -> bool:
+    """A broker's disk fails syncs for a while, one or all: what they should have kept is gone."""
+    number = stage.draw.choice((errno.EIO, errno.EIO, errno.ENOSPC))
+    return _fail_calls(stage, _SYNCS, number, loses_data=True, once=stage.draw.random() < 0.5)
+
+
+@kind
+def full_disk(stage: Stage) -> bool:
+    """A broker's disk has next to no room left, until there is space again."""
+    broker = stage.any_broker()
+    if broker is None:
+        return False
+    disk = broker.logs.disk
+    disk.capacity_bytes = disk.used_bytes + stage.draw.randrange(stage.draw.choice((1, 300, 6_000)))
+    stage.note(f"full disk of {broker.node_id}: {disk.used_bytes} of {disk.capacity_bytes} bytes")
+
+    def make_room() -> None:
+        disk.capacity_bytes = DEFAULT_CAPACITY_BYTES
+
+    stage.later(stage.draw.choice((200, 1_500, 4_000)) * stage.draw.uniform(0.5, 1.5), make_room)
+    stage.at_end(make_room)
+    return True
+
+
+@kind
+def short_writes(stage: Stage) -> bool:
+    """Some of the next writes of a broker take a part of what they are given."""
+    broker = stage.any_broker()
+    if broker is None:
+        return False
+    disk = broker.logs.disk
+    disk.short_writes = stage.draw.randrange(1, 40)
+    stage.note(f"{disk.short_writes} short writes of {broker.node_id}")
+
+    def end() -> None:
+        disk.short_writes = 0
+
+    stage.at_end(end)
+    return True
+
+
+@kind
+def replaced_disk(stage: Stage) -> bool:
+    """A broker dies with its disk, and comes back with an empty one."""
+    broker = stage.any_broker()
+    if broker is None or not _lose_everything(stage, broker, "its disk is replaced"):
+        return False
+    broker.logs.disk.replace()
+    broker.was_damaged = broker.was_refused = False
+    return True
+
+
+@kind
+def damaged_batches(stage: Stage) -> bool:
+    """A bit of a log flips on a broker that is down, or a log is cut short."""
+    return _damage(stage, _LOGS)
+
+
+@kind
+def damaged_indexes(stage: Stage) -> bool:
+    """A bit of an index or producer snapshot flips on a broker that is down, or it is cut short."""
+    return _damage(stage, _INDEXES)
+
+
+@kind
+def damaged_checkpoints(stage: Stage) -> bool:
+    """A text file of a broker that is down is cut short, or not legible any more."""
+    return _damage(stage, _TEXTS)
+
+
+def _damage(stage: Stage, suffixes: tuple[str, ...]) -> bool:
+    """Damage a file of a broker that may lose what it has: one that is down, or is killed now."""
+    cluster = stage.cluster
+    down = [one for one in cluster.brokers.values() if one.life is None]
+    broker = stage.draw.choice(down) if down and stage.draw.random() < 0.7 else stage.any_broker()
+    if broker is None or not cluster.may_fail(broker.node_id, loses_data=True):
+        return False
+    if any(cluster.world.is_damaged(node_id) for node_id in cluster.brokers):
+        return False  # one copy at a time
+    if broker.life is not None and not broker.crash(
+        stage.draw.choice((Loss.UNSYNCED, Loss.ALL_UNSYNCED)), "dies, and its disk is damaged"
+    ):
+        return False
+    disk = broker.logs.disk
+    paths = [
+        path
+        for path, file in disk.files()
+        if path.endswith(suffixes)
+        and file.data
+        and "-delete/" not in path
+        and "-stray/" not in path
+    ]
+    if not paths:
+        return False
+    _damage_file(stage, disk, stage.draw.choice(paths), is_text=suffixes is _TEXTS)
+    broker.was_damaged = True
+    cluster.replication.crashed(broker, lossy=True)
+    _operate(stage, broker)
+    return True
+
+
+def _damage_file(stage: Stage, disk: SimDisk, path: str, *, is_text: bool) -> None:
+    size_bytes = len(disk.file(path).data)
+    draw = stage.draw
+    if draw.random() < 0.3:
+        cut = draw.randrange(size_bytes)
+        stage.note(f"{path} is cut short: {cut} of {size_bytes} bytes")
+        disk.cut_short(path, cut)
+        return
+    position = draw.randrange(size_bytes)
+    # Kafka's text files have no checksum: another digit would be another number.
+    mask = 0x80 if is_text else 1 << draw.randrange(8)
+    stage.note(f"{path}: bits {mask:#x} of byte {position} of {size_bytes} flip")
+    disk.flip(path, position, mask)
+
+
+def _operate(stage: Stage, broker: SimBroker) -> None:
+    """Look now and then whether the broker refuses to start; then empty its directory, as the
+    guide has it, where others have what it had."""
+
+    def look() -> None:
+        if not broker.was_damaged:
+            return
+        may_be_emptied = stage.cluster.may_fail(broker.node_id, loses_data=True)
+        if broker.was_refused and broker.life is None and may_be_emptied:
+            stage.note(f"the operator empties the disk of {broker.node_id}")
+            broker.logs.disk.replace()
+            broker.was_damaged = broker.was_refused = False
+            return
+        stage.later(500, look)
+
+    stage.later(500, look)
+
+
+def _lose_everything(stage: Stage, broker: SimBroker, why: str) -> bool:
+    """Kill a broker that may lose what it has."""
+    if not stage.cluster.may_fail(broker.node_id, loses_data=True):
+        return False
+    return broker.crash(Loss.ALL_UNSYNCED, why)
+
+
+def _fail_calls(
+    stage: Stage,
+    calls: tuple[str, ...],
+    number: int,
+    *,
+    loses_data: bool = False,
+    once: bool = False,
+) -> bool:
+    """From a drawn call on, these fail with an errno, while the budget allows it."""
+    broker = stage.any_broker()
+    if broker is None or broker.logs.disk.fault is not None:
+        return False
+    disk, cluster, node_id = broker.logs.disk, stage.cluster, broker.node_id
+    left = stage.draw.randrange(1, stage.draw.choice((2, 8, 60)))
+    stage.note(f"{calls[0]} of {node_id} fails with {errno.errorcode[number]} in {left} calls")
+
+    def fault(call: str, _: str) -> int:
+        nonlocal left
+        if call not in calls:
+            return 0
+        left -= 1
+        if left > 0 or not cluster.may_fail(node_id, loses_data=loses_data):
+            return 0
+        if once:
+            disk.fault = None
+        cluster.world.note(node_id, "disk", f"{call} fails with {errno.errorcode[number]}")
+        return number
+
+    disk.fault = fault
+
+    def repair() -> None:
+        if disk.fault is fault:
+            disk.fault = None
+
+    stage.later(stage.draw.uniform(300, 4_000), repair)
+    stage.at_end(repair)
     return True

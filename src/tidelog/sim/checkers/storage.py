@@ -1,0 +1,340 @@
+"""What lies on a broker's disk, opened by a reader of its own: the storage checks.
+
+For each log directory: whose it is; for each replica in it that batches are whole, with right
+checksums, in order, without gaps where nothing is compacted, of leader epochs that never go back;
+that entries of indexes that count point to batches, with their offsets and timestamps; that the
+leader epochs written down are those of the batches, as far as the recovery point says that they
+count; that producer snapshots can be read; that no checkpoint claims what is not there.
+
+Shares nothing with `tidelog.log`: formats are read from Kafka's description. What the simulator
+itself damaged and nobody has met or mended yet is not told: bits that were flipped count as they
+were, files that it cut short are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import crc32c
+
+from tidelog.core.types import topic_id_from_text
+from tidelog.sim.batches import BrokenBatch, read_batches
+from tidelog.sim.disk import Directory, File, SimDisk
+
+_SEGMENT: Final = re.compile(r"(\d{20})\.(log|index|timeindex|snapshot)")
+_ASIDE: Final = ("-delete", "-stray", "-future")
+_INDEX_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+_LAST_OFFSET_DELTA_AT: Final = 23
+_MAX_TIMESTAMP_AT: Final = 35
+_SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
+_SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
+_SNAPSHOT_CRC_FROM: Final = 6
+_HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+_RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+_LOG_STARTS: Final = "log-start-offset-checkpoint"
+_LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+_METADATA: Final = "partition.metadata"
+_OWNER: Final = "meta.properties"
+
+
+class Batch(NamedTuple):
+    """One batch of a log file."""
+
+    position: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    max_timestamp_ms: int
+
+
+class _WrongError(Exception):
+    """Something on the disk is not as it must be."""
+
+
+def check_disk(disk: SimDisk, broker_id: int, has_gaps: Callable[[str], bool]) -> list[str]:
+    """What is wrong on a broker's disk, a line each; `has_gaps`: whether a topic is compacted."""
+    return _Disk(disk, broker_id, has_gaps).check()
+
+
+class _Disk:
+    def __init__(self, disk: SimDisk, broker_id: int, has_gaps: Callable[[str], bool]) -> None:
+        self._disk = disk
+        self._broker_id = broker_id
+        self._has_gaps = has_gaps
+        self._problems: list[str] = []
+        root = disk.directory(disk.root)
+        self._root = root
+        self._ends: dict[str, int] = {}
+        self._points: dict[str, int] = {}
+
+    def check(self) -> list[str]:
+        """All of it."""
+        if not self._root.entries:
+            return []  # nobody has opened it
+        self._try(_OWNER, self._check_owner)
+        self._try(_RECOVERY_POINTS, self._read_points)
+        for name in sorted(self._root.entries):
+            entry = self._root.entries[name]
+            if isinstance(entry, Directory) and not name.endswith(_ASIDE):
+                self._check_replica(name, entry)
+        for name in (_RECOVERY_POINTS, _HIGH_WATERMARKS, _LOG_STARTS):
+            self._try(name, lambda name=name: self._check_offsets(name))  # type: ignore[misc]
+        return self._problems
+
+    def _try(self, path: str, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except _WrongError as wrong:
+            self._problems.append(f"{self._disk.root}/{path}: {wrong}")
+
+    def _content(self, entry: object) -> bytes | None:
+        """What a file holds; None where there is none, or one that the simulator cut short."""
+        if not isinstance(entry, File) or entry in self._disk.cut_files:
+            return None
+        return bytes(entry.undamaged())
+
+    # The directory's own files
+
+    def _check_owner(self) -> None:
+        data = self._content(self._root.entries.get(_OWNER))
+        if data is None:
+            if _OWNER not in self._root.entries:
+                raise _WrongError("it is not there")
+            return
+        fields = dict(line.split("=", 1) for line in _text(data).splitlines() if "=" in line)
+        if fields.get("broker.id") != str(self._broker_id) or not fields.get("cluster.id"):
+            raise _WrongError(f"{fields} is not broker {self._broker_id} of a cluster")
+
+    def _read_points(self) -> None:
+        self._points = self._offsets(_RECOVERY_POINTS)
+
+    def _offsets(self, name: str) -> dict[str, int]:
+        data = self._content(self._root.entries.get(name))
+        if not data:
+            return {}
+        found = {}
+        for line in _checkpoint_lines(data):
+            fields = line.split()
+            if len(fields) != 3 or not (fields[1].isdigit() and fields[2].isdigit()):
+                raise _WrongError(f"{line!r} is not a topic, a partition and an offset")
+            found[f"{fields[0]}-{fields[1]}"] = int(fields[2])
+        return found
+
+    def _check_offsets(self, name: str) -> None:
+        for replica, offset in self._offsets(name).items():
+            end = self._ends.get(replica)
+            if end is not None and offset > end:
+                raise _WrongError(f"it tells of offset {offset} of {replica}, which ends at {end}")
+
+    # One replica
+
+    def _check_replica(self, name: str, directory: Directory) -> None:
+        gaps = self._has_gaps(name.rpartition("-")[0])
+        problems = len(self._problems)
+        self._try(f"{name}/{_METADATA}", lambda: self._check_metadata(directory))
+        logs = {}
+        for file_name, entry in sorted(directory.entries.items()):
+            match = _SEGMENT.fullmatch(file_name)
+            if match is not None and isinstance(entry, File) and match[2] == "log":
+                logs[int(match[1])] = entry
+        batches: dict[int, list[Batch]] = {}
+        previous: Batch | None = None
+        for base_offset, file in logs.items():
+            path = f"{name}/{base_offset:020d}.log"
+            if file in self._disk.cut_files:
+                return  # nobody has read it since
+            try:
+                found = list(_batches(bytes(file.undamaged())))
+                for batch in found:
+                    _check_order(batch, previous, base_offset, gaps)
+                    previous = batch
+            except _WrongError as wrong:
+                self._problems.append(f"{self._disk.root}/{path}: {wrong}")
+                return
+            batches[base_offset] = found
+        if not logs:
+            self._problems.append(f"{self._disk.root}/{name}: there is no log file")
+            return
+        end = previous.last_offset + 1 if previous is not None else 0
+        self._ends[name] = max(end, *logs)
+        # Of what lies above the recovery point no index file is believed.
+        point = self._points.get(name, 0)
+        for base_offset, following in zip(logs, list(logs)[1:], strict=False):
+            if following <= point:
+                self._check_indexes(name, directory, base_offset, batches[base_offset])
+        self._check_snapshots(name, directory)
+        every = [batch for found in batches.values() for batch in found]
+        if len(self._problems) == problems:
+            self._try(
+                f"{name}/{_LEADER_EPOCHS}", lambda: self._check_epochs(name, directory, every)
+            )
+
+    def _check_metadata(self, directory: Directory) -> None:
+        data = self._content(directory.entries.get(_METADATA))
+        if data is None:
+            return  # lost with the power: it is written again with the next flush
+        fields = dict(line.split(": ", 1) for line in _text(data).splitlines() if ": " in line)
+        try:
+            topic_id_from_text(fields["topic_id"])
+        except (KeyError, ValueError) as error:
+            raise _WrongError(f"it tells no topic id: {error}") from None
+
+    def _check_indexes(
+        self, name: str, directory: Directory, base_offset: int, batches: list[Batch]
+    ) -> None:
+        for suffix, check in (("index", _check_index), ("timeindex", _check_time_index)):
+            file_name = f"{base_offset:020d}.{suffix}"
+            data = self._content(directory.entries.get(file_name))
+            if data is None:
+                continue
+            self._try(
+                f"{name}/{file_name}",
+                lambda data=data, check=check: check(data, base_offset, batches),  # type: ignore[misc]
+            )
+
+    def _check_snapshots(self, name: str, directory: Directory) -> None:
+        for file_name, entry in sorted(directory.entries.items()):
+            match = _SEGMENT.fullmatch(file_name)
+            data = self._content(entry)
+            if match is None or match[2] != "snapshot" or data is None:
+                continue
+            offset, end = int(match[1]), self._ends[name]
+            self._try(
+                f"{name}/{file_name}",
+                lambda data=data, offset=offset, end=end: _check_snapshot(data, offset, end),  # type: ignore[misc]
+            )
+
+    def _check_epochs(self, name: str, directory: Directory, batches: list[Batch]) -> None:
+        """Below the recovery point the checkpoint is what the batches say; above it is a cache
+        that nobody believes (V39)."""
+        data = self._content(directory.entries.get(_LEADER_EPOCHS))
+        if data is None:
+            return
+        entries: list[tuple[int, int]] = []
+        for line in _checkpoint_lines(data):
+            fields = line.split()
+            if len(fields) != 2 or not (fields[0].isdigit() and fields[1].isdigit()):
+                raise _WrongError(f"{line!r} is not an epoch and an offset")
+            entry = int(fields[0]), int(fields[1])
+            if entries and (entry[0] <= entries[-1][0] or entry[1] <= entries[-1][1]):
+                raise _WrongError(f"{entry} cannot follow {entries[-1]}")
+            entries.append(entry)
+        point = self._points.get(name, 0)
+        for batch in batches:
+            if batch.last_offset >= point:
+                return
+            told = [epoch for epoch, start in entries if start <= batch.base_offset]
+            if told and told[-1] != batch.leader_epoch:
+                raise _WrongError(
+                    f"offset {batch.base_offset} is of leader epoch {batch.leader_epoch}, and it"
+                    f" tells of {told[-1]}; the recovery point is {point}"
+                )
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _WrongError(f"it is no text: {error}") from None
+
+
+def _checkpoint_lines(data: bytes) -> list[str]:
+    """The entries of a text checkpoint: a version, their number, then one a line."""
+    lines = _text(data).splitlines()
+    if len(lines) < 2 or lines[0] != "0" or lines[1] != str(len(lines) - 2):
+        raise _WrongError(f"version and number {lines[:2]} do not fit {len(lines)} lines")
+    return lines[2:]
+
+
+def _batches(data: bytes) -> Iterator[Batch]:
+    """The batches of a whole file."""
+    position = 0
+    try:
+        for batch in read_batches(data):
+            delta = int.from_bytes(data[position + _LAST_OFFSET_DELTA_AT :][:4], "big")
+            timestamp_ms = int.from_bytes(
+                data[position + _MAX_TIMESTAMP_AT :][:8], "big", signed=True
+            )
+            yield Batch(
+                position, batch.base_offset, batch.base_offset + delta, batch.leader_epoch,
+                timestamp_ms,
+            )  # fmt: skip
+            position += batch.size_bytes
+    except BrokenBatch as error:
+        raise _WrongError(f"behind byte {position}: {error}") from None
+    if position < len(data):
+        raise _WrongError(f"{len(data) - position} bytes behind byte {position} are no batch")
+
+
+def _check_order(batch: Batch, previous: Batch | None, base_offset: int, gaps: bool) -> None:
+    if batch.last_offset < base_offset or (batch.position and batch.base_offset < base_offset):
+        raise _WrongError(f"offset {batch.base_offset} is below the file's")
+    if previous is None:
+        return
+    expected = previous.last_offset + 1
+    if batch.base_offset < expected or (batch.base_offset > expected and not gaps):
+        raise _WrongError(
+            f"byte {batch.position} has offset {batch.base_offset}, {expected} expected"
+        )
+    if batch.leader_epoch < previous.leader_epoch:
+        raise _WrongError(
+            f"byte {batch.position}: leader epoch {batch.leader_epoch} behind"
+            f" {previous.leader_epoch}"
+        )
+
+
+def _check_index(data: bytes, base_offset: int, batches: list[Batch]) -> None:
+    """Each entry is the last offset of the batch that starts at its position."""
+    if len(data) % _INDEX_ENTRY.size:
+        raise _WrongError(f"{len(data)} bytes are not whole entries")
+    starts = {batch.position: batch.last_offset for batch in batches}
+    before = -1
+    for relative, position in _INDEX_ENTRY.iter_unpack(data):
+        if position <= before:
+            raise _WrongError(f"position {position} behind {before}")
+        before = position
+        if starts.get(position) != base_offset + relative:
+            raise _WrongError(
+                f"offset {base_offset + relative} at byte {position}, where"
+                f" {starts.get(position, 'no batch')} is"
+            )
+
+
+def _check_time_index(data: bytes, base_offset: int, batches: list[Batch]) -> None:
+    """Each entry is the largest timestamp up to there, and the last offset of the batch with it."""
+    if len(data) % _TIME_ENTRY.size:
+        raise _WrongError(f"{len(data)} bytes are not whole entries")
+    timestamps = {batch.last_offset: batch.max_timestamp_ms for batch in batches}
+    before = -1
+    for timestamp_ms, relative in _TIME_ENTRY.iter_unpack(data):
+        offset = base_offset + relative
+        if timestamp_ms <= before:
+            raise _WrongError(f"timestamp {timestamp_ms} behind {before}")
+        before = timestamp_ms
+        if timestamps.get(offset) != timestamp_ms:
+            raise _WrongError(
+                f"timestamp {timestamp_ms} for offset {offset}, which has"
+                f" {timestamps.get(offset, 'no batch')}"
+            )
+    if data and before != max(timestamps.values()):
+        raise _WrongError(f"it ends with {before}, {max(timestamps.values())} is the largest")
+
+
+def _check_snapshot(data: bytes, offset: int, end: int) -> None:
+    """Producers before `offset`, which the log reaches."""
+    if len(data) < _SNAPSHOT_HEAD.size:
+        raise _WrongError(f"{len(data)} bytes are no snapshot")
+    version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != 1 or len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
+        raise _WrongError(f"version {version} with {count} entries has {len(data)} bytes")
+    if crc32c.crc32c(data[_SNAPSHOT_CRC_FROM:]) != crc:
+        raise _WrongError("its checksum is wrong")
+    if offset > end:
+        raise _WrongError(f"it is of offset {offset}, and the log ends at {end}")
+    for row in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :]):
+        if row[3] >= offset:
+            raise _WrongError(f"producer {row[0]} has written offset {row[3]}")

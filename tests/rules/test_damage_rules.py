@@ -1,0 +1,93 @@
+"""Rule V68: damaged batches are never served; who leads with others in sync begins anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.log.log_rig import (
+    TOPIC_ID,
+    TP,
+    Events,
+    FakeClock,
+    StepLane,
+    append,
+    drive,
+    open_directory,
+)
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.log.config import LogConfig
+from tidelog.runtime.files import OsFiles
+from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.disk import Loss
+from tidelog.sim.loop import NS_PER_S
+from tidelog.sim.run import SeedRun
+from tidelog.sim.world import CollectorPaused
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
+
+
+@pytest.mark.rule("V68")
+@pytest.mark.parametrize("at", [6, 7, 10, 16, 18, 25, 45, 61, 90])
+def test_a_batch_with_a_flipped_bit_is_not_served(tmp_path: Path, at: int) -> None:
+    """Whichever bit it is, also of the base offset, which no checksum covers."""
+    lane = StepLane(str(tmp_path), OsFiles())
+    log = open_directory(lane, SMALL, FakeClock(), Events()).create(TP, TOPIC_ID, SMALL).result()
+    for number in range(40):
+        append(log, [bytes([40 + number]) * 40])
+    log.directory.flush_due(1 << 60).result()
+    drive(log.directory.close(broker_epoch=1))
+    second, third = log.segments[1:3]
+    path = Path(second.file.path)
+    data = bytearray(path.read_bytes())
+    data[at + len(data) // (third.base_offset - second.base_offset)] ^= 4
+    path.write_bytes(data)
+    events = Events()
+    lane = StepLane(str(tmp_path), OsFiles())
+    log = open_directory(lane, SMALL, FakeClock(), events).logs[TP]
+    for offset in range(second.base_offset + 1, second.base_offset - 1, -1):
+        done = log.read(offset, 1 << 20, 40, min_one_batch=True)
+        lane.run()
+        with pytest.raises(KafkaError) as caught:
+            done.result()
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert events.named("log_corrupt")
+    assert log.read(third.base_offset, 200, 40, min_one_batch=True).result().data
+
+
+@pytest.mark.rule("V68")
+def test_a_leader_that_reads_damage_leaves_the_isr_and_fetches_anew() -> None:
+    """A bit flips under a leader; a follower with a new disk asks for that batch. The leader ends,
+    another one leads, and everybody has everything in the end."""
+    with CollectorPaused():
+        run = SeedRun(0, "damaged_disks")
+        cluster, world = run.cluster, run.world
+        told: list[str] = []
+        world.trace.listener = told.append
+
+        def damage() -> None:
+            steady = next(t for t in cluster.published.topics.values() if t.name == "steady")
+            state = cluster.published.partitions[LogKey(steady.topic_id, 0)]
+            leader, follower = cluster.brokers[state.leader], cluster.brokers[state.isr[-1]]
+            assert leader is not follower and len(state.isr) == 3
+            leader.was_damaged = True
+            cluster.replication.crashed(leader, lossy=True)
+            leader.logs.disk.flip(f"/data/steady-0/{0:020d}.log", 80, 8)
+            assert follower.crash(Loss.ALL_UNSYNCED, "its disk is replaced")
+            follower.logs.disk.replace()
+
+        def begin() -> None:
+            world.scheduler.after(4 * NS_PER_S, None, damage)
+
+        run.faults.begin = begin  # type: ignore[method-assign]
+        cluster.keeps_budget = False
+        result = run.run()
+    assert result.violation == ""
+    halts = [line for line in told if " halt log directory failed" in line]
+    assert len(halts) == 1
+    assert "Others have the records: at the next start the log is cut at offset" in halts[0]
+    assert result.marks["damage_read"] >= 1
+    recovered = [line for line in told if "log_recovered" in line and "steady" in line]
+    assert recovered, "it was cut at the damage when it came back"
+    assert not world.is_damaged(int(halts[0].split()[1]))

@@ -1,0 +1,97 @@
+"""Each kind of fault of disks really happens, and brokers meet it: an injector that does nothing
+would pass every other test."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+from tidelog.sim.faults import KINDS
+from tidelog.sim.loop import NS_PER_S
+from tidelog.sim.run import SeedRun
+from tidelog.sim.world import CollectorPaused
+
+FAULTS_NS = 4 * NS_PER_S
+MEAN_INTERVAL_MS = 200
+
+
+class Seen(NamedTuple):
+    """What a run with one kind of fault alone showed."""
+
+    violation: str
+    played: int
+    #: By what went wrong, how often: over all disks.
+    effects: dict[str, int]
+    told: str
+
+
+def run_with(kind: str, seed: int) -> Seen:
+    profile = "damaged_disks" if kind.startswith("damaged") else "failing_disks"
+    told: list[str] = []
+
+    def listen(line: str) -> None:
+        if " frames " not in line:
+            told.append(line)
+
+    with CollectorPaused():
+        run = SeedRun(seed, profile, listen)
+        run.faults._weights = {kind: 1.0}
+        run.faults._mean_interval_ms = MEAN_INTERVAL_MS
+        run._fault_ns = FAULTS_NS
+        result = run.run()
+    effects: dict[str, int] = {}
+    for disk in run.world.disks.values():
+        for effect, count in disk.effects.items():
+            effects[effect] = effects.get(effect, 0) + count
+    return Seen(result.violation, result.faults.get(kind, 0), effects, "\n".join(told))
+
+
+#: Kind -> (effects on the disk of which there must be some, what brokers must then have said).
+EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
+    "slow_disk": (("waited",), "slow disk"),
+    "lose_power": (("lost: prefix", "lost: torn", "lost: reordered"), "lost data"),
+    "read_errors": (("EIO (pread|pread_cached|read_file)",), r"log directory failed: .* EIO"),
+    "write_errors": (("E(IO|ROFS) (pwritev|truncate|rename|unlink)",), "log directory failed: "),
+    "sync_errors": (("pages dropped", "E(IO|NOSPC) fsync"), "log directory failed: fsync"),
+    "full_disk": (("full",), "failed with ENOSPC"),
+    "short_writes": (("short write",), ""),
+    "replaced_disk": (
+        ("replaced",),
+        r"(?s)its disk is replaced.*log_directory_opened directory=\S+ partitions=0",
+    ),
+    "damaged_batches": (("bits flipped", "cut short"), r"is cut at byte|damaged at byte"),
+    "damaged_indexes": (("bits flipped|cut short",), r"index at \d+ is |index of \S+ was damaged"),
+    "damaged_checkpoints": (
+        ("bits flipped|cut short",),
+        r"is not believed: |is rebuilt from the batches: |cannot be read: ",
+    ),
+}
+#: Seeds under which a kind is drawn often enough.
+SEEDS = {"lose_power": 2, "damaged_indexes": 4}
+
+
+def test_every_kind_of_fault_of_disks_is_looked_at() -> None:
+    assert sorted(EXPECTED) == sorted(k for k, kind in KINDS.items() if kind.family == "disks")
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_a_kind_of_fault_happens_and_nothing_is_violated(kind: str) -> None:
+    seen = run_with(kind, SEEDS.get(kind, 1))
+    assert seen.violation == ""
+    assert seen.played, "it was never played"
+    effects, told = EXPECTED[kind]
+    for effect in effects:
+        met = [name for name in seen.effects if re.fullmatch(effect, name)]
+        assert met, f"{effect} never happened: {seen.effects}"
+    assert re.search(told, seen.told), f"no broker said {told!r}"
+
+
+def test_without_faults_nothing_goes_wrong_on_any_disk() -> None:
+    with CollectorPaused():
+        run = SeedRun(1, "failing_disks")
+        run.faults.begin = lambda: None  # type: ignore[method-assign]
+        run._fault_ns = FAULTS_NS
+        assert run.run().violation == ""
+    assert all(disk.effects == {} for disk in run.world.disks.values())

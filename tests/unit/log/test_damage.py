@@ -1,0 +1,186 @@
+"""Files that do not hold what was written: damage is found, told, mended or refused (V68)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.log.conftest import Rig
+from tests.unit.log.log_rig import NOW_MS, TP, append, drive, read_all, values_of
+
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.types import TopicPartition
+from tidelog.log.config import LogConfig
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.reading import LogSlice
+from tidelog.log.recovery import DamagedLog
+
+Small = Callable[..., LogConfig]
+COUNT = 60
+VALUES: list[bytes | None] = [bytes([33 + number]) * 40 for number in range(COUNT)]
+
+
+def filled(rig: Rig, config: LogConfig) -> PartitionLog:
+    log = rig.log(config)
+    for number, value in enumerate(VALUES):
+        assert value is not None
+        append(log, [value], epoch=number // 25, timestamp_ms=NOW_MS + number)
+    return log
+
+
+def closed(rig: Rig, small: Small) -> PartitionLog:
+    """A log after a clean end: files are believed."""
+    log = filled(rig, small())
+    drive(log.directory.close(broker_epoch=4))
+    return log
+
+
+def change(path: Path, position: int, mask: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= mask
+    path.write_bytes(data)
+
+
+def read(log: PartitionLog, offset: int) -> LogSlice:
+    done = log.read(offset, 1 << 20, log.log_end_offset, min_one_batch=True)
+    log.directory.lane.run()  # type: ignore[attr-defined]
+    return done.result()
+
+
+def refused(log: PartitionLog, offset: int) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        read(log, offset)
+    return caught.value.code
+
+
+@pytest.mark.rule("V68")
+@pytest.mark.parametrize("at", [0, 6, 7, 9, 11, 16, 17, 22, 26, 40, 58, 62, 80, 100])
+def test_a_flipped_bit_is_never_served(rig: Rig, small: Small, at: int) -> None:
+    """Wherever in a batch it is: length, magic, checksum, offsets, header or records."""
+    log = closed(rig, small)
+    segment = log.segments[2]
+    size = segment.size_bytes // (log.segments[3].base_offset - segment.base_offset)
+    change(Path(segment.file.path), 2 * size + at, 0x10)
+    log = rig.again()
+    told: list[tuple[TopicPartition, int]] = []
+    log.directory.on_damage = lambda name, offset, why: told.append((name, offset))
+    damaged = segment.base_offset + 2
+    assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
+    assert told == [(TP, damaged)]
+    assert rig.tracer.named("log_corrupt") and not rig.tracer.named("index_rebuilt")
+    assert refused(log, damaged) == ErrorCode.CORRUPT_MESSAGE
+    before = log.read(segment.base_offset, size * 2, damaged, min_one_batch=True).result()
+    assert before.next_offset == damaged, "what lies before is served"
+    after = read(log, log.segments[3].base_offset)
+    assert after.first_offset == log.segments[3].base_offset, "and so are other segments"
+
+
+@pytest.mark.rule("V68")
+def test_every_bit_of_an_index_may_flip(rig: Rig, small: Small) -> None:
+    """Records are read all the same: where the index points beside them it is made anew."""
+    log = closed(rig, small)
+    marker = (rig.path / ".kafka_cleanshutdown").read_bytes()
+    segment = log.segments[1]
+    rebuilt = 0
+    for suffix in (".index", ".timeindex"):
+        path = Path(segment.path(suffix))
+        whole = path.read_bytes()
+        for position in range(len(whole)):
+            for bit in (0, 3, 7):
+                change(path, position, 1 << bit)
+                (rig.path / ".kafka_cleanshutdown").write_bytes(marker)
+                rig.tracer.events.clear()
+                log = rig.again()
+                for offset in range(segment.base_offset, log.segments[2].base_offset):
+                    assert read(log, offset).first_offset == offset
+                rebuilt += bool(rig.tracer.named("index_rebuilt"))
+                path.write_bytes(whole)
+    assert rebuilt, "none of them would have been missed"
+
+
+@pytest.mark.rule("V68")
+def test_an_index_that_points_beside_batches_is_made_anew(rig: Rig, small: Small) -> None:
+    log = closed(rig, small)
+    segment = log.segments[1]
+    path = Path(segment.path(".index"))
+    data = bytearray(path.read_bytes())
+    position = int.from_bytes(data[4:8], "big") + 5
+    data[4:8] = position.to_bytes(4, "big")
+    path.write_bytes(data)
+    log = rig.again()
+    assert values_of(log) == VALUES
+    offset = log.segments[2].base_offset - 1
+    assert read(log, offset).first_offset == offset
+    log.read_ends.clear()
+    first = segment.base_offset + int.from_bytes(data[:4], "big")
+    assert read(log, first).first_offset == first
+    assert len(rig.tracer.named("index_rebuilt")) == 1
+    assert not rig.tracer.named("log_corrupt")
+
+
+@pytest.mark.rule("V68")
+@pytest.mark.parametrize("left", [0, 1, 61, 200])
+def test_a_segment_that_was_cut_short_keeps_the_broker_from_starting(
+    rig: Rig, small: Small, left: int
+) -> None:
+    """Also after a clean end, also in the middle of the log, also where a batch ends."""
+    log = closed(rig, small)
+    segment = log.segments[1]
+    count = log.segments[2].base_offset - segment.base_offset
+    sizes = {0: 0, 1: 1, 61: segment.size_bytes - 61, 200: segment.size_bytes // count * 2}
+    path = Path(segment.file.path)
+    path.write_bytes(path.read_bytes()[: sizes[left]])
+    with pytest.raises(DamagedLog, match=r"damaged at byte .* Give the file back"):
+        rig.open()
+    assert not (rig.path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_damaged_index_does_not_keep_the_broker_from_starting(rig: Rig, small: Small) -> None:
+    log = closed(rig, small)
+    path = Path(log.segments[1].path(".index"))
+    path.write_bytes(path.read_bytes()[:-3] + b"\x7f\xff\xff")
+    log = rig.again()
+    assert values_of(log) == VALUES
+
+
+@pytest.mark.rule("V68")
+def test_where_others_have_the_records_the_log_begins_again_before_the_damage(
+    rig: Rig, small: Small
+) -> None:
+    log = closed(rig, small)
+    segment = log.segments[2]
+    change(Path(segment.file.path), segment.size_bytes - 5, 1)
+    log = rig.again()
+    log.directory.checkpoint().result()
+    ended: list[StorageError] = []
+    directory = log.directory
+    directory.on_failure = ended.append
+    directory.on_damage = directory.begin_again_at
+    last = log.segments[3].base_offset - 1
+    assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
+    assert [error.path for error in ended] == [f"{directory.path}/topic-0"]
+    assert f"the log is cut at offset {last} and fetched anew" in str(ended[0])
+    with pytest.raises(StorageError):
+        append(log, [b"x"], epoch=9)
+    log = rig.again()
+    assert log.log_end_offset == last and values_of(log) == VALUES[:last]
+    assert rig.tracer.named("log_recovered")
+
+
+def test_a_flipped_leader_epoch_is_told_when_the_segment_is_checked(rig: Rig, small: Small) -> None:
+    """The checksum does not cover it; a check of the whole segment looks."""
+    log = closed(rig, small)
+    segment = log.segments[1]
+    change(Path(segment.file.path), 12, 0x40)
+    change(Path(segment.file.path), segment.size_bytes - 1, 1)
+    log = rig.again()
+    told: list[int] = []
+    log.directory.on_damage = lambda name, offset, why: told.append(offset)
+    assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
+    assert told == [segment.base_offset]
+
+
+def test_reading_everything_still_reads_everything(rig: Rig, small: Small) -> None:
+    log = filled(rig, small())
+    assert [record.offset for record in read_all(log)] == list(range(COUNT))
