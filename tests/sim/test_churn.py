@@ -12,7 +12,8 @@ from tidelog.client.groups import GroupAdmin
 from tidelog.client.upkeep import Election, PartitionAdmin
 from tidelog.core.errors import ErrorCode
 from tidelog.sim.profiles import PROFILES, Profile
-from tidelog.sim.run import RunResult, run_seed
+from tidelog.sim.results import RunResult
+from tidelog.sim.run import run_seed
 from tidelog.sim.workload.kinds import CHURN, ChurnKind
 
 
