@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
@@ -150,8 +149,6 @@ def read_coverage(path: Path) -> Coverage:
 
 def write_coverage(path: Path, coverage: Coverage) -> None:
     """The file is the old one or the new one, whatever happens meanwhile."""
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False
-    ) as file:
-        file.write(coverage.to_json())
-    os.replace(file.name, path)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+    unfinished.write_text(coverage.to_json(), encoding="utf-8")
+    os.replace(unfinished, path)
