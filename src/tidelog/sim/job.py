@@ -1,4 +1,8 @@
-"""A run by its name: all that makes it what it is, and the command that makes it again."""
+"""A run by its name: all that makes it what it is, and the command that makes it again.
+
+Seed, profile, mutant, chosen kinds of faults and what is left of it: equal jobs give equal runs, in
+whatever process. Jobs are what workers are handed.
+"""
 
 from __future__ import annotations
 

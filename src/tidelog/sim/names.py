@@ -1,4 +1,8 @@
-"""Names that were mistyped, and what there is instead."""
+"""Names that were mistyped, and what there is instead.
+
+Whoever refuses a name of a fault, a mutant, a profile or a reduction says what there is, and what
+was meant, most likely, before all else.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What one run showed, the sums of many, and what a search must have gone through at least."""
+"""What one run showed, the sums of many, and what a search must have gone through at least.
+
+Results are plain values: workers hand them to whoever asked. Sums know how much is too little to
+prove anything (`shortfalls`), and which interesting states were missed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a story is made of: one fact a line, about a partition, a group, or all."""
+"""What a story is made of: one fact a line, about a partition, a group, or all.
+
+Facts of records are many and alike; they carry who and which offsets, so that whoever tells them
+can sum them up.
+"""
 
 from __future__ import annotations
 
