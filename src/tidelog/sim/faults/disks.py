@@ -1,4 +1,8 @@
-"""Faults of brokers' disks."""
+"""Faults of brokers' disks.
+
+Disks become slow and quick again; what they lose with the power is the cluster's business (the
+fault budget), and what of it survives `sim/disk` draws.
+"""
 
 from __future__ import annotations
 
