@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 PARTS  ?=
 MINUTES ?= 60
+HOURS  ?=
 EXAMPLES ?= 20
 RULES  ?=
 
@@ -33,11 +34,8 @@ test: $(TEST_READY)  ## everything that proves it, with the time of each part
 bench: $(RUN_READY)  ## speed of produce, consume, groups and compaction, failover, start and memory as tables
 	$(BIN)/python -m bench
 
-soak: $(TEST_READY)  ## mutants, larger models, all clients, then the simulator over fresh seeds for an hour (MINUTES=n for another time)
-	$(BIN)/tidelog sim mutants --seeds 0..199 --kills 3
-	$(BIN)/python -m tests.model.soak
-	TIDELOG_TEST_CLIENTS=all $(BIN)/python tests/run.py clients matrix
-	$(BIN)/tidelog sim run --seeds $$(date +%s) --minutes $(MINUTES) --profile mixed --all-states
+soak: $(TEST_READY)  ## mutants, larger models, all clients, then the simulator over fresh seeds: an hour, or MINUTES=n, or HOURS=n
+	$(BIN)/python -m tests.sim.soak --minutes $(if $(HOURS),$$(( $(HOURS) * 60 )),$(MINUTES))
 
 breaks: $(TEST_READY)  ## every rule broken in a copy of the sources: its tests must notice (RULES="V12 A4")
 	$(BIN)/python -m tests.breaks.broken_rules $(RULES)

@@ -1,23 +1,32 @@
-"""A run of a whole cluster depends on its seed alone.
+"""A run of a whole cluster depends on its seed alone, under every profile.
 
 Each seed alone, in a batch after others, in a reversed batch, in another process, under other
-PYTHONHASHSEEDs: equal trace hashes.
+PYTHONHASHSEEDs: equal trace hashes. Runs are short, so that there are many.
 """
 
 from __future__ import annotations
 
 import pytest
+from tests.sim.cluster_hashes import SHORT, hash_of
 from tests.sim.other_process import hashes_of
 
-from tidelog.sim.run import run_seed
+from tidelog.sim.profiles import PROFILES
+from tidelog.sim.run import profile_of, run_seed
 
-SEEDS = list(range(3, 23))
+#: Odd ones have other profiles than the default one, in turns.
+SEEDS = [0, 2, *range(3, 39, 2)]
 MODULE = "tests.sim.cluster_hashes"
 
 
 @pytest.fixture(scope="module")
 def hashes() -> dict[int, str]:
-    return {seed: run_seed(seed).trace_hash for seed in SEEDS}
+    return {seed: hash_of(seed) for seed in SEEDS}
+
+
+def test_many_profiles_are_looked_at() -> None:
+    assert len(SEEDS) == 20
+    sound = [name for name, profile in PROFILES.items() if not profile.known_defect]
+    assert sorted(dict.fromkeys(map(profile_of, SEEDS))) == sorted(sound)
 
 
 def test_different_seeds_give_different_runs(hashes: dict[int, str]) -> None:
@@ -25,7 +34,7 @@ def test_different_seeds_give_different_runs(hashes: dict[int, str]) -> None:
 
 
 def test_a_seed_gives_the_same_run_in_a_reversed_batch(hashes: dict[int, str]) -> None:
-    assert {seed: run_seed(seed).trace_hash for seed in reversed(SEEDS)} == hashes
+    assert {seed: hash_of(seed) for seed in reversed(SEEDS)} == hashes
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4711"])
@@ -38,3 +47,19 @@ def test_a_seed_gives_the_same_run_in_another_process(
 @pytest.mark.parametrize("seed", SEEDS[::5])
 def test_a_seed_gives_the_same_run_alone(hashes: dict[int, str], seed: int) -> None:
     assert hashes_of(MODULE, [seed], "99") == {seed: hashes[seed]}
+
+
+@pytest.mark.parametrize(("seed", "profile"), [(4, "default"), (5, "everything")])
+def test_a_short_run_is_the_whole_one_until_its_faults_end(seed: int, profile: str) -> None:
+    whole: list[str] = []
+    short: list[str] = []
+    run_seed(seed, profile, listener=whole.append)
+    run_seed(seed, profile, listener=short.append, only=SHORT)
+    end_ns = next(time_of(line) for line in short if " -1 faults ended" in line)
+    before = [line for line in short if time_of(line) < end_ns]
+    assert before == [line for line in whole if time_of(line) < end_ns]
+    assert len(before) > 1_000
+
+
+def time_of(line: str) -> int:
+    return int(line.partition(" ")[0])

@@ -8,18 +8,19 @@ import multiprocessing
 import pytest
 
 from tidelog.cli.seed_workers import SeedFailedError, run_in_processes
+from tidelog.sim.job import Job
 from tidelog.sim.run import run_seed
 
 
 def test_a_seed_gives_the_same_run_in_whatever_process() -> None:
     here = run_seed(3)
-    results = list(run_in_processes(iter([3, 3, 3]), "default", "", 2))
+    results = list(run_in_processes(iter([Job(3)] * 3), 2))
     assert [result.trace_hash for result in results] == [here.trace_hash] * 3
     assert multiprocessing.active_children() == []
 
 
 def test_who_stops_early_leaves_no_process() -> None:
-    endless = run_in_processes(iter(range(3, 1_000_000)), "default", "", 2)
+    endless = run_in_processes(map(Job, range(3, 1_000_000)), 2)
     with contextlib.closing(endless):
         next(endless)
         assert len(multiprocessing.active_children()) == 2
@@ -28,4 +29,4 @@ def test_who_stops_early_leaves_no_process() -> None:
 
 def test_a_failure_of_the_simulator_names_the_seed() -> None:
     with pytest.raises(SeedFailedError, match=r"(?s)seed 3: .*KeyError: .no such profile"):
-        list(run_in_processes(iter([3]), "no such profile", "", 2))
+        list(run_in_processes(iter([Job(3, "no such profile")]), 2))

@@ -1,13 +1,15 @@
 """Seeds spread over processes: results as they end, nothing left running.
 
-Each worker has a pipe of its own and one seed at a time. A worker whose parent is gone reads the
-end of its pipe and ends; a parent that stops early ends its workers. Seeds are independent of each
-other and of the process that runs them (DESIGN.md, rule 5), so their order does not matter.
+Each worker has a pipe of its own and one job at a time. A worker whose parent is gone reads the
+end of its pipe and ends; a parent that stops early ends its workers. Runs are independent of each
+other and of the process that makes them (DESIGN.md, rule 5), so their order does not matter. Ctrl-C
+reaches a whole process group: workers leave it to their parent.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import traceback
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
@@ -17,33 +19,32 @@ from typing import TYPE_CHECKING, Any
 from tidelog.core.errors import TidelogError
 
 if TYPE_CHECKING:
-    from tidelog.sim.run import RunResult
+    from tidelog.sim.job import Job
+    from tidelog.sim.results import RunResult
 
 
 class SeedFailedError(TidelogError):
     """The simulator itself failed on a seed."""
 
 
-def run_in_processes(
-    seeds: Iterator[int], profile: str, mutant: str, processes: int
-) -> Iterator[RunResult]:
-    """Results of seeds as they end; raises SeedFailedError when the simulator fails."""
+def run_in_processes(jobs: Iterator[Job], processes: int) -> Iterator[RunResult]:
+    """Results of jobs as they end; raises SeedFailedError when the simulator fails."""
     context = multiprocessing.get_context("spawn")
     workers: dict[Connection[Any, Any], BaseProcess] = {}
-    running: dict[Connection[Any, Any], int] = {}
+    running: dict[Connection[Any, Any], Job] = {}
     try:
-        for seed in seeds:
+        for job in jobs:
             if len(workers) == processes:
                 connection, result = _next_result(running)
                 yield result
             else:
                 connection, theirs = context.Pipe()
-                worker = context.Process(target=_work, args=(theirs, profile, mutant), daemon=True)
+                worker = context.Process(target=_work, args=(theirs,), daemon=True)
                 worker.start()
                 theirs.close()
                 workers[connection] = worker
-            connection.send(seed)
-            running[connection] = seed
+            connection.send(job)
+            running[connection] = job
         while running:
             yield _next_result(running)[1]
     finally:
@@ -54,30 +55,29 @@ def run_in_processes(
 
 
 def _next_result(
-    running: dict[Connection[Any, Any], int],
+    running: dict[Connection[Any, Any], Job],
 ) -> tuple[Connection[Any, Any], RunResult]:
     connection = wait(list(running))[0]
     assert isinstance(connection, Connection)
-    seed = running.pop(connection)
+    job = running.pop(connection)
     try:
         result = connection.recv()
     except EOFError:
-        raise SeedFailedError(f"the process that ran seed {seed} ended") from None
+        raise SeedFailedError(f"the process that ran seed {job.seed} ended") from None
     if isinstance(result, str):
-        raise SeedFailedError(f"seed {seed}: {result}")
+        raise SeedFailedError(f"seed {job.seed}: {result}")
     return connection, result
 
 
-def _work(connection: Connection[Any, Any], profile: str, mutant: str) -> None:
-    """The loop of a worker: a seed in, its result or a traceback out, until the pipe ends."""
-    from tidelog.sim.run import run_seed
-
+def _work(connection: Connection[Any, Any]) -> None:
+    """The loop of a worker: a job in, its result or a traceback out, until the pipe ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         try:
-            seed = connection.recv()
+            job = connection.recv()
         except EOFError:
             return
         try:
-            connection.send(run_seed(seed, profile, mutant))
+            connection.send(job.run())
         except Exception:
             connection.send(traceback.format_exc())

@@ -1,8 +1,9 @@
 """`tidelog sim`: whole brokers under simulation, seed by seed.
 
 `run` looks for violations and sums up what the runs went through, `mutants` proves that broken
-brokers are caught, `replay` tells one seed step by step. Equal seeds give equal runs, in whatever
-process: seeds are spread over processes here.
+brokers are caught, `replay` tells one seed step by step or as a story, `shrink` finds what of it a
+violation takes. Equal seeds give equal runs, in whatever process: seeds are spread over processes
+here.
 """
 
 from __future__ import annotations
@@ -11,31 +12,47 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tidelog.cli.documents import prints
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, say
-from tidelog.cli.seed_workers import run_in_processes
+from tidelog.cli.seed_search import (
+    read_coverage,
+    results,
+    say_shrunk,
+    say_violation,
+    search,
+    write_coverage,
+)
 
 if TYPE_CHECKING:
-    from tidelog.sim.run import RunResult, Totals
+    from tidelog.sim.job import Job
+    from tidelog.sim.results import RunResult, Totals
 
 app = typer.Typer(help="Whole clusters under simulation.", no_args_is_help=True)
 
-#: Lines of the trace that are printed with a violation.
-_RECENT_LINES = 20
 #: Seeds that `mutants` names of each.
 _EARLIEST_KILLS = 5
 _NS_PER_S = 1_000_000_000
 
 _ProfileOption = Annotated[str, typer.Option(help="Which faults happen, and how often.")]
 _MutantOption = Annotated[str, typer.Option(help="Break a rule in the brokers, by name.")]
+_FaultsOption = Annotated[
+    str, typer.Option(help="Kinds of faults, A,B, instead of those of the profile.")
+]
+_OnlyOption = Annotated[
+    str, typer.Option(help='What is left of the run, as `shrink` prints it: "play=2,5;groups=no".')
+]
+_ShrinkOption = Annotated[
+    float, typer.Option(min=0.0, help="How long to look for less around a violation.")
+]
+#: Seconds for which `run` shrinks each violation.
+_SHRINK_S = 60.0
 
 
 @app.command(epilog="Example: tidelog sim run --seeds 0..499 --jobs 2")
@@ -47,7 +64,9 @@ def run(
     seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..99",
     mutant: _MutantOption = "",
     profile: _ProfileOption = "",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes [one per core].")] = None,
+    jobs_at_once: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Processes [one per core].")
+    ] = None,
     minutes: Annotated[
         float, typer.Option(min=0.0, help="Go on with the seeds after A for so long.")
     ] = 0.0,
@@ -55,31 +74,61 @@ def run(
     all_states: Annotated[
         bool, typer.Option("--all-states", help="Fail where an interesting state was missed.")
     ] = False,
+    faults: _FaultsOption = "",
+    seeds_file: Annotated[
+        str, typer.Option(help="Run the seeds of a file, as tests/sim/known_seeds.txt is one.")
+    ] = "",
+    coverage: Annotated[
+        str, typer.Option(help="Add what the runs went through to a file (JSON).")
+    ] = "",
+    shrink: Annotated[
+        bool, typer.Option(help="Look for less around each violation, for a minute.")
+    ] = True,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Run seeds; exit code 1 when one shows a violation, or when 500 of the default profile and
     more went through too little to prove anything. `--profile mixed` runs every second seed under
-    the default profile, the others under all profiles in turn."""
-    from tidelog.core.sometimes import SOMETIMES
-    from tidelog.sim.run import MARKED_SEEDS, Totals
+    the default profile, the others under all profiles in turn. Ctrl-C and SIGTERM end it: what was
+    covered so far is printed, and kept with --coverage; the exit code is 130 or 143."""
+    from tidelog.sim.results import Totals
+    from tidelog.sim.search_coverage import Coverage
 
-    wanted = _seeds(seeds)
-    chosen = _profile(profile, mutant)
+    jobs, number = _jobs(seeds, seeds_file, profile, mutant, faults, minutes)
+    covered = Coverage()
+    if coverage:
+        read_coverage(Path(coverage))  # one that cannot be added to is told before, not after
     started = time.monotonic()
     totals = Totals()
-    handed_out = _until(started + minutes * 60, wanted[0]) if minutes else iter(wanted)
-    processes = jobs or len(os.sched_getaffinity(0))
-    if not minutes:
-        processes = min(processes, len(wanted))
-    with contextlib.closing(_results(handed_out, chosen, mutant, processes)) as results:
-        for result in _with_progress(results, None if minutes else len(wanted)):
-            totals.add(result)
-            if result.violation:
-                _say_violation(result, mutant)
-                if first:
-                    break
+    processes = jobs_at_once or len(os.sched_getaffinity(0))
+    if number is not None:
+        processes = min(processes, number)
+
+    def take(result: RunResult) -> bool:
+        totals.add(result)
+        if not mutant:
+            covered.add(result)
+        if result.violation:
+            say_violation(result, _SHRINK_S if shrink else 0.0)
+        return bool(result.violation) and first
+
+    interrupted = search(jobs, processes, number, take)
     _print_totals(totals, time.monotonic() - started, output)
-    judged = not mutant and totals.default_runs >= MARKED_SEEDS
+    if coverage:
+        before = read_coverage(Path(coverage))
+        before.add_all(covered)
+        write_coverage(Path(coverage), before)
+    if interrupted:
+        say(f"interrupted after {totals.runs} runs")
+        raise typer.Exit(interrupted)
+    _judge(totals, judged=not mutant and not faults, all_states=all_states)
+
+
+def _judge(totals: Totals, *, judged: bool, all_states: bool) -> None:
+    """Say what was missed; exit code 1 for that and for violations."""
+    from tidelog.core.sometimes import SOMETIMES
+    from tidelog.sim.results import MARKED_SEEDS
+
+    judged = judged and totals.default_runs >= MARKED_SEEDS
     shortfalls = totals.shortfalls() if judged else []
     for shortfall in shortfalls:
         say(f"TOO LITTLE HAPPENED {shortfall}")
@@ -98,19 +147,33 @@ def mutants(
         int, typer.Option(min=0, help="Seeds that are enough, then the next mutant; 0: all.")
     ] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes [one per core].")] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0.0, help="Begin with no further mutant after so long; 0: all.")
+    ] = 0.0,
+    list_all: Annotated[bool, typer.Option("--list", help="List the mutants instead.")] = False,
 ) -> None:
     """Count the seeds that catch each mutant, with those that catch it first; exit code 1 when one
     survives them all."""
+    from tidelog.sim.job import Job
     from tidelog.sim.mutants import MUTANTS
 
+    if list_all:
+        for name, each in MUTANTS.items():
+            print_line(f"{name} ({each.rule}, {each.profile}): {each.removes}")
+        return
     wanted = _seeds(seeds)
     processes = min(jobs or len(os.sched_getaffinity(0)), len(wanted))
     survivors = []
-    for name in [mutant] if mutant else MUTANTS:
+    deadline = time.monotonic() + minutes * 60
+    for number, name in enumerate([mutant] if mutant else MUTANTS):
+        if minutes and time.monotonic() >= deadline:
+            print_line(f"the time is over: {len(MUTANTS) - number} mutants were not looked for")
+            break
         profile = _profile("", name)
-        with contextlib.closing(_results(iter(wanted), profile, name, processes)) as results:
+        hunted = (Job(seed, profile, name) for seed in wanted)
+        with contextlib.closing(results(hunted, processes)) as found:
             tried, caught = 0, []
-            for result in results:
+            for result in found:
                 tried += 1
                 if result.violation:
                     caught.append(result)
@@ -139,26 +202,106 @@ def replay(
     history: Annotated[
         str, typer.Option(help="Write what clients did and were told to a file: a history.")
     ] = "",
+    faults: _FaultsOption = "",
+    only: _OnlyOption = "",
+    story: Annotated[
+        bool, typer.Option("--story", help="Only what matters to a violation, in plain words.")
+    ] = False,
 ) -> None:
     """Tell one seed step by step; exit code 1 when it shows a violation."""
     from tidelog.history import Operation, encode
-    from tidelog.sim.run import run_seed
+    from tidelog.sim.job import Job
+    from tidelog.sim.run import SeedRun, run_seed
+    from tidelog.sim.story import Watcher, tell
 
     def write(operations: list[Operation]) -> None:
         with open(history, "w", encoding="utf-8") as file:
             file.writelines(encode(each) + "\n" for each in operations)
 
-    result = run_seed(seed, _profile(profile, mutant), mutant, _tell, write if history else None)
+    watchers: list[Watcher] = []
+
+    def watch(run: SeedRun) -> None:
+        watchers.append(Watcher(run))
+
+    found = _profile(profile, mutant)
+    job = Job(seed, found, mutant, _faults(faults, found), only)
+    result = run_seed(
+        seed,
+        job.profile,
+        mutant,
+        None if story else _tell,
+        write if history else None,
+        chosen=job.chosen,
+        only=only,
+        observe=watch if story else None,
+    )
+    for watcher in watchers:
+        for line in tell(watcher, result.violation):
+            print_line(line)
     print_line(
         f"seed {seed}: {result.events} events in {result.simulated_ns / _NS_PER_S:.1f} simulated"
         f" seconds, trace {result.trace_hash}"
     )
-    for name, value in result.counters.items():
-        print_line(f"{name}: {value}")
+    if not story:
+        for name, value in result.counters.items():
+            print_line(f"{name}: {value}")
     if result.violation:
         say(f"VIOLATION {result.violation}")
         raise typer.Exit(1)
     print_line("no violation")
+
+
+@app.command(epilog="Example: tidelog sim shrink 1 --mutant kip101_only")
+def shrink(
+    seed: Annotated[int, typer.Argument(help="The seed.")],
+    mutant: _MutantOption = "",
+    profile: _ProfileOption = "",
+    faults: _FaultsOption = "",
+    seconds: _ShrinkOption = 600.0,
+) -> None:
+    """Find how little a violation takes: fewer faults, clients, groups, topics, partitions and less
+    time; prints the command that shows it. Exit code 1 when the seed shows no violation."""
+    from tidelog.sim.job import Job
+
+    found = _profile(profile, mutant)
+    job = Job(seed, found, mutant, _faults(faults, found))
+    left = say_shrunk(job, seconds)
+    result, story = left.story()
+    for line in story:
+        print_line(line)
+    print_line(f"{left.command()}: trace {result.trace_hash}")
+    if not result.violation:
+        raise typer.Exit(1)
+
+
+@app.command("faults", epilog="Example: tidelog sim faults")
+def list_faults() -> None:
+    """List the kinds of faults, by family, and the scenarios, one line each."""
+    from tidelog.sim.faults import KINDS, SCENARIOS
+
+    for name, kind in sorted(KINDS.items(), key=lambda item: item[1].family):
+        print_line(f"{name} ({kind.family}): {_one_line(kind.description)}")
+    for name, play in SCENARIOS.items():
+        print_line(f"{name} (scenario of a profile): {_one_line(play.__doc__ or '')}")
+
+
+@app.command("profiles", epilog="Example: tidelog sim profiles")
+def list_profiles() -> None:
+    """List the profiles, one line each: how often which faults are played, and what else."""
+    from tidelog.sim.profiles import PROFILES
+    from tidelog.sim.run import MIXED
+
+    for name, profile in PROFILES.items():
+        least, most = profile.mean_interval_ms
+        kinds = "all kinds" if profile.has_all_kinds else ", ".join(profile.weights)
+        more = f"; over and over {profile.scenario}" if profile.scenario else ""
+        more += f"; known defect: {profile.known_defect}" if profile.known_defect else ""
+        print_line(f"{name}: a fault every {least}-{most} ms, of {kinds}{more}")
+    print_line(f"{MIXED}: every second seed default, the others all profiles without known defect")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _seeds(text: str) -> range:
@@ -172,17 +315,79 @@ def _seeds(text: str) -> range:
     return found
 
 
+def _jobs(
+    seeds: str, seeds_file: str, profile: str, mutant: str, faults: str, minutes: float
+) -> tuple[Iterator[Job], int | None]:
+    """What to run, and how many runs that is where the time does not tell."""
+    from tidelog.sim.job import Job
+
+    if seeds_file:
+        if profile or mutant or faults or minutes:
+            raise typer.BadParameter(
+                "a file of seeds names their profiles and faults itself: --seeds-file goes without"
+                " --profile, --mutant, --faults and --minutes"
+            )
+        known = _known_seeds(seeds_file)
+        return iter(known), len(known)
+    wanted = _seeds(seeds)
+    found = _profile(profile, mutant)
+    chosen = _faults(faults, found)
+    handed_out: Iterator[int] = iter(wanted)
+    if minutes:
+        handed_out = _until(time.monotonic() + minutes * 60, wanted[0])
+    jobs = (Job(seed, found, mutant, chosen) for seed in handed_out)
+    return jobs, None if minutes else len(wanted)
+
+
+def _known_seeds(path: str) -> list[Job]:
+    from tidelog.sim.faults import KINDS
+    from tidelog.sim.job import Job
+    from tidelog.sim.known_seeds import SeedsFileError, read_seeds
+    from tidelog.sim.profiles import PROFILES
+
+    with open(path, encoding="utf-8") as lines:
+        known = read_seeds(lines, path, PROFILES, KINDS)
+    if not known:
+        raise SeedsFileError(f"{path} names no seeds: PROFILE SEED # cause is a line of one")
+    return [Job(each.seed, each.profile, chosen=each.faults) for each in known]
+
+
 def _profile(profile: str, mutant: str) -> str:
     """The profile asked for, else the one under which a mutant is looked for."""
     from tidelog.sim.mutants import MUTANTS
     from tidelog.sim.profiles import PROFILES
     from tidelog.sim.run import MIXED
 
-    if mutant and mutant not in MUTANTS:
-        raise typer.BadParameter(f"no mutant {mutant!r}: {', '.join(MUTANTS)}")
-    if profile and profile not in (*PROFILES, MIXED):
-        raise typer.BadParameter(f"no profile {profile!r}: {', '.join(PROFILES)}, {MIXED}")
+    if mutant:
+        _check("mutant", mutant, MUTANTS)
+    if profile:
+        _check("profile", profile, (*PROFILES, MIXED))
     return profile or (MUTANTS[mutant].profile if mutant else "default")
+
+
+def _faults(text: str, profile: str) -> tuple[str, ...]:
+    """The kinds of faults asked for; none where those of the profile are to be played."""
+    from tidelog.sim.faults import KINDS
+    from tidelog.sim.profiles import PROFILES
+
+    chosen = tuple(dict.fromkeys(text.split(","))) if text else ()
+    keeps_budget = profile not in PROFILES or PROFILES[profile].keeps_budget
+    for name in chosen:
+        _check("fault", name, KINDS)
+        if keeps_budget and not KINDS[name].is_in_budget:
+            fitting = [each for each, one in PROFILES.items() if not one.keeps_budget]
+            raise typer.BadParameter(
+                f"fault {name!r} may break what acknowledgements promise, which the checkers of"
+                f" profile {profile} hold brokers to; there are {', '.join(fitting)} for it"
+            )
+    return chosen
+
+
+def _check(what: str, name: str, known: Collection[str]) -> None:
+    from tidelog.sim.names import nearest_first
+
+    if name not in known:
+        raise typer.BadParameter(f"no {what} {name!r}; there are {nearest_first(name, known)}")
 
 
 def _until(deadline: float, first: int) -> Iterator[int]:
@@ -190,42 +395,10 @@ def _until(deadline: float, first: int) -> Iterator[int]:
     return itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count(first))
 
 
-def _results(
-    seeds: Iterator[int], profile: str, mutant: str, processes: int
-) -> Generator[RunResult, None, None]:
-    """The runs as they end."""
-    if processes > 1:
-        yield from run_in_processes(seeds, profile, mutant, processes)
-        return
-    from tidelog.sim.run import run_seed
-
-    for seed in seeds:
-        yield run_seed(seed, profile, mutant)
-
-
-def _with_progress(results: Iterable[RunResult], number: int | None) -> Iterator[RunResult]:
-    """A progress bar on standard error, where that is a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("seeds", total=number)
-        for result in results:
-            progress.advance(task)
-            yield result
-
-
-def _say_violation(result: RunResult, mutant: str) -> None:
-    say(f"seed {result.seed}: VIOLATION {result.violation}")
-    for line in result.recent[-_RECENT_LINES:]:
-        say(f"    {line}")
-    options = f" --profile {result.profile}" if result.profile != "default" else ""
-    options += f" --mutant {mutant}" if mutant else ""
-    say(f"    tidelog sim replay {result.seed}{options} tells it step by step")
-
-
 def _print_totals(totals: Totals, seconds: float, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
-        print_json({**asdict(totals), "seconds": round(seconds, 3)})
+        told = {name: value for name, value in asdict(totals).items() if name != "coverage"}
+        print_json({**told, "seconds": round(seconds, 3)})
         return
     print_line(
         f"{totals.runs} seeds, {totals.events} events, "

@@ -8,24 +8,24 @@ judged as a history. A run ends at its first violation.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
-from tidelog.core.sometimes import SOMETIMES
 from tidelog.core.types import TopicPartition
 from tidelog.history.operations import Operation
 from tidelog.sim.checkers.histories import check_history, operations
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.checkers.storage import check_disk
 from tidelog.sim.cluster import Cluster, Settings
-from tidelog.sim.coverage import Coverage
-from tidelog.sim.faults import Faults
+from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.mutants import applied
 from tidelog.sim.outside import nothing_outside
-from tidelog.sim.profiles import PROFILES
+from tidelog.sim.profiles import PROFILES, Profile
+from tidelog.sim.reductions import Only, Played, parse
+from tidelog.sim.results import COUNTERS, RunResult, Totals
 from tidelog.sim.seeds import stream
 from tidelog.sim.workload.admin import Administrator
 from tidelog.sim.workload.churn import Churn
@@ -55,63 +55,6 @@ _FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 15)
 _TOPIC_CONFIGS: Final = {"min.insync.replicas": "2"}
 
 
-@dataclass(slots=True)
-class RunResult:
-    """What one run showed."""
-
-    seed: int
-    profile: str
-    trace_hash: str
-    events: int
-    simulated_ns: int
-    counters: dict[str, int]
-    #: How often each kind of fault was played, and had somebody to be played to.
-    faults: dict[str, int] = field(default_factory=dict)
-    #: How many operations of each kind of churn were acknowledged; of those that it drew.
-    churn: dict[str, int] = field(default_factory=dict)
-    #: How often each interesting state was reached (core/sometimes.py).
-    marks: dict[str, int] = field(default_factory=dict)
-    violation: str = ""
-    #: The last lines of the trace before the violation.
-    recent: list[str] = field(default_factory=list)
-
-
-#: Counters in the order in which they are printed.
-COUNTERS: Final = (
-    "leader elections",
-    "truncations",
-    "ISR shrinks",
-    "ISR expansions",
-    "crashes",
-    "lossy crashes",
-    "losses refused by the budget",
-    "session expiries",
-    "suppressed duplicates",
-    "acknowledged records",
-    "read records",
-    "coordinator moves",
-    "rebalances",
-    "acknowledged commits",
-)
-
-#: What so many seeds of the default profile must have gone through at least: a search that reached
-#: less has not looked where it matters.
-MARKED_SEEDS: Final = 500
-MARKS: Final[Mapping[str, int]] = {
-    "leader elections": 500,
-    "truncations": 100,
-    "ISR shrinks": 500,
-    "ISR expansions": 500,
-    "lossy crashes": 300,
-    "session expiries": 200,
-    "suppressed duplicates": 100,
-    "acknowledged records": 50_000,
-    "coordinator moves": 500,
-    "rebalances": 1_000,
-    "acknowledged commits": 20_000,
-}
-
-
 #: Not a profile: every second seed runs under the default one, the others take turns.
 MIXED: Final = "mixed"
 
@@ -133,11 +76,21 @@ class SeedRun:
         profile: str = "default",
         listener: Callable[[str], None] | None = None,
         limit_events: int | None = None,
+        *,
+        chosen: Sequence[str] = (),
+        only: Only | None = None,
+        played: Sequence[Played] = (),
     ) -> None:
+        """`chosen`: kinds of faults instead of those of the profile. `only`: what is left of the
+        run, of which `played` are the faults when it is whole."""
         self.seed = seed
         self._limit_events = limit_events
-        self.profile = PROFILES[profile]
+        self.profile = _choosing(PROFILES[profile], chosen)
+        self.chosen = tuple(chosen)
+        self.only = only or Only()
         self.world = World(seed)
+        if self.only.links:
+            self.world.network.draw = stream(seed, "network", self.only.links)
         self.world.trace.listener = listener
         self._draw = stream(seed, "run")
         settings = _settings(self._draw, self.profile.properties)
@@ -158,9 +111,20 @@ class SeedRun:
         self.world.on_death.append(self._count_crash)
         self._admin = Administrator(self._client(), stream(seed, "admin"))
         hosts = [f"client{node_id}" for node_id in _CLIENTS_CUT_OFF]
-        self.faults = Faults(self.cluster, hosts, stream(seed, "faults"), self.profile)
-        self._partitions = self._draw.randrange(1, 4)
+        self.faults = Faults(
+            self.cluster,
+            hosts,
+            stream(seed, "faults"),
+            self.profile,
+            leave_out=[name for name in SCENARIOS if not self.only.keeps_kind(name)],
+        )
+        if self.only.needs_whole:
+            self.faults.script = self.only.of(played)
+        drawn = self._draw.randrange(1, 4)
+        self._partitions = min(drawn, self.only.partitions or drawn)
         self._fault_ns = self._draw.randrange(8, 16) * NS_PER_S
+        if self.only.until_ms is not None:
+            self._fault_ns = min(self._fault_ns, self.only.until_ms * NS_PER_MS)
 
     def run(self) -> RunResult:
         """Run it to its end or its first violation."""
@@ -385,8 +349,14 @@ class SeedRun:
         return _TOPIC_CONFIGS | compaction
 
     def _topics(self) -> list[tuple[str, int]]:
-        topics = [(_STEADY_TOPIC, self._partitions), (_VOLATILE_TOPIC, 1)]
-        return [*topics, (_CHANGING_TOPIC, 1)] if self.profile.churns else topics
+        topics = [(_STEADY_TOPIC, self._partitions)]
+        if self.only.topics:
+            topics += [(_VOLATILE_TOPIC, 1)]
+        return [*topics, (_CHANGING_TOPIC, 1)] if self._churns else topics
+
+    @property
+    def _churns(self) -> bool:
+        return self.profile.churns and self.only.topics
 
     def _begin_churn(self) -> None:
         """A topic is changed all the time; its partitions are written to and read."""
@@ -418,13 +388,16 @@ class SeedRun:
     def _begin_work(self) -> None:
         draw = self._draw
         partitions = [TopicPartition(_STEADY_TOPIC, n) for n in range(self._partitions)]
-        partitions.append(TopicPartition(_VOLATILE_TOPIC, 0))
+        if self.only.topics:
+            partitions.append(TopicPartition(_VOLATILE_TOPIC, 0))
         writers = [self._client(), self._client()]
         reader = self._client()
         for partition in partitions:
             self._produce(writers[0], partition, acks=-1, idempotent=True)
             style = draw.randrange(4)
-            if style == 0:
+            if not self.only.clients:
+                pass
+            elif style == 0:
                 self._produce(writers[1], partition, acks=-1, idempotent=False)
             elif style == 1:
                 self._produce(writers[1], partition, acks=1, idempotent=False)
@@ -433,15 +406,15 @@ class SeedRun:
             else:
                 self._produce(writers[1], partition, acks=0, idempotent=False)
             self._consume(reader, partition, None)
-            if draw.random() < 0.3:
+            if draw.random() < 0.3 and self.only.clients:
                 self._consume(reader, partition, draw.choice(_FETCH_VERSIONS))
         self._begin_groups()
-        if self.profile.churns:
+        if self._churns:
             self._begin_churn()
-        if self.profile.churn_share:
+        if self.profile.churn_share and self.only.topics:
             self._begin_churning(partitions[:-1])
         self._admin.chooses_replicas = self.profile.chosen_replicas
-        if draw.random() < self.profile.recreates:
+        if draw.random() < self.profile.recreates and self.only.topics:
             self._admin.client.tasks.spawn(
                 "recreate",
                 self._admin.recreate_now_and_then(
@@ -486,6 +459,8 @@ class SeedRun:
             member.client.tasks.spawn("guest", member.run())
 
     def _add_member(self, member: GroupMember | Committer) -> None:
+        if not self.only.groups:
+            return
         self._members.append(member)
         member.client.tasks.spawn(f"member {len(self._members)}", member.run())
 
@@ -574,16 +549,30 @@ class SeedRun:
         return RunResult(
             seed=self.seed,
             profile=self.profile.name,
+            chosen=self.chosen,
+            only=str(self.only),
+            partitions=self._partitions,
             trace_hash=world.trace.digest(),
             events=world.trace.events,
             simulated_ns=world.now_ns,
             counters=dict(zip(COUNTERS, values, strict=True)),
             faults=dict(self.faults.counts),
-            churn={} if self.churning is None else self.churning.counts,
+            churn=self._changes(),
             marks=dict(world.trace.marks),
             violation=world.violations[0] if world.violations else "",
             recent=list(world.trace.recent) if world.violations else [],
         )
+
+    def _changes(self) -> dict[str, int]:
+        """What was changed while faults happened, by kind."""
+        lives = self.cluster.history.topics.values()
+        return {
+            "topics made anew": len(lives) - len({life.name for life in lives}),
+            "partitions added": self.churn.partitions - 1 if self.churn is not None else 0,
+            "configs altered": self.churn.alterations if self.churn is not None else 0,
+            "groups rebalanced": self.cluster.groups.rebalances,
+            **({} if self.churning is None else self.churning.counts),
+        }
 
 
 def _settings(draw: random.Random, properties: Mapping[str, str]) -> Settings:
@@ -596,6 +585,14 @@ def _settings(draw: random.Random, properties: Mapping[str, str]) -> Settings:
     )
 
 
+def _choosing(profile: Profile, chosen: Sequence[str]) -> Profile:
+    """A profile with other kinds of faults, none of which a seed leaves out."""
+    if not chosen:
+        return profile
+    weights = {kind: profile.weights.get(kind, 1.0) for kind in chosen}
+    return replace(profile, weights=weights, left_out=0.0, has_all_kinds=False)
+
+
 def run_seed(
     seed: int,
     profile: str = "default",
@@ -603,70 +600,61 @@ def run_seed(
     listener: Callable[[str], None] | None = None,
     on_history: Callable[[list[Operation]], None] | None = None,
     limit_events: int | None = None,
+    *,
+    chosen: Sequence[str] = (),
+    only: str = "",
+    observe: Callable[[SeedRun], None] | None = None,
 ) -> RunResult:
     """Run one seed, with a named mutant in the brokers if one is given; `on_history` is given what
-    clients did and were told. With `limit_events` it ends soon after so many events, and what was
-    not reached by then is not judged."""
+    clients did and were told, `observe` the run before it begins. With `limit_events` it ends soon
+    after so many events, and what was not reached by then is not judged. `chosen` and `only` as for
+    SeedRun; ReductionError for an `only` that names no reduction."""
     if profile == MIXED:
         profile = profile_of(seed)
-    with CollectorPaused(), applied(mutant), nothing_outside() as reached:
-        run = SeedRun(seed, profile, listener, limit_events)
-        result = run.run()
-    if reached and not result.violation:
-        result.violation = reached[0]
+    left = parse(only, [*KINDS, *SCENARIOS])
+    played = whole_run(seed, profile, mutant, chosen)[1] if left.needs_whole else []
+    result, run = _run(
+        lambda: SeedRun(
+            seed, profile, listener, limit_events, chosen=chosen, only=left, played=played
+        ),
+        mutant,
+        observe,
+    )
     if on_history is not None:
         on_history(run.operations())
     return result
 
 
-@dataclass(slots=True)
-class Totals:
-    """Sums over runs."""
+def whole_run(
+    seed: int, profile: str, mutant: str, chosen: Sequence[str]
+) -> tuple[RunResult, list[Played]]:
+    """The run of which others are reductions, and the faults that it played."""
+    result, run = _run(lambda: SeedRun(seed, profile, chosen=chosen), mutant)
+    return result, run.faults.played
 
-    runs: int = 0
-    #: Of these, under the default profile.
-    default_runs: int = 0
-    events: int = 0
-    simulated_ns: int = 0
-    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
-    faults: dict[str, int] = field(default_factory=dict)
-    churn: dict[str, int] = field(default_factory=dict)
-    #: Which faults met which churn.
-    coverage: Coverage = field(default_factory=Coverage)
-    marks: dict[str, int] = field(default_factory=dict)
-    violations: list[RunResult] = field(default_factory=list)
 
-    def add(self, result: RunResult) -> None:
-        """Count a run."""
-        self.runs += 1
-        self.default_runs += result.profile == "default"
-        self.events += result.events
-        self.simulated_ns += result.simulated_ns
-        for name, value in result.counters.items():
-            self.counters[name] += value
-        for name, value in result.faults.items():
-            self.faults[name] = self.faults.get(name, 0) + value
-        for name, value in result.churn.items():
-            self.churn[name] = self.churn.get(name, 0) + value
-        self.coverage.add(result.faults, result.churn)
-        for name, value in result.marks.items():
-            self.marks[name] = self.marks.get(name, 0) + value
-        if result.violation:
-            self.violations.append(result)
+def reduced_run(whole: RunResult, played: Sequence[Played], only: Only) -> RunResult:
+    """A reduction of a whole run."""
+    return _run(
+        lambda: SeedRun(whole.seed, whole.profile, chosen=whole.chosen, only=only, played=played),
+        whole.mutant,
+    )[0]
 
-    def never_reached(self) -> list[str]:
-        """The interesting states that none of these runs went through."""
-        return [name for name in SOMETIMES if name not in self.marks]
 
-    def shortfalls(self) -> list[str]:
-        """The marks that these runs missed, each with what was reached; marks grow with the number
-        of runs of the default profile."""
-        return [
-            f"{name}: {self.counters[name]}, at least {wanted} expected of"
-            f" {self.default_runs} seeds"
-            for name, mark in MARKS.items()
-            if self.counters[name] < (wanted := mark * self.default_runs // MARKED_SEEDS)
-        ]
+def _run(
+    make: Callable[[], SeedRun],
+    mutant: str,
+    observe: Callable[[SeedRun], None] | None = None,
+) -> tuple[RunResult, SeedRun]:
+    with CollectorPaused(), applied(mutant), nothing_outside() as reached:
+        run = make()
+        if observe is not None:
+            observe(run)
+        result = run.run()
+    result.mutant = mutant
+    if reached and not result.violation:
+        result.violation = reached[0]
+    return result, run
 
 
 def run_seeds(

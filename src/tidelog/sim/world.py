@@ -42,6 +42,8 @@ class World:
         self.violations: list[str] = []
         #: Called with (incarnation, event name, fields) for each traced state change.
         self.on_traced: list[Callable[[Incarnation, str, dict[str, Any]], None]] = []
+        #: Called with (node id, kind, detail) for each line of the trace; -1 is no node.
+        self.on_note: list[Callable[[int, str, str], None]] = []
         #: Says what a crash may really lose, None for no crash at all (a fault budget).
         self.judge_crash: Callable[[Incarnation, Loss], Loss | None] | None = None
         #: Called when an incarnation has died, after its disks and connections were dealt with.
@@ -127,6 +129,8 @@ class World:
     def note(self, node_id: int, kind: str, detail: str) -> None:
         """A line of the trace."""
         self.trace.line(self.scheduler.now_ns, node_id, kind, detail)
+        for callback in self.on_note:
+            callback(node_id, kind, detail)
 
     def traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
         """A node traced a state change."""

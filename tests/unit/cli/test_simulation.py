@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.unit.cli.test_command_line import run
 
-from tidelog.cli import simulation
+from tidelog.cli import seed_search, simulation
 from tidelog.history import Operation, read_history
+from tidelog.sim import job as jobs
 from tidelog.sim import mutants
 from tidelog.sim import run as simulator
-from tidelog.sim.run import COUNTERS, RunResult
+from tidelog.sim.job import Job
+from tidelog.sim.results import COUNTERS, RunResult
 
 QUIET = 999_999
 
@@ -30,6 +33,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
         mutant: str,
         listener: object = None,
         on_history: Callable[[list[Operation]], None] | None = None,
+        *,
+        chosen: tuple[str, ...] = (),
+        only: str = "",
+        observe: object = None,
     ) -> RunResult:
         calls.append((seed, profile, mutant))
         if on_history is not None:
@@ -39,16 +46,24 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
         return RunResult(
             seed=seed,
             profile=profile,
+            mutant=mutant,
+            chosen=chosen,
+            only=only,
             trace_hash="ab12",
             events=10,
             simulated_ns=2_000_000_000,
             counters=dict.fromkeys(COUNTERS, 0 if seed == QUIET else 1)
             | {"acknowledged records": 100, "rebalances": 2, "acknowledged commits": 40},
             violation="two leaders" if seed == 3 else "",
-            recent=["1 2 last line"] if seed == 3 else [],
         )
 
+    def say_shrunk(job: Job, limit_s: float) -> Job:
+        return replace(job, only=f"within {limit_s:.0f} s")
+
     monkeypatch.setattr(simulator, "run_seed", run_seed)
+    monkeypatch.setattr(jobs, "run_seed", run_seed)
+    monkeypatch.setattr(seed_search, "say_shrunk", say_shrunk)
+    monkeypatch.setattr(Job, "story", lambda job: (job.run, [f"the story of {job.command()}"]))
     return calls
 
 
@@ -76,7 +91,8 @@ class TestRun:
         assert [seed for seed, _, _ in asked] == [2, 3, 4, 5]
         output = capsys.readouterr()
         assert "seed 3: VIOLATION two leaders" in output.err
-        assert "1 2 last line" in output.err
+        assert 'the story of tidelog sim replay 3 --only "within 60 s"' in output.err
+        assert "known_seeds.txt as: default 3  # two leaders" in output.err
         assert "tidelog sim replay 3 tells it" in output.err
         assert output.out.splitlines()[-1] == "violations: 1 (seeds 3)"
 

@@ -82,6 +82,10 @@ class GroupChecker:
         self.acknowledged_commits = 0
         #: Loads by another broker than the one before.
         self.coordinator_moves = 0
+        #: Called when a member is given its part: (group, generation, member, partitions).
+        self.on_synced: list[Callable[[str, int, str, list[int]], None]] = []
+        #: Called when as much is known of a commit as ever will be.
+        self.on_commit_ended: list[Callable[[Commit], None]] = []
         self._partition_count = partitions
         self._terms: dict[tuple[int, int], int] = {}
         self._last_term = 0
@@ -145,6 +149,8 @@ class GroupChecker:
 
     def synced(self, group: str, generation: int, owner: str, partitions: list[int]) -> None:
         """A member was given its part of a generation."""
+        for callback in self.on_synced:
+            callback(group, generation, owner, partitions)
         generations = self._group(group).generations
         found = generations.setdefault(generation, _Generation(self._now_ns()))
         for partition in partitions:
@@ -181,6 +187,8 @@ class GroupChecker:
         """As much is known of a commit as ever will be."""
         commit.outcome = outcome
         commit.end_ns = self._now_ns()
+        for callback in self.on_commit_ended:
+            callback(commit)
         if outcome is not Outcome.DONE:
             return
         self.acknowledged_commits += 1

@@ -135,6 +135,10 @@ class ReplicationChecker:
         self.truncations = 0
         #: Replicas whose directory is away, unharmed: they have nothing now, and are not to lead.
         self.missing: dict[tuple[int, LogKey], None] = {}
+        #: Called when a leader's high watermark commits more: (node id, its claim, first offset).
+        self.on_committed: list[Callable[[int, Claim, int], None]] = []
+        #: Called when the changes of the ISR that a leader waits for are others: (node id, claim).
+        self.on_proposed: list[Callable[[int, Claim], None]] = []
         self._violate = violate
         self._promise = promise or violate
         self._now_ns = now_ns
@@ -193,6 +197,11 @@ class ReplicationChecker:
         node = self._nodes.get(broker_id)
         if node is not None:
             self._registered_in[broker_id] = (broker_epoch, node.incarnation)
+
+    def high_watermark(self, node_id: int, key: LogKey) -> int:
+        """What a node last said it to be; -1 where it never said."""
+        seen = self._seen.get((node_id, key))
+        return -1 if seen is None else seen.high_watermark
 
     # Logs
 
@@ -287,6 +296,8 @@ class ReplicationChecker:
         seen.high_watermark = claim.high_watermark
         if claim.in_flight != seen.in_flight:
             seen.in_flight = claim.in_flight
+            for callback in self.on_proposed:
+                callback(node.node_id, claim)
             self._check_joining(claim)
         seen.maximal_isr = claim.maximal_isr
         state = self.published.partitions.get(claim.key)
@@ -370,6 +381,8 @@ class ReplicationChecker:
             )
             return
         self._check_copies(claim, log, truth)
+        for callback in self.on_committed:
+            callback(node.node_id, claim, len(committed))
         truth.commit(more, claim.leader_epoch)
         self._check_isr(claim)
 

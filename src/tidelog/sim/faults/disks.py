@@ -66,7 +66,9 @@ def slow_disk(stage: Stage) -> bool:
     stage.note(f"slow disk of {broker.node_id}")
 
     def quick() -> None:
-        disk.slow = False
+        if disk.slow:
+            disk.slow = False
+            stage.note(f"disk of {broker.node_id} is quick again")
 
     stage.later(stage.draw.uniform(100, 2_500), quick)
     stage.at_end(quick)

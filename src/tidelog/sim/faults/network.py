@@ -72,7 +72,12 @@ def slow_link(stage: Stage) -> bool:
     extra_ms = stage.draw.choice((5, 60, 400))
     network.slow_down(one, other, extra_ms * NS_PER_MS, extra_ms * NS_PER_MS)
     stage.note(f"slow {one}>{other} {extra_ms} ms")
-    stage.later(stage.draw.uniform(200, 4_000), lambda: network.slow_down(one, other, 0, 0))
+
+    def quick() -> None:
+        network.slow_down(one, other, 0, 0)
+        stage.note(f"no longer slow {one}>{other}")
+
+    stage.later(stage.draw.uniform(200, 4_000), quick)
     return True
 
 
@@ -88,7 +93,12 @@ def late_roles(stage: Stage) -> bool:
     network = stage.cluster.world.network
     network.slow_down(source, target, late_ms * NS_PER_MS, late_ms * NS_PER_MS)
     stage.note(f"roles come late: {source}>{target} {late_ms} ms")
-    stage.later(stage.draw.uniform(500, 3_000), lambda: network.slow_down(source, target, 0, 0))
+
+    def in_time() -> None:
+        network.slow_down(source, target, 0, 0)
+        stage.note(f"roles come in time: {source}>{target}")
+
+    stage.later(stage.draw.uniform(500, 3_000), in_time)
     return True
 
 
@@ -125,6 +135,7 @@ def jitter(stage: Stage) -> bool:
     def calm() -> None:
         for source, target in links:
             network.slow_down(source, target, 0, 0)
+        stage.note(f"no more jitter around {broker.node.host}")
 
     stage.later(stage.draw.uniform(200, 3_000), calm)
     return True
@@ -177,6 +188,7 @@ def unserved_connections(stage: Stage) -> bool:
 
     def serve() -> None:
         host.is_serving = True
+        stage.note(f"{host.name} serves again")
 
     stage.later(stage.draw.choice((100, 1_500)) * stage.draw.uniform(0.5, 1.5), serve)
     return True

@@ -25,8 +25,9 @@ from tidelog.sim.faults import (  # noqa: F401
 )
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS
 from tidelog.sim.faults.stage import Stage
-from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.loop import NS_PER_MS, Event
 from tidelog.sim.profiles import Profile
+from tidelog.sim.reductions import Played
 from tidelog.sim.seeds import stream
 
 
@@ -75,11 +76,17 @@ class Faults:
         self.counts: dict[str, int] = {}
         #: Faults drawn so far.
         self.drawn = 0
+        #: What was drawn, with what it takes to play it again.
+        self.played: list[Played] = []
+        #: Played instead of what would be drawn: a reduced run (`sim/reductions`).
+        self.script: list[Played] | None = None
         self._leave_out = frozenset(leave_out)
         self._limit = limit
         self._draw = draw
         self._hosts = [broker.node.host for broker in cluster.brokers.values()] + client_hosts
         self._undo: list[Callable[[], None]] = []
+        #: The next draw; with the faults it ends.
+        self._pending: Event | None = None
         self._mean_interval_ms = draw.randrange(*profile.mean_interval_ms)
         self._restart_ms = draw.choice(profile.restart_ms)
         self._weights = _weights(profile, draw, cluster.world.seed) or {"strike": 1.0}
@@ -92,7 +99,11 @@ class Faults:
     def begin(self) -> None:
         """Let faults happen from now on."""
         self.is_active = True
-        self._later(self._draw.uniform(0, self._mean_interval_ms), self._next)
+        delay_ms = self._draw.uniform(0, self._mean_interval_ms)
+        if self.script is None:
+            self._pending = self._later(delay_ms, self._next)
+        else:
+            self._begin_script(self.script)
         name = self.profile.scenario
         if name and name not in self._leave_out:
             stage = self._stage("scenario")
@@ -101,6 +112,8 @@ class Faults:
     def end(self) -> None:
         """No more faults: everything is healed, every broker is up."""
         self.is_active = False
+        if self._pending is not None:
+            self._pending.cancel()
         cluster = self.cluster
         cluster.world.network.heal_everything()
         for broker in cluster.brokers.values():
@@ -129,11 +142,30 @@ class Faults:
             return
         kinds = list(self._weights)
         kind = self._draw.choices(kinds, [self._weights[name] for name in kinds])[0]
-        stage = self._stage(self.drawn)
+        self._inject(kind, self.drawn)
+        delay_ms = self._draw.expovariate(1.0) * self._mean_interval_ms
+        self._pending = self._later(delay_ms, self._next)
+
+    def _inject(self, kind: str, index: int) -> None:
+        now_ns = self.cluster.world.now_ns
+        self.played.append(Played(now_ns, kind, index, self._draw.getstate()))
         self.drawn += 1
-        if kind not in self._leave_out and KINDS[kind].inject(stage):
+        if kind not in self._leave_out and KINDS[kind].inject(self._stage(index)):
             self.count(kind)
-        self._later(self._draw.expovariate(1.0) * self._mean_interval_ms, self._next)
+
+    def _begin_script(self, script: list[Played]) -> None:
+        """What is played again happens at its time and draws what it drew; so does, in between,
+        whatever shares its stream."""
+        scheduler = self.cluster.world.scheduler
+
+        def play(fault: Played) -> None:
+            if self.is_active:
+                self._draw.setstate(fault.draw_state)
+                self._inject(fault.kind, fault.drawn_before)
+                self._draw.expovariate(1.0)
+
+        for fault in script:
+            scheduler.at(fault.time_ns, None, play, fault)
 
     def _stage(self, index: int | str) -> Stage:
         draw = self._draw
@@ -153,5 +185,5 @@ class Faults:
 
         self._later(draw.uniform(*self._restart_ms), restart)
 
-    def _later(self, delay_ms: float, callback: Callable[[], None]) -> None:
-        self.cluster.world.scheduler.after(int(delay_ms * NS_PER_MS), None, callback)
+    def _later(self, delay_ms: float, callback: Callable[[], None]) -> Event:
+        return self.cluster.world.scheduler.after(int(delay_ms * NS_PER_MS), None, callback)

@@ -1,0 +1,154 @@
+"""A search over seeds for `tidelog sim run`: jobs in, sums out, whatever ends it.
+
+Ctrl-C and SIGTERM end it between two results and in the middle of one; what was covered until then
+is printed and kept all the same, and the exit code is 128 and the signal's number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tidelog.cli.output import say
+from tidelog.cli.seed_workers import run_in_processes
+
+if TYPE_CHECKING:
+    from tidelog.sim.job import Job
+    from tidelog.sim.results import RunResult
+    from tidelog.sim.search_coverage import Coverage
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: Lines of the story that are printed with a violation.
+_STORY_LINES = 30
+
+
+class Interrupted(BaseException):
+    """A signal asks for the end; like KeyboardInterrupt, nothing on its way may catch it."""
+
+
+class Interruptions:
+    """While it is entered, signals raise Interrupted, once; `number` says which came."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __enter__(self) -> Interruptions:
+        self._before = {each: signal.signal(each, self._came) for each in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each, handler in self._before.items():
+            signal.signal(each, handler)
+
+    def _came(self, number: int, _: FrameType | None) -> None:
+        if not self.number:
+            self.number = number
+            raise Interrupted
+
+    @property
+    def exit_code(self) -> int:
+        """What shells have for it; 0 where none came."""
+        return 128 + self.number if self.number else 0
+
+
+def results(jobs: Iterator[Job], processes: int) -> Generator[RunResult, None, None]:
+    """The runs as they end."""
+    if processes > 1:
+        yield from run_in_processes(jobs, processes)
+        return
+    for job in jobs:
+        yield job.run()
+
+
+def search(
+    jobs: Iterator[Job],
+    processes: int,
+    number: int | None,
+    take: Callable[[RunResult], bool],
+) -> int:
+    """Hand results to `take` until it says that it has enough; returns 0, or the exit code of a
+    signal that ended it."""
+    with (
+        Interruptions() as interruptions,
+        contextlib.suppress(Interrupted),
+        contextlib.closing(results(jobs, processes)) as found,
+    ):
+        for result in _with_progress(found, number):
+            if take(result) or interruptions.number:
+                break
+    return interruptions.exit_code
+
+
+def _with_progress(found: Iterable[RunResult], number: int | None) -> Iterator[RunResult]:
+    """A progress bar on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("seeds", total=number)
+        for result in found:
+            progress.advance(task)
+            yield result
+
+
+def say_violation(result: RunResult, shrink_s: float) -> None:
+    """A violation, the line that keeps its seed, its reduction found within a time, and the end of
+    the story."""
+    from tidelog.sim.job import Job
+    from tidelog.sim.known_seeds import line_to_add
+
+    job = Job.of(result)
+    say(f"seed {result.seed}: VIOLATION {result.violation}")
+    say(f"    {job.command()} tells it step by step, with --story in short")
+    if not job.mutant:
+        line = line_to_add(result.profile, result.seed, result.chosen, result.violation)
+        say(f"    to be kept in tests/sim/known_seeds.txt as: {line}")
+    if shrink_s > 0:
+        job = say_shrunk(job, shrink_s)
+    for line in job.story()[1][-_STORY_LINES:]:
+        say(f"    {line}")
+
+
+def say_shrunk(job: Job, limit_s: float) -> Job:
+    """Shrink a run within a time; says what is left and returns it."""
+    deadline = time.monotonic() + limit_s
+    found = job.shrink(lambda: time.monotonic() >= deadline)
+    whole, left = found.whole, found.result
+    reduced = job.reduced(found.only)
+    if not whole.violation:
+        say(f"    {job.command()} shows no violation: there is nothing to shrink")
+        return job
+    kinds = ", ".join(f"{fault.drawn_before + 1} {fault.kind}" for fault in found.faults) or "none"
+    say(
+        f"    shrunk in {found.runs} runs from {sum(whole.faults.values())} faults,"
+        f" {whole.partitions} partitions and {whole.events} events to {sum(left.faults.values())},"
+        f" {left.partitions} and {left.events}; faults left: {kinds}"
+    )
+    say(f"    {reduced.command()}")
+    return reduced
+
+
+def read_coverage(path: Path) -> Coverage:
+    """What earlier searches wrote; nothing where there is no such file."""
+    from tidelog.sim.search_coverage import Coverage
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Coverage()
+    return Coverage.from_json(text, str(path))
+
+
+def write_coverage(path: Path, coverage: Coverage) -> None:
+    """The file is the old one or the new one, whatever happens meanwhile."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+    unfinished.write_text(coverage.to_json(), encoding="utf-8")
+    os.replace(unfinished, path)

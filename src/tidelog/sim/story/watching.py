@@ -1,0 +1,350 @@
+"""Watches a run and writes down the facts that stories are told of.
+
+Hears what brokers trace (`core.ports.Tracer`), what the store has committed, what the files show,
+what leaders claim and what clients are told, each from whoever follows it already: a watched run
+does what it does unwatched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.sim.checkers.groups import Commit
+from tidelog.sim.checkers.logs import LogKey, ReplicaLog
+from tidelog.sim.checkers.published import PublishedPartition
+from tidelog.sim.checkers.replication import Claim
+from tidelog.sim.history import Outcome, Produce
+from tidelog.sim.story import facts
+from tidelog.sim.story.facts import Fact
+
+if TYPE_CHECKING:
+    from tidelog.sim.cluster import SimBroker
+    from tidelog.sim.node import Incarnation
+    from tidelog.sim.run import SeedRun
+
+_LOSSES: Final = {
+    "NONE": "its process ends, the machine goes on: nothing written is lost",
+    "UNSYNCED": "the power goes: of what was not synced, only a part is left",
+    "ALL_UNSYNCED": "the power goes: all that was not synced is lost",
+}
+
+
+class Watcher:
+    """Of one run, which must not have begun."""
+
+    def __init__(self, run: SeedRun) -> None:
+        self.run = run
+        self.facts: list[Fact] = []
+        self._cluster = run.cluster
+        self._world = run.world
+        self._controllers: dict[int, int] = {}
+        self._proposed: dict[tuple[int, LogKey], tuple[int, ...]] = {}
+        self._led: dict[tuple[int, str], bool] = {}
+        #: Brokers whose process does not live.
+        self.down: dict[int, None] = {}
+        self._events: dict[str, Callable[[int, dict[str, Any]], None]] = {
+            "controller_elected": self._controller_elected,
+            "controller_resigned": self._controller_resigned,
+            "became_leader": self._became_leader,
+            "became_follower": self._became_follower,
+            "unclean_leader": self._unclean_leader,
+            "isr_change_refused": self._change_refused,
+            "truncated": self._truncated,
+            "log_recovered": self._recovered,
+            "partition_command_refused": self._command_refused,
+            "replica_deleted": self._replica_deleted,
+            "groups_loaded": self._groups_loaded,
+            "groups_unloaded": self._groups_unloaded,
+            "created": lambda _, fields: self._topic(fields["topic"], "an administrator made it"),
+            "deleted": lambda _, fields: self._topic(
+                fields["topic"], "an administrator deleted it"
+            ),
+        }
+        self._follow()
+
+    def _follow(self) -> None:
+        cluster, world = self._cluster, self._world
+        world.on_note.append(self._noted)
+        world.on_traced.append(self._traced)
+        cluster.published.on_state.append(self._state_changed)
+        cluster.published.on_broker.append(self._registered)
+        cluster.replication.on_committed.append(self._committed)
+        cluster.replication.on_proposed.append(self._isr_proposed)
+        cluster.history.on_acknowledged.append(self._acknowledged)
+        cluster.groups.on_synced.append(self._synced)
+        cluster.groups.on_commit_ended.append(self._offsets_answered)
+        for broker in cluster.brokers.values():
+            self._follow_logs(broker)
+
+    def _follow_logs(self, broker: SimBroker) -> None:
+        """Hear of changes in the files before, or after, whoever checks them."""
+        grown, cut = broker.logs.on_grown, broker.logs.on_cut
+
+        def log_grown(log: ReplicaLog, first: int) -> None:
+            self._log_grown(broker, log, first)
+            if grown is not None:
+                grown(log, first)
+
+        def log_cut(log: ReplicaLog, end_before: int) -> None:
+            self._log_cut(broker, log, end_before)
+            if cut is not None:
+                cut(log, end_before)
+
+        broker.logs.on_grown, broker.logs.on_cut = log_grown, log_cut
+
+    def _add(
+        self,
+        kind: str,
+        about: str,
+        text: str,
+        who: str = "",
+        offsets: tuple[int, int] | None = None,
+    ) -> None:
+        self.facts.append(Fact(self._world.now_ns, kind, about, text, who, offsets))
+
+    def name(self, key: LogKey) -> str:
+        """What a partition is called."""
+        topic = self._cluster.published.all_topics.get(key.topic_id)
+        return f"{topic.name}-{key.partition}" if topic else str(key)
+
+    # Processes, faults
+
+    def _noted(self, node_id: int, kind: str, detail: str) -> None:
+        is_broker = node_id in self._cluster.brokers
+        who = f"broker {node_id}"
+        if kind == "fault":
+            self._add(facts.FAULT, "", detail)
+        elif kind == "faults":
+            self._add(facts.FAULT, "", "faults end: every link is whole, every broker is started")
+        elif kind == "death" and is_broker:
+            self.down[node_id] = None
+            loss, _, reason = detail.partition(" ")
+            self._add(facts.PROCESS, "", f"{who}: {reason}; {_LOSSES[loss]}")
+        elif kind == "start" and is_broker:
+            self.down.pop(node_id, None)
+            life = "" if detail == "1" else f" again (its life {detail})"
+            self._add(facts.PROCESS, "", f"{who} starts{life}")
+        elif kind == "start failed":
+            self._add(facts.PROCESS, "", f"{who} cannot start: {detail}")
+        elif kind == "halt":
+            self._add(facts.PROCESS, "", f"{who} ends itself: {detail}")
+        elif kind in ("pause", "resume") and is_broker:
+            moves = "stands still" if kind == "pause" else "goes on"
+            self._add(facts.PROCESS, "", f"{who} {moves}")
+
+    def _registered(self, broker_id: int, broker_epoch: int) -> None:
+        text = f"broker {broker_id} registers under broker epoch {broker_epoch}"
+        self._add(facts.PROCESS, "", text)
+
+    def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
+        told = self._events.get(name)
+        if told is not None:
+            told(incarnation.node_id, fields)
+
+    def _topic(self, topic: str, text: str) -> None:
+        self._add(facts.CONTROLLER, topic, text)
+
+    # The controller
+
+    def _controller_elected(self, node_id: int, fields: dict[str, Any]) -> None:
+        self._controllers[fields["epoch"]] = node_id
+        text = f"broker {node_id} becomes controller, epoch {fields['epoch']}"
+        self._add(facts.CONTROLLER, "", text)
+
+    def _controller_resigned(self, node_id: int, fields: dict[str, Any]) -> None:
+        text = f"broker {node_id} is controller no more (epoch {fields['epoch']})"
+        self._add(facts.CONTROLLER, "", f"{text}: {fields['reason']}")
+
+    def _controller(self) -> str:
+        epoch = self._cluster.published.controller_epoch
+        node_id = self._controllers.get(epoch)
+        return f"the controller (broker {node_id if node_id else '?'}, epoch {epoch})"
+
+    def _state_changed(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
+        name = self.name(state.key)
+        who = self._controller()
+        if before is None:
+            text = f"{who} makes it: led by broker {state.leader}, ISR {state.isr}"
+            self._add(facts.STATE, name, text)
+            return
+        change = f"ISR {before.isr} -> {state.isr}, partition epoch {state.partition_epoch}"
+        if state.leader_epoch == before.leader_epoch:
+            text = f"{who} publishes what its leader proposed: {change}"
+            if state.isr == before.isr:
+                text = f"{who} publishes the same ISR {state.isr} as partition epoch"
+                text += f" {state.partition_epoch}: a refusal made final, or other broker epochs"
+            self._add(facts.ISR, name, text)
+            return
+        why = self._why(before, state)
+        if state.leader < 0:
+            text = f"{who} leaves it without a leader: {why}; {change}"
+        elif state.leader != before.leader:
+            text = f"{who} elects broker {state.leader}, {why}"
+            text += f"; leader epoch {state.leader_epoch}, {change}"
+        else:
+            text = f"{who} lets broker {state.leader} lead on, {why}"
+            text += f"; leader epoch {state.leader_epoch}, {change}"
+        self._add(facts.STATE, name, text)
+
+    def _why(self, before: PublishedPartition, state: PublishedPartition) -> str:
+        """What published state says that the controller had before it."""
+        registered = self._cluster.published.brokers
+        reasons = []
+        for member in before.isr:
+            recorded = before.epoch_of(member)
+            what = "leader" if member == before.leader else "member"
+            if member not in registered:
+                reasons.append(f"{what} {member} is gone")
+            elif recorded is not None and recorded != registered[member]:
+                reasons.append(
+                    f"{what} {member} was recorded under broker epoch {recorded} and has"
+                    f" {registered[member]}"
+                )
+        if before.leader < 0 and state.leader >= 0:
+            reasons.append(f"member {state.leader} of the last ISR is there")
+        if not reasons:
+            topic = self._cluster.published.all_topics[state.key.topic_id]
+            if state.leader == topic.assignment[state.key.partition][0] != before.leader:
+                reasons.append("it is the preferred replica")
+            else:
+                reasons.append("no more is known of it than that the state was found so")
+        return "as " + ", ".join(reasons)
+
+    # Replicas
+
+    def _became_leader(self, node_id: int, fields: dict[str, Any]) -> None:
+        self._led[(node_id, fields["partition"])] = True
+        self._took_role(node_id, fields, "leads")
+
+    def _became_follower(self, node_id: int, fields: dict[str, Any]) -> None:
+        self._led[(node_id, fields["partition"])] = False
+        self._took_role(node_id, fields, f"follows broker {fields['leader']}")
+
+    def _took_role(self, node_id: int, fields: dict[str, Any], role: str) -> None:
+        self._add(
+            facts.ROLE,
+            fields["partition"],
+            f"broker {node_id} {role} in leader epoch {fields['leader_epoch']}; its log ends at"
+            f" {fields['log_end_offset']}, high watermark {fields['high_watermark']}",
+        )
+
+    def _unclean_leader(self, node_id: int, fields: dict[str, Any]) -> None:
+        text = f"broker {node_id} was elected from outside the ISR: what was committed from"
+        text += f" {fields['log_end_offset']} on is lost"
+        self._add(facts.ROLE, fields["partition"], text)
+
+    def _isr_proposed(self, node_id: int, claim: Claim) -> None:
+        members = tuple(dict.fromkeys(member for member, _ in claim.in_flight))
+        key = (node_id, claim.key)
+        if members and self._proposed.get(key) != members:
+            text = f"leader {node_id} proposes the ISR {members}"
+            self._add(facts.ISR, str(claim.name), text)
+        self._proposed[key] = members
+
+    def _change_refused(self, node_id: int, fields: dict[str, Any]) -> None:
+        text = f"the controller refuses leader {node_id} the ISR {fields['isr']}: {fields['error']}"
+        self._add(facts.ISR, fields["partition"], text)
+
+    def _truncated(self, node_id: int, fields: dict[str, Any]) -> None:
+        self._add(
+            facts.CUT,
+            fields["partition"],
+            f"broker {node_id} truncates its log from {fields['log_end_offset']} to {fields['to']},"
+            f" as the leader of epoch {fields['leader_epoch']} told where they part",
+        )
+
+    def _recovered(self, node_id: int, fields: dict[str, Any]) -> None:
+        text = f"broker {node_id} cuts {fields['cut_bytes']} bytes that are no whole batch; its log"
+        self._add(facts.CUT, fields["partition"], f"{text} ends at {fields['end_offset']}")
+
+    def _command_refused(self, node_id: int, fields: dict[str, Any]) -> None:
+        text = f"broker {node_id} refuses a command of the controller: {fields['error']}"
+        self._add(facts.ROLE, fields["partition"], text)
+
+    def _replica_deleted(self, node_id: int, fields: dict[str, Any]) -> None:
+        self._add(facts.ROLE, fields["partition"], f"broker {node_id} deletes its replica")
+
+    # Records
+
+    def _log_grown(self, broker: SimBroker, log: ReplicaLog, first: int) -> None:
+        name, node_id = self.name(log.key), broker.node_id
+        numbers = log.numbers[first - log.start :]
+        leads = self._led.get((node_id, name), False)
+        who = f"leader {node_id}" if leads else f"broker {node_id}"
+        kind = facts.APPENDED if leads else facts.COPIED
+        verb = "appends" if leads else "copies"
+        text = f"{who} {verb} {_offsets(first, log.end - 1)} ({_records(numbers)}, leader epoch"
+        self._add(kind, name, f"{text} {log.epochs[-1]})", who, (first, log.end - 1))
+
+    def _log_cut(self, broker: SimBroker, log: ReplicaLog, end_before: int) -> None:
+        name, node_id = self.name(log.key), broker.node_id
+        if broker.life is not None:
+            text = f"the log of broker {node_id} ended at {end_before} and ends at {log.end} now"
+        else:
+            text = f"broker {node_id} lost records with its power: its log ended at {end_before},"
+            text += f" its files show {log.end} now"
+        self._add(facts.CUT, name, text)
+
+    def _committed(self, node_id: int, claim: Claim, first: int) -> None:
+        who = f"leader {node_id}"
+        last = claim.high_watermark - 1
+        text = f"{who} of epoch {claim.leader_epoch} commits {_offsets(first, last)}: its high"
+        text += f" watermark is {claim.high_watermark}"
+        self._add(facts.COMMITTED, str(claim.name), text, who, (first, last))
+
+    def _acknowledged(self, operation: Produce) -> None:
+        name = f"{operation.topic}-{operation.partition}"
+        who = f"client {operation.client}"
+        first = operation.base_offset
+        last = first + len(operation.numbers) - 1
+        where = f" at {_offsets(first, last)}" if first >= 0 else ""
+        verb = "is" if len(operation.numbers) == 1 else "are"
+        text = f"{who} is told that {_records(operation.numbers)} {verb} stored{where} (acks"
+        text += f" {operation.acks})"
+        self._add(facts.ACKNOWLEDGED, name, text, who, (first, last) if first >= 0 else None)
+
+    # Groups
+
+    def _groups_loaded(self, node_id: int, fields: dict[str, Any]) -> None:
+        self._coordinates(node_id, fields, "coordinates its groups now")
+
+    def _groups_unloaded(self, node_id: int, fields: dict[str, Any]) -> None:
+        self._coordinates(node_id, fields, "coordinates its groups no more")
+
+    def _coordinates(self, node_id: int, fields: dict[str, Any], what: str) -> None:
+        name = f"{CONSUMER_OFFSETS}-{fields['partition']}"
+        text = f"broker {node_id} {what} (leader epoch {fields['leader_epoch']})"
+        self._add(facts.GROUP, name, text)
+
+    def _synced(self, group: str, generation: int, member: str, partitions: list[int]) -> None:
+        text = f"{member} is given partitions {partitions} in generation {generation}"
+        self._add(facts.GROUP, group, text)
+
+    def _offsets_answered(self, commit: Commit) -> None:
+        if commit.outcome is Outcome.DONE:
+            text = f"generation {commit.generation} is told that offset {commit.offset} is"
+            text += f" committed for partition {commit.partition}"
+            who = f"partition {commit.partition}"
+            self._add(facts.OFFSETS, commit.group, text, who, (commit.offset, commit.offset))
+        elif commit.outcome is Outcome.REFUSED:
+            text = f"generation {commit.generation} is refused offset {commit.offset} for"
+            self._add(facts.GROUP, commit.group, f"{text} partition {commit.partition}")
+
+
+def _offsets(first: int, last: int) -> str:
+    return f"offset {first}" if first == last else f"offsets {first}-{last}"
+
+
+def _records(numbers: tuple[int, ...] | list[int]) -> str:
+    """Records by their numbers; those of coordinators are called by no number."""
+    if numbers[0] > _CLIENTS_NUMBERS:
+        return f"{len(numbers)} record{'s' if len(numbers) > 1 else ''} of groups"
+    if len(numbers) == 1:
+        return f"record {numbers[0]}"
+    return f"records {numbers[0]}-{numbers[-1]}"
+
+
+#: Numbers above are checksums of coordinators' records (`sim/batches`).
+_CLIENTS_NUMBERS: Final = 1 << 60

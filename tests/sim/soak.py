@@ -1,0 +1,156 @@
+"""A long search, for the minutes that it is given: what `make soak` runs.
+
+`python -m tests.sim.soak --minutes N`: the search of mutants on all cores but one and the larger
+models on that one take up to a third of the time, all clients up to a sixth; what is left, half of
+it at least, is for the simulator: fresh seeds of all profiles on all cores. Then the coverage table
+is printed. What does not end in its share is ended, and told; every step that failed is told at the
+end, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = sys.executable
+#: Shares of the time that what goes before the simulator has at most.
+MUTANTS_AND_MODELS = 1 / 3
+CLIENTS = 1 / 6
+#: What a search has beyond its share to end by itself.
+SPARE_S = 120.0
+#: What an ended process has to say its last words.
+GRACE_S = 30.0
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command, with the seconds after which it is ended; None: it ends by itself."""
+
+    name: str
+    words: tuple[str, ...]
+    limit_s: float | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+#: Runs steps side by side; returns what went wrong, one line each.
+Call = Callable[[Sequence[Step]], list[str]]
+
+
+def before(minutes: float, cores: int) -> list[list[Step]]:
+    """What goes before the simulator: steps that run side by side, one set after the other."""
+    share = minutes * MUTANTS_AND_MODELS
+    mutants = (PYTHON, "-m", "tidelog", "sim", "mutants", "--seeds", "0..199", "--kills", "3")
+    mutants += ("--minutes", f"{share:.2f}", "--jobs", str(max(1, cores - 1)))
+    return [
+        [
+            Step("mutants", mutants, share * 60 + SPARE_S),
+            Step("models", (PYTHON, "-m", "tests.model.soak"), share * 60),
+        ],
+        [
+            Step(
+                "clients",
+                (PYTHON, "tests/run.py", "clients", "matrix"),
+                minutes * CLIENTS * 60,
+                (("TIDELOG_TEST_CLIENTS", "all"),),
+            )
+        ],
+    ]
+
+
+def simulation(minutes: float, first_seed: int, kept: Path) -> list[list[Step]]:
+    """The simulator, for what is left of the time, and its table."""
+    words = ("run", "--seeds", str(first_seed), "--minutes", f"{minutes:.2f}")
+    words += ("--profile", "mixed", "--all-states", "--coverage", str(kept))
+    return [
+        [Step("simulation", (PYTHON, "-m", "tidelog", "sim", *words))],
+        [Step("coverage", (PYTHON, "-m", "tests.sim.coverage", "--from", str(kept)))],
+    ]
+
+
+def soak(
+    minutes: float,
+    kept: Path,
+    call: Call,
+    cores: int,
+    now_s: Callable[[], float] = time.monotonic,
+) -> list[str]:
+    """Run everything; returns what went wrong, one line a step."""
+    began_s = now_s()
+    problems = [problem for steps in before(minutes, cores) for problem in call(steps)]
+    left = max(minutes / 2, minutes - (now_s() - began_s) / 60)
+    for steps in simulation(left, int(time.time()), kept):
+        problems += call(steps)
+    return problems
+
+
+def run_side_by_side(steps: Sequence[Step]) -> list[str]:
+    """Start all, and wait until each has ended or its time is over; leaves none behind."""
+    running: dict[Step, subprocess.Popen[bytes]] = {}
+    problems = []
+    began_s = time.monotonic()
+    try:
+        for step in steps:
+            tell(f"\n=== {step.name}: {' '.join(step.words)}")
+            running[step] = subprocess.Popen(
+                step.words,
+                cwd=ROOT,
+                env={**os.environ, **dict(step.environment)},
+                start_new_session=True,
+            )
+        while running:
+            time.sleep(_POLL_S)
+            for step, process in list(running.items()):
+                if process.poll() is not None:
+                    del running[step]
+                    if process.returncode:
+                        problems.append(f"{step.name} ended with {process.returncode}")
+                elif step.limit_s is not None and time.monotonic() - began_s > step.limit_s:
+                    del running[step]
+                    end(process)
+                    tell(f"{step.name} was ended: its share of the time is over")
+    finally:
+        for process in running.values():
+            end(process)
+    return problems
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """It may say its last words; then its whole group goes."""
+    process.terminate()
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def tell(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--coverage", type=Path, default=Path("coverage.json"))
+    options = parser.parse_args(words)
+    if options.minutes <= 0:
+        parser.error("--minutes: more than 0 are needed")
+    cores = len(os.sched_getaffinity(0))
+    problems = soak(options.minutes, options.coverage.resolve(), run_side_by_side, cores)
+    for problem in problems:
+        tell(f"FAILED {problem}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""A search that is interrupted tells what it covered, keeps it, and leaves no process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-m", "tidelog", "sim", "run"]
+
+
+def search(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+
+
+def workers_of(pid: int) -> list[int]:
+    """Its processes that run seeds; multiprocessing has one of its own beside them."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [
+        int(each) for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()
+    ]
+
+
+def wait_for_work(process: subprocess.Popen[str], workers: int) -> None:
+    """Until so many processes of it use the processor: they run seeds."""
+    while process.poll() is None:
+        busy = workers_of(process.pid) if workers > 1 else [process.pid]
+        ticks = [
+            sum(map(int, Path(f"/proc/{pid}/stat").read_text().split()[13:15])) for pid in busy
+        ]
+        if len([each for each in ticks if each > 200]) >= workers:
+            return
+        os.sched_yield()
+    pytest.fail(f"it ended by itself: {process.communicate()}")
+
+
+@pytest.mark.parametrize(
+    ("number", "jobs"), [(signal.SIGINT, 2), (signal.SIGTERM, 2), (signal.SIGINT, 1)]
+)
+def test_what_was_covered_is_told_and_kept(
+    tmp_path: Path, number: signal.Signals, jobs: int
+) -> None:
+    kept = tmp_path / "coverage.json"
+    done = search("--seeds", "3..4", "--jobs", "1", "--coverage", str(kept))
+    assert done.communicate(timeout=120)[0] and done.returncode == 0
+    before = json.loads(kept.read_text())["profiles"]["default"]
+    assert before["runs"] == 2
+
+    process = search("--seeds", "3", "--minutes", "9", "--jobs", str(jobs), "--coverage", str(kept))
+    wait_for_work(process, jobs)
+    workers = workers_of(process.pid)
+    # Ctrl-C reaches the whole group, as a terminal sends it; SIGTERM one process.
+    if number is signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    told, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in errors
+    runs = int(told.split()[0])
+    assert f"{runs} seeds, " in told and f"interrupted after {runs} runs" in errors
+    after = json.loads(kept.read_text())["profiles"]["default"]
+    assert after["runs"] == 2 + runs and runs > 0
+    assert after["events"] >= before["events"]
+    assert [pid for pid in workers if Path(f"/proc/{pid}").exists()] == []
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_a_file_that_holds_no_coverage_is_told_before_anything_is_run(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    for text, told in (
+        ("{", "is no JSON"),
+        ('{"version": 99}', "holds no coverage of version 1, its version is 99"),
+        ('{"version": 1, "profiles": {"default": {}}, "pairs": {}}', "holds no coverage: KeyError"),
+    ):
+        other.write_text(text)
+        process = search("--seeds", "3..9999", "--coverage", str(other))
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 1 and told in errors
+        assert other.read_text() == text
