@@ -14,6 +14,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.results import RunResult
 from tidelog.sim.run import run_seed
+from tidelog.sim.workload import churning
 from tidelog.sim.workload.kinds import CHURN, ChurnKind
 
 
@@ -32,8 +33,9 @@ def runs(
         has_own_streams=True,
     )
     monkeypatch.setitem(PROFILES, profile.name, profile)  # type: ignore[arg-type]  # a dict
-    for name in [name for name in CHURN if name not in kinds]:
-        monkeypatch.delitem(CHURN, name)
+    # A copy: kinds put back one by one would stand in another order, which later runs depend on.
+    wanted = {name: kind for name, kind in CHURN.items() if name in kinds}
+    monkeypatch.setattr(churning, "CHURN", wanted)
     return run_seed(seed, profile.name)
 
 

@@ -1,0 +1,75 @@
+"""Each scenario of leaderships and elections, in runs of its profile: what it is for comes about."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.checkers.published import PublishedPartition
+from tidelog.sim.run import SeedRun, run_seed
+
+SEEDS = range(3)
+
+
+def reached(profile: str) -> dict[str, int]:
+    """How often a profile's scenario was played in a few seeds, and which states they reached."""
+    found: dict[str, int] = {}
+    for seed in SEEDS:
+        result = run_seed(seed, profile)
+        assert not result.violation, f"seed {seed} of {profile}: {result.violation}"
+        for name, count in {"scenario": 0, **result.faults, **result.marks}.items():
+            found[name] = found.get(name, 0) + count
+    assert found["scenario"] >= len(SEEDS)
+    return found
+
+
+def returns(profile: str, seed: int) -> int:
+    """How often a leader was followed by another one and then by itself again."""
+    run = SeedRun(seed, profile)
+    leaders: dict[LogKey, list[int]] = {}
+
+    def note(_: PublishedPartition | None, state: PublishedPartition) -> None:
+        told = leaders.setdefault(state.key, [])
+        if state.leader >= 0 and told[-1:] != [state.leader]:
+            told.append(state.leader)
+
+    run.cluster.published.on_state.append(note)
+    assert not run.run().violation
+    return sum(
+        first == third
+        for told in leaders.values()
+        for first, third in zip(told, itertools.islice(told, 2, None), strict=False)
+    )
+
+
+@pytest.mark.rule("V31")
+def test_leader_returns_makes_a_leader_again_of_who_led_before_the_last() -> None:
+    assert returns("leader_returns", 0) >= 5
+
+
+def test_unheard_of_return_makes_followers_ask_under_an_epoch_that_is_over() -> None:
+    assert returns("unheard_of_return", 0) >= 5
+    assert reached("unheard_of_return")["follower_behind_leader_epoch"] >= 50
+
+
+def test_early_follower_asks_leaders_that_have_not_heard_yet() -> None:
+    assert reached("early_follower")["follower_ahead_of_leader_epoch"] >= 50
+
+
+@pytest.mark.rule("V32")
+def test_two_terms_lost_are_cut_off_at_once() -> None:
+    assert reached("two_terms_lost")["truncated_over_two_epochs"] >= 1
+
+
+@pytest.mark.rule("D3")
+def test_missing_directory_leaves_the_last_member_without_its_replica() -> None:
+    assert reached("missing_directory")["replica_lost"] >= 1
+
+
+@pytest.mark.rule("V3", "S2")
+def test_unlucky_elections_depose_who_writes_and_elect_who_does_not_know() -> None:
+    found = reached("unlucky_elections")
+    for state in ("deposed_while_writing", "election_won_unknowingly", "controller_node_left_over"):
+        assert found[state] >= 1, state
