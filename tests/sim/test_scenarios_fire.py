@@ -1,4 +1,4 @@
-"""Each scenario of leaderships and elections, in runs of its profile: what it is for comes about."""
+"""Scenarios of leaderships and elections, in runs of their profiles: what each is for happens."""
 
 from __future__ import annotations
 
