@@ -176,8 +176,33 @@ class SeedRun:
         is_promised = self.profile.keeps_promises
         if is_promised and not self._wait(self._unread, limit_ns, "everything committed is read"):
             return
+        if any(kind.startswith("damaged") for kind in self.faults.counts) and not self._read_anew():
+            return
         check_history(self.operations(), world.violate, is_promised=is_promised)
         self._check_disks()
+
+    def _read_anew(self) -> bool:
+        """Somebody reads every partition from its beginning: damage that nobody has met so far is
+        met now, and who led with it has what it lost from others (V68)."""
+        client = self._client()
+        known = {consumer.partition: consumer.gaps for consumer in self._consumers}
+        readers = [self._consume(client, name, None, gaps=gaps) for name, gaps in known.items()]
+
+        def is_behind(reader: PartitionConsumer) -> bool:
+            topic = self.cluster.published.topics.get(reader.partition.topic)
+            if topic is None:
+                return False
+            key = LogKey(topic.topic_id, reader.partition.partition)
+            end = len(self.cluster.replication.truth(key).committed)
+            waits = self.cluster.waits_for_operator(key)
+            return not waits and (reader.topic_id != topic.topic_id or reader.position < end)
+
+        limit_ns = self.world.now_ns + LIVENESS_LIMIT_NS
+        return self._wait(
+            lambda: any(map(is_behind, readers)) or bool(self.cluster.health()),
+            limit_ns,
+            "everything committed is read anew",
+        )
 
     def _all_producers(self) -> list[PartitionProducer]:
         """All producers; those of a partition that waits for an operator wait for nothing any more.

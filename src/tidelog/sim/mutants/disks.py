@@ -51,6 +51,16 @@ def short_write_is_whole(_: Any) -> Any:
     return lambda files, handle, buffer, written, position: None
 
 
+@_breaks(
+    "V68",
+    "tidelog.log.reading:verify",
+    profile="damaged_disks",
+)
+def damage_is_served(_: Any) -> Any:
+    """What is read from a file is given to clients and followers as it is."""
+    return lambda data, position, offset, end_offset: False
+
+
 @_breaks("V81", "tidelog.broker.channels:Channel._keep_refused", profile="failing_disks")
 def full_disk_refusal_is_final(_: Any) -> Any:
     """A role that a full disk refused is never told again."""

@@ -51,7 +51,6 @@ class PartitionConsumer:
         highest_version: int | None = None,
         gaps: bool = False,
     ) -> None:
-        """`gaps`: the topic is compacted, offsets may be missing."""
         self.client = client
         self.partition = partition
         self.stopping = False
@@ -62,7 +61,8 @@ class PartitionConsumer:
         self.position = 0
         self._draw = draw
         self._highest_version = highest_version
-        self._gaps = gaps
+        #: Whether the topic is compacted: offsets may be missing.
+        self.gaps = gaps
 
     async def run(self) -> None:
         """Read until stopped."""
@@ -187,7 +187,7 @@ class PartitionConsumer:
                 continue
             skipped = self.position - batch.base_offset
             numbers = batch.numbers[max(skipped, 0) :]
-            if skipped < 0 and self._gaps:
+            if skipped < 0 and self.gaps:
                 numbers = (GONE,) * -skipped + numbers
             elif skipped < 0:
                 self.client.history.anomaly(
