@@ -18,7 +18,7 @@ from tidelog.broker.broker import Broker
 from tidelog.broker.partitions import Partition
 from tidelog.client.steps import Address
 from tidelog.core.config import BrokerConfig
-from tidelog.core.errors import ConfigError, NodeDead, TidelogError
+from tidelog.core.errors import ConfigError, NodeDead, StorageError, TidelogError
 from tidelog.core.ports import Ports
 from tidelog.core.types import ZERO_TOPIC_ID
 from tidelog.log.recovery import DamagedLog
@@ -273,7 +273,12 @@ class SimBroker:
         asyncio.Task(stopping, loop=life.loop, name=f"stop broker {self.node_id}")
 
     async def _stop(self, broker: Broker, life: Incarnation, loss: Loss) -> None:
-        await broker.stop()
+        try:
+            await broker.stop()
+        except StorageError as error:
+            # Its disk fails as it writes everything down: no clean end, and a process that is over.
+            life.die(Loss.NONE, f"stop failed: {error!r}", judged=False)
+            raise NodeDead(f"stop failed: {error!r}") from error
         self.stopped_cleanly = True
         life.die(loss, "stopped as told", judged=False)
         raise NodeDead("stopped as told")

@@ -38,6 +38,8 @@ _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 _METADATA: Final = "partition.metadata"
+#: All that there may be of a replica whose creation failed or was cut short.
+_BEGUN: Final = frozenset((_METADATA, f"{_METADATA}.tmp"))
 _OWNER: Final = "meta.properties"
 
 
@@ -157,7 +159,9 @@ class _Disk:
                 return
             batches[base_offset] = found
         if not logs:
-            self._problems.append(f"{self._disk.root}/{name}: there is no log file")
+            # One that a full disk kept from being made: the next start takes what there is away.
+            if not directory.entries.keys() <= _BEGUN:
+                self._problems.append(f"{self._disk.root}/{name}: there is no log file")
             return
         end = previous.last_offset + 1 if previous is not None else 0
         self._ends[name] = max(end, *logs)
