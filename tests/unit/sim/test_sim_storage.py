@@ -219,7 +219,14 @@ def test_another_brokers_disk_is_told(disk: SimDisk) -> None:
 
 
 def test_a_replica_must_tell_its_topic_id(changed: Change) -> None:
-    assert "topic id" in changed(r"steady-0/partition.metadata", text(b"version: 0\n"))
+    without = b"version: 0\nsomething_else: AAAAAAAAAAAAAAAAAAAAAA\n"
+    assert "topic id" in changed(r"steady-0/partition.metadata", text(without))
+
+
+def test_a_topic_id_may_be_torn_with_the_power(disk: SimDisk) -> None:
+    path = next(path for path, _ in disk.files() if "steady-0/partition.metadata" in path)
+    del disk.file(path).data[len("version: 0\n") :]
+    assert check_disk(disk, NODE, lambda topic: topic.startswith("__")) == []
 
 
 def test_what_the_simulator_flipped_is_not_told_again(disk: SimDisk) -> None:

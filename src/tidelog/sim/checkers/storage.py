@@ -38,6 +38,7 @@ _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 _METADATA: Final = "partition.metadata"
+_WHOLE_METADATA_BYTES: Final = len("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
 #: All that there may be of a replica whose creation failed or was cut short.
 _BEGUN: Final = frozenset((_METADATA, f"{_METADATA}.tmp"))
 _OWNER: Final = "meta.properties"
@@ -182,9 +183,12 @@ class _Disk:
         if data is None:
             return  # lost with the power: it is written again with the next flush
         fields = dict(line.split(": ", 1) for line in _text(data).splitlines() if ": " in line)
+        topic_id = fields.get("topic_id")
+        if topic_id is None and len(data) < _WHOLE_METADATA_BYTES:
+            return  # torn with the power: likewise
         try:
-            topic_id_from_text(fields["topic_id"])
-        except (KeyError, ValueError) as error:
+            topic_id_from_text(topic_id or "")
+        except ValueError as error:
             raise _WrongError(f"it tells no topic id: {error}") from None
 
     def _check_indexes(

@@ -2,7 +2,8 @@
 
 What is deleted lies below an offset that was asked for, never above: a consumer that finds less is
 an anomaly. An acknowledged deletion has come to all live replicas: the low watermark told is what
-was asked for at least, and the log never begins before it again.
+was asked for at least, and the log never begins before it again while one of their brokers lives:
+where a log begins is written down now and then only, as Kafka does it.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ class _Deletions(ChurnKind):
         self._partition = TopicPartition(self.topic, 0)
         self._consumers: list[PartitionConsumer] = []
         self._topic_id: TopicId = b""
-        #: The highest low watermark that was acknowledged.
+        #: The highest low watermark that was acknowledged, and the brokers' lives at that time.
         self._low_watermark = 0
+        self._lives: dict[int, int] = {}
 
     async def run(self) -> None:
         work = self.work
@@ -73,7 +75,18 @@ class _Deletions(ChurnKind):
             return
         self.told(f"deletion below {before}: {low[self._partition]}")
         self._check(low[self._partition], "the low watermark", before)
-        self._low_watermark = max(self._low_watermark, low[self._partition])
+        self._low_watermark = max(self._known_low_watermark(), low[self._partition])
+        self._lives = self._lives_now()
+
+    def _lives_now(self) -> dict[int, int]:
+        return {broker.node_id: broker.incarnation for broker in self.work.cluster.brokers.values()}
+
+    def _known_low_watermark(self) -> int:
+        """What was acknowledged, while somebody lives who knew of it then."""
+        now = self._lives_now()
+        if all(now[node_id] != life for node_id, life in self._lives.items()):
+            self._low_watermark = 0
+        return self._low_watermark
 
     def _begins(self, before: int) -> None:
         history = self.client.history
@@ -86,14 +99,13 @@ class _Deletions(ChurnKind):
 
     async def _look(self) -> bool:
         """Whether the beginning of the log could be asked for; it is where it must be."""
-        lowest = self._low_watermark
         wanted = {self._partition: EARLIEST}
         try:
             listed = await self.client.run(self._reader.list_offsets(wanted, _READ_UNCOMMITTED))
         except TidelogError as error:
             self.failed("looking for the beginning", error)
             return False
-        self._check(listed[self._partition].offset, "the log start", lowest)
+        self._check(listed[self._partition].offset, "the log start", self._known_low_watermark())
         return True
 
     def _check(self, told: int, what: str, lowest: int) -> None:
