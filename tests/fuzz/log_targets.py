@@ -15,7 +15,7 @@ from tests.fuzz.mutation import mutated
 from tests.fuzz.record_targets import RECORDS, repaired, with_crc
 from tests.unit.log.log_rig import TP, Life, SimRig, append, batch_of
 
-from tidelog.core.errors import ConfigError, StorageError
+from tidelog.core.errors import ConfigError, ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Files
 from tidelog.log import names
 from tidelog.log.checkpoints import (
@@ -185,6 +185,9 @@ def _batches(log: Any, below: int) -> list[tuple[int, bytes]] | None:
                 if batch.base_offset < below:
                     found.append((batch.base_offset, data))
         except (CorruptBatch, StorageError):
+            return None
+        except KafkaError as error:
+            assert error.code is ErrorCode.CORRUPT_MESSAGE, error
             return None
         if walk.end_position != len(part.data):
             return None
