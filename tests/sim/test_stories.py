@@ -11,8 +11,10 @@ import re
 import pytest
 from tests.sim.mutant_table import load
 
+from tidelog.sim.disk import Loss
 from tidelog.sim.job import Job
 from tidelog.sim.mutants import MUTANTS
+from tidelog.sim.story.watching import LOSSES
 
 #: What must be told of a kill, in this order.
 DECISIVE = {
@@ -110,3 +112,7 @@ def test_a_reduction_that_leaves_everything_is_the_whole_run() -> None:
         assert sum(whole.faults.values()) > 3
         assert Job(5, profile, only="limit=1000").run().trace_hash == whole.trace_hash
         assert Job(5, profile, only="limit=1").run().trace_hash != whole.trace_hash
+
+
+def test_every_kind_of_loss_is_told() -> None:
+    assert sorted(LOSSES) == sorted(loss.name for loss in Loss)

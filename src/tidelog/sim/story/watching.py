@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from tidelog.sim.node import Incarnation
     from tidelog.sim.run import SeedRun
 
-_LOSSES: Final = {
+LOSSES: Final = {
     "NONE": "its process ends, the machine goes on: nothing written is lost",
     "UNSYNCED": "the power goes: of what was not synced, only a part is left",
+    "PREFIX": "the power goes: of what was not synced, the first writes are left",
+    "TORN": "the power goes: of what was not synced, the first writes are left, one torn",
+    "REORDERED": "the power goes: what was not synced is left in parts, later without earlier",
     "ALL_UNSYNCED": "the power goes: all that was not synced is lost",
 }
 
@@ -121,7 +124,7 @@ class Watcher:
         elif kind == "death" and is_broker:
             self.down[node_id] = None
             loss, _, reason = detail.partition(" ")
-            self._add(facts.PROCESS, "", f"{who}: {reason}; {_LOSSES[loss]}")
+            self._add(facts.PROCESS, "", f"{who}: {reason}; {LOSSES[loss]}")
         elif kind == "start" and is_broker:
             self.down.pop(node_id, None)
             life = "" if detail == "1" else f" again (its life {detail})"
