@@ -397,8 +397,7 @@ def _until(deadline: float, first: int) -> Iterator[int]:
 
 def _print_totals(totals: Totals, seconds: float, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
-        told = {name: value for name, value in asdict(totals).items() if name != "coverage"}
-        print_json({**told, "seconds": round(seconds, 3)})
+        print_json({**asdict(totals), "seconds": round(seconds, 3)})
         return
     print_line(
         f"{totals.runs} seeds, {totals.events} events, "

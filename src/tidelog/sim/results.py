@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.core.sometimes import SOMETIMES
-from tidelog.sim.coverage import Coverage
 
 
 @dataclass(slots=True)
@@ -89,8 +88,6 @@ class Totals:
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     faults: dict[str, int] = field(default_factory=dict)
     churn: dict[str, int] = field(default_factory=dict)
-    #: Which faults met which churn.
-    coverage: Coverage = field(default_factory=Coverage)
     marks: dict[str, int] = field(default_factory=dict)
     violations: list[RunResult] = field(default_factory=list)
 
@@ -106,7 +103,6 @@ class Totals:
             self.faults[name] = self.faults.get(name, 0) + value
         for name, value in result.churn.items():
             self.churn[name] = self.churn.get(name, 0) + value
-        self.coverage.add(result.faults, result.churn)
         for name, value in result.marks.items():
             self.marks[name] = self.marks.get(name, 0) + value
         if result.violation:

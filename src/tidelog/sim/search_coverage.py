@@ -84,7 +84,7 @@ class Coverage:
         _sum_up(profile.churn, result.churn)
         _sum_up(profile.marks, result.marks)
         churn = [kind for kind, count in result.churn.items() if count] or [NO_CHURN]
-        for fault in result.faults:
+        for fault in [kind for kind, count in result.faults.items() if count]:
             for kind in churn:
                 pair = self.pairs.setdefault(fault, {}).setdefault(kind, Pair())
                 pair.runs += 1

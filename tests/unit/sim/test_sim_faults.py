@@ -6,7 +6,6 @@ import pytest
 from tests.sim import fault_table
 
 from tidelog.sim.cluster import Cluster, Settings
-from tidelog.sim.coverage import Coverage
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.profiles import PROFILES, Profile
@@ -74,21 +73,3 @@ def test_a_kind_that_is_none_cannot_be_left_out() -> None:
 
 def test_the_page_tells_of_every_fault_and_all_churn() -> None:
     assert fault_table.written() == fault_table.render(), "run python -m tests.sim.fault_table"
-
-
-def test_coverage_tells_which_faults_met_which_churn() -> None:
-    coverage = Coverage()
-    coverage.add({"pause": 2, "strike": 0}, {"topics": 1, "members": 0})
-    coverage.add({"pause": 1}, {"topics": 3})
-    assert coverage.missing(["pause", "strike"], ["topics", "members"]) == [
-        ("pause", "members"),
-        ("strike", "topics"),
-        ("strike", "members"),
-    ]
-    assert coverage.table(["pause", "strike"], ["topics", "members"]) == [
-        "   1  topics",
-        "   2  members",
-        "           1     2",
-        "pause      2     .",
-        "strike     .     .",
-    ]

@@ -46,6 +46,13 @@ def test_runs_are_added_up_by_profile_and_by_what_met_what() -> None:
     assert len(found.never_reached()) == len(SOMETIMES) - 2
 
 
+def test_what_struck_nobody_or_was_never_acknowledged_met_nothing() -> None:
+    found = Coverage()
+    found.add(result("default", {"pause": 2, "strike": 0}, {"topics": 1, "members": 0}))
+    found.add(result("default", {"pause": 1}, {"topics": 3}))
+    assert found.pairs == {"pause": {"topics": Pair(2, {})}}
+
+
 def test_a_file_holds_it_and_more_is_added() -> None:
     found = covered()
     read = Coverage.from_json(found.to_json(), "f")
