@@ -178,8 +178,9 @@ def test_kafkas_tools(terminal: Terminal, in_sync: Callable[[], None]) -> None:
     told = terminal.run(after_a_kill)
     assert "Leader: 2" not in told
     rows = [line.split() for line in told.splitlines() if line.startswith("tools")]
-    assert sorted(row[2] for row in rows) == ["0", "1", "2"]
-    assert [row[5] for row in rows] == ["0"] * 3, told
+    # A partition that the consumer had not yet asked for when it had its thousand is not shown.
+    assert sum(int(committed) for _, _, _, committed, *_ in rows) == 1000, told
+    assert {lag for _, _, _, _, _, lag, *_ in rows} == {"0"}, told
 
 
 def test_spark_reads_what_is_left(terminal: Terminal, in_sync: Callable[[], None]) -> None:
