@@ -139,7 +139,8 @@ class Lane(Protocol):
         NOWAIT one is done when this returns."""
 
     async def close(self) -> None:
-        """Finish what was submitted and end the thread."""
+        """Finish what was submitted, with what its callbacks submit in turn (such as to close the
+        file that they had read), and end the thread. RuntimeError for whoever submits later."""
 
 
 class FrameHandler(Protocol):

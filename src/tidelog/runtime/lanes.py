@@ -127,14 +127,14 @@ class ThreadLane:
         return completion
 
     async def close(self) -> None:
-        """Finish what was submitted, end the threads, give the directory free."""
+        """Finish what was submitted, end the threads, give the directory free; see the port."""
+        while self._fast.waiting or self._slow.waiting:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
         if self._closed:
             return
         self._closed = True
-        self._drained = self._loop.create_future()
-        if not self._fast.waiting and not self._slow.waiting:
-            self._drained.set_result(None)
-        await self._drained
         self._fast.end()
         self._slow.end()
         if self._lock_descriptor is not None:
@@ -190,9 +190,9 @@ class ThreadLane:
                     self._results[:0] = results[number + 1 :]
                 self._loop.call_soon(self._deliver)
                 raise
-        drained = not self._fast.waiting and not self._slow.waiting
-        if drained and self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        drained, self._drained = self._drained, None
+        if drained is not None:  # `close` looks again whether anything waits
+            drained.set_result(None)
 
     def _attributed(self, error: OSError) -> StorageError:
         call = error.call if isinstance(error, CallError) else "unknown call"

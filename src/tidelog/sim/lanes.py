@@ -59,7 +59,9 @@ class SimLane:
         self._jobs: deque[_Job] = deque()
         self._busy = False
         self._fast_waiting = 0
-        self._closing: Completion[None] | None = None
+        self._closed = False
+        #: Done when the next operation is.
+        self._draining: Completion[None] | None = None
 
     @property
     def directory(self) -> str:
@@ -74,7 +76,7 @@ class SimLane:
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         """Run `operation(files)` now or later; see the port."""
         self._incarnation.check_alive()
-        if self._closing is not None:
+        if self._closed:
             raise RuntimeError(f"the lane of {self._directory} is closed")
         if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
             try:
@@ -92,13 +94,13 @@ class SimLane:
         return completion
 
     async def close(self) -> None:
-        """Finish what was submitted; nothing can be submitted afterwards."""
+        """Finish what was submitted; see the port."""
         self._incarnation.check_alive()
-        if self._closing is None:
-            self._closing = Completion()
-            if not self._busy:
-                self._closing.resolve(None)
-        await self._closing
+        while self._busy:
+            if self._draining is None:
+                self._draining = Completion()
+            await self._draining
+        self._closed = True
 
     def _start(self) -> None:
         if self._busy or not self._jobs:
@@ -135,8 +137,9 @@ class SimLane:
             job.completion.fail(failure)
         else:
             job.completion.resolve(result)
-        if self._closing is not None and not self._busy and not self._closing.done:
-            self._closing.resolve(None)
+        draining, self._draining = self._draining, None
+        if draining is not None:  # `close` looks again whether anything waits
+            draining.resolve(None)
 
     def _attributed(self, error: OSError) -> StorageError:
         call = self._files.last_call

@@ -248,6 +248,26 @@ def test_closing_finishes_what_was_submitted(tmp_path: Path) -> None:
     run(test, tmp_path)
 
 
+def test_what_follows_from_what_was_submitted_is_finished_too(tmp_path: Path) -> None:
+    """Such as the closing of a file that was read when the lane was closed."""
+
+    async def test(lane: ThreadLane) -> None:
+        followed: list[int] = []
+        for work in (Work.SLOW, Work.FAST):
+            reading = lane.submit(here, Work.SLOW, "read")
+            reading.then(
+                lambda _, work=work: lane.submit(here, work, "close").then(  # type: ignore[misc]
+                    lambda done: followed.append(done.result())
+                )
+            )
+        await lane.close()
+        assert len(followed) == 2
+        with pytest.raises(RuntimeError, match="closed"):
+            lane.submit(here, Work.FAST, "late")
+
+    run(test, tmp_path)
+
+
 class _Silent:
     def event(self, name: str, /, **fields: Any) -> None: ...
     def mark(self, name: str, /) -> None: ...

@@ -61,6 +61,24 @@ def test_slow_operations_take_virtual_time_and_keep_their_order(world: World) ->
         lane.submit(append("/data/x", b"late"), Work.FAST, "late")
 
 
+@pytest.mark.parametrize("work", list(Work))
+def test_closing_finishes_what_follows_from_what_was_submitted(world: World, work: Work) -> None:
+    node, lane = opened(world)
+    followed: list[int] = []
+
+    def then_write(_: object) -> None:
+        lane.submit(append("/data/x", b"b"), work, "2").then(
+            lambda done: followed.append(done.result())
+        )
+
+    lane.submit(append("/data/x", b"a"), Work.SLOW, "1").then(then_write)
+    run(world, node, lane.close())
+    assert followed == [1]
+    assert content(world, "/data/x") == b"ab"
+    with pytest.raises(RuntimeError, match="closed"):
+        lane.submit(append("/data/x", b"late"), work, "late")
+
+
 def test_fast_operations_of_a_slow_disk_wait_in_order(world: World) -> None:
     node, lane = opened(world)
     disk = world.disk(1, "/data")
