@@ -1,12 +1,15 @@
 """Finds out whom to ask: any broker, the controller, or the leader of a partition; and asks again.
 
 `ClusterRouter` holds the last metadata. A retriable failure makes it stale, so that the next try
-asks again; every broker seen and every bootstrap address is tried in turn for metadata.
+asks again; every broker seen and every bootstrap address is tried in turn for metadata. A broker
+that is cut off tells what was true once: of a partition, the latest leader epoch that anybody told
+counts (KIP-320), so that nobody who has read from a leader goes back to one that it replaced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tidelog.client.cluster import BrokerNode, ClusterMetadata, TopicMetadata
@@ -20,7 +23,7 @@ from tidelog.core.errors import (
     RequestTimeout,
     TidelogError,
 )
-from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicPartition
 from tidelog.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -50,6 +53,8 @@ class ClusterRouter:
         self._brokers: dict[int, BrokerNode] = {}
         self._seen: dict[Address, None] = {}
         self._topics: dict[str, TopicMetadata] = {}
+        #: Each topic as it was last known: `forget` leaves it, for its leader epochs.
+        self._latest: dict[str, TopicMetadata] = {}
         self._controller_id = -1
         self._last_asked: Address | None = None
 
@@ -99,6 +104,7 @@ class ClusterRouter:
 
     def _ask(self, topics: Sequence[str] | None, patience: Patience) -> Operation[ClusterMetadata]:
         failures: list[TidelogError] = []
+        outdated: ClusterMetadata | None = None
         for address in self._addresses():
             call = Call(
                 address,
@@ -112,8 +118,15 @@ class ClusterRouter:
                 failures.append(error)
                 self._last_asked = None
                 continue
+            cluster = ClusterMetadata.from_response(answer.message)
+            if any(map(self._is_outdated, cluster.topics.values())):
+                outdated = cluster
+                self._last_asked = None
+                continue
             self._last_asked = address
-            return self._keep(ClusterMetadata.from_response(answer.message))
+            return self._keep(cluster)
+        if outdated is not None:
+            return self._keep(outdated)
         reasons = "; ".join(str(failure) for failure in failures)
         if all(isinstance(failure, ProtocolError) for failure in failures):
             raise ProtocolError(reasons)  # that will not pass by waiting
@@ -141,8 +154,28 @@ class ClusterRouter:
         self._seen = dict.fromkeys(broker.address for broker in cluster.brokers.values())
         self._controller_id = cluster.controller_id
         for name, topic in cluster.topics.items():
-            self._topics[name] = topic
+            if topic.error is ErrorCode.NONE:
+                self._topics[name] = self._latest[name] = self._at_latest_epochs(topic)
+            else:
+                self._topics[name] = topic
         return cluster
+
+    def _is_outdated(self, told: TopicMetadata) -> bool:
+        return self._at_latest_epochs(told) is not told
+
+    def _at_latest_epochs(self, told: TopicMetadata) -> TopicMetadata:
+        """The topic, with what is known of the partitions that are told under an earlier leader
+        epoch. Without topic ids nobody could tell a topic made anew from an old answer."""
+        known = self._latest.get(told.name)
+        if known is None or told.topic_id != known.topic_id or told.topic_id == ZERO_TOPIC_ID:
+            return told
+        later = {
+            number: partition
+            for number, partition in known.partitions.items()
+            if number in told.partitions
+            and 0 <= told.partitions[number].leader_epoch < partition.leader_epoch
+        }
+        return replace(told, partitions={**told.partitions, **later}) if later else told
 
     def topic(self, name: str, patience: Patience) -> Operation[TopicMetadata]:
         """One topic, from the metadata kept or asked for; raises its error as KafkaError."""
