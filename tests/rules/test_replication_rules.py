@@ -353,6 +353,35 @@ def test_an_epoch_that_the_leader_lacks_diverges_also_within_the_leaders_longer_
 
 
 @pytest.mark.rule("V67")
+def test_a_log_that_ends_where_the_leaders_begins_is_compared_below() -> None:
+    """DeleteRecords moved the leader's log start over the end of an epoch: it knows where that was,
+    also of a follower whose last epoch is an earlier one yet."""
+    leader_epochs = LeaderEpochs([(3, 0), (4, 40), (5, 48), (6, 52), (7, 58)])
+    leader_epochs.truncate_from_start(58)
+    for last_epoch in (3, 4, 5):
+        end = truncation.diverging_epoch(leader_epochs, 80, last_epoch, 58)
+        assert end == EpochEnd(last_epoch, 52)
+        follower_epochs = LeaderEpochs([(last_epoch, 0)])
+        follower = a_follower(epochs=follower_epochs, log_end_offset=58, high_watermark=41)
+        effects = answered(follower, diverging=end, epochs=follower_epochs, leader_log_start=58)
+        assert effects == (TruncateFullyAndStartAt(58),)
+    assert truncation.diverging_epoch(leader_epochs, 80, 6, 58) is None, "it was caught up"
+    assert truncation.diverging_epoch(leader_epochs, 80, 7, 60) is None
+
+
+@pytest.mark.rule("V67")
+@pytest.mark.parametrize("fetch_offset", [55, 58])
+def test_what_lies_below_all_that_the_leader_has_cannot_be_compared(fetch_offset: int) -> None:
+    """The leader began anew itself, where the log started or the first record was."""
+    leader_epochs = LeaderEpochs([(5, 58)])
+    with pytest.raises(KafkaError, match="nothing is known here of leader epoch 4") as refused:
+        truncation.diverging_epoch(leader_epochs, 80, 4, fetch_offset)
+    assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert truncation.diverging_epoch(leader_epochs, 80, 4, 59) == EpochEnd(4, 58)
+    assert truncation.diverging_epoch(leader_epochs, 80, 5, 58) is None
+
+
+@pytest.mark.rule("V67")
 def test_log_start_offsets_travel_both_ways() -> None:
     follower = a_follower(log_end_offset=10)
     effects = answered(follower, leader_high_watermark=10, leader_log_start=6)

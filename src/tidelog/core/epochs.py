@@ -6,7 +6,7 @@ start offset. The end of an epoch is the start of the next one, the log end for 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from tidelog.core.types import NO_EPOCH, EpochEnd
@@ -73,8 +73,8 @@ class LeaderEpochs:
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEnd:
         """The largest epoch <= `requested_epoch` and its end offset, (-1, -1) when unknown.
 
-        A requested epoch equal to the latest one ends at `log_end_offset`; one above it, or below
-        the first, is unknown (Kafka's LeaderEpochFileCache.endOffsetFor).
+        A requested epoch equal to the latest one ends at `log_end_offset`; one above it is unknown,
+        one below the first ends where that begins (Kafka's LeaderEpochFileCache.endOffsetFor).
         """
         if requested_epoch == NO_EPOCH or not self._epochs:
             return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
@@ -84,7 +84,7 @@ class LeaderEpochs:
         if index == len(self._epochs):
             return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
         if index == 0:
-            # Before our first epoch: nothing of it is here; it ends where our log begins.
+            # Before our first epoch: nothing of it is here; it ends no later than that begins.
             return EpochEnd(requested_epoch, self._starts[0])
         return EpochEnd(self._epochs[index - 1], self._starts[index])
 
@@ -92,6 +92,11 @@ class LeaderEpochs:
         """The epoch of the record at `offset`, -1 when it lies before the first entry."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else NO_EPOCH
+
+    @property
+    def earliest_epoch(self) -> int:
+        """The first epoch, -1 when there is none."""
+        return self._epochs[0] if self._epochs else NO_EPOCH
 
     def start_offset_of(self, epoch: int) -> int:
         """Where `epoch` starts, -1 when it is not here."""
@@ -108,12 +113,17 @@ class LeaderEpochs:
             self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Keep what tells of offsets >= `start_offset` (retention, DeleteRecords)."""
-        keep_from = bisect_right(self._starts, start_offset) - 1
-        if keep_from < 0 or (keep_from == 0 and self._starts[0] == start_offset):
+        """Keep what tells of offsets >= `start_offset` (retention, DeleteRecords), and the entry of
+        the record before it.
+
+        That one stays where it was (Kafka moves it to `start_offset`): a follower whose log ends
+        just there in an earlier epoch may have other records below, and only the true start of
+        the epoch tells (V67).
+        """
+        keep_from = bisect_left(self._starts, start_offset) - 1
+        if keep_from <= 0:
             return
         del self._starts[:keep_from], self._epochs[:keep_from]
-        self._starts[0] = max(self._starts[0], start_offset)
         self.changed = True
 
     def clear(self) -> None:

@@ -27,8 +27,8 @@ def diverging_epoch(
 ) -> EpochEnd | None:
     """The leader's part: None when the follower's log is a prefix of ours, else where to cut.
 
-    Raises KafkaError OFFSET_OUT_OF_RANGE where no end of the epoch is known here; the follower
-    then starts over from our log start (V67).
+    Raises KafkaError OFFSET_OUT_OF_RANGE where no end of the epoch is known here, or where nothing
+    is known of what the follower has; it then starts over from our log start (V67).
     """
     if last_fetched_epoch < 0:
         return None
@@ -40,6 +40,13 @@ def diverging_epoch(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"leader epoch {last_fetched_epoch} is not known here; the latest is "
             f"{epochs.latest_epoch}",
+        )
+    if last_fetched_epoch < epochs.earliest_epoch and end.end_offset >= fetch_offset:
+        # Our records begin no earlier: what the follower has below cannot be compared.
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"nothing is known here of leader epoch {last_fetched_epoch}: the records begin at"
+            f" offset {end.end_offset} with leader epoch {epochs.earliest_epoch}",
         )
     if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
         return end

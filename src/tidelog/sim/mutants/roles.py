@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tidelog.broker.fetch_checks import Refusal
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import NO_EPOCH
+from tidelog.core.types import NO_EPOCH, EpochEnd
 from tidelog.replication.commands import Placement
 from tidelog.replication.effects import NOTHING
 from tidelog.replication.leader import LeaderReplica
@@ -274,6 +274,33 @@ def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
             connection.keep_frames()
 
     return answered_anyway, handle
+
+
+@_breaks(
+    "V67",
+    "tidelog.core.epochs:LeaderEpochs.truncate_from_start",
+    "tidelog.replication.truncation:diverging_epoch",
+    profile="everything",
+)
+def first_epoch_moves(truncate_from_start: Any, diverging_epoch: Any) -> Any:
+    """An epoch begins where the log does once that has moved over its start, and whatever ends
+    there continues it (as in Kafka)."""
+
+    def moved(epochs: Any, start_offset: int) -> None:
+        truncate_from_start(epochs, start_offset)
+        while len(epochs._starts) > 1 and epochs._starts[1] <= start_offset:
+            del epochs._starts[0], epochs._epochs[0]
+        if epochs._starts and epochs._starts[0] < start_offset:
+            epochs._starts[0] = start_offset
+            epochs.changed = True
+
+    def believed(epochs: Any, end: int, last_fetched_epoch: int, fetch_offset: int) -> Any:
+        if 0 <= last_fetched_epoch < epochs.earliest_epoch:
+            first = epochs.entries()[0][1]
+            return EpochEnd(last_fetched_epoch, first) if first < fetch_offset else None
+        return diverging_epoch(epochs, end, last_fetched_epoch, fetch_offset)
+
+    return moved, believed
 
 
 @_breaks("V31", "tidelog.broker.replica_commands:_LeaderAndIsr._quieten", profile="busy_leaders")
