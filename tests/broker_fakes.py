@@ -29,6 +29,7 @@ from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
+from tidelog.log.producers import ProducerState
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -135,6 +136,7 @@ class FakeLog:
         self.set_segments: list[Any] | None = None
         self.log_start_offset = 0
         self.epochs = LeaderEpochs()
+        self.producers = ProducerState()
         self.records = bytearray()
         self.is_slow = False
         #: Records below may go with the next retention.

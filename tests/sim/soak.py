@@ -2,9 +2,10 @@
 
 `python -m tests.sim.soak --minutes N`: the search of mutants on all cores but one and the larger
 models on that one take up to a third of the time, all clients up to a sixth; what is left, half of
-it at least, is for the simulator: fresh seeds of all profiles on all cores. Then the coverage table
-is printed. What does not end in its share is ended, and told; every step that failed is told at the
-end, and the exit code is 1.
+it at least, is for the simulator: the known seeds, then fresh ones of all profiles on all cores.
+Then the coverage table of both is printed, and a state that none of them reached is a failure. What
+does not end in its share is ended, and told; every step that failed is told at the end, and the
+exit code is 1.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+KNOWN_SEEDS = Path(__file__).with_name("known_seeds.txt")
 PYTHON = sys.executable
 #: Shares of the time that what goes before the simulator has at most.
 MUTANTS_AND_MODELS = 1 / 3
@@ -66,10 +68,16 @@ def before(minutes: float, cores: int) -> list[list[Step]]:
     ]
 
 
-def simulation(minutes: float, first_seed: int, kept: Path) -> list[list[Step]]:
-    """The simulator, for what is left of the time, and its table."""
+def known(kept: Path) -> list[list[Step]]:
+    """The seeds that once showed a violation: each led to something rare."""
+    words = ("run", "--seeds-file", str(KNOWN_SEEDS), "--coverage", str(kept))
+    return [[Step("known seeds", (PYTHON, "-m", "tidelog", "sim", *words))]]
+
+
+def fresh(minutes: float, first_seed: int, kept: Path) -> list[list[Step]]:
+    """Fresh seeds for what is left of the time, and the table."""
     words = ("run", "--seeds", str(first_seed), "--minutes", f"{minutes:.2f}")
-    words += ("--profile", "mixed", "--all-states", "--coverage", str(kept))
+    words += ("--profile", "mixed", "--coverage", str(kept))
     return [
         [Step("simulation", (PYTHON, "-m", "tidelog", "sim", *words))],
         [Step("coverage", (PYTHON, "-m", "tests.sim.coverage", "--from", str(kept)))],
@@ -85,9 +93,10 @@ def soak(
 ) -> list[str]:
     """Run everything; returns what went wrong, one line a step."""
     began_s = now_s()
-    problems = [problem for steps in before(minutes, cores) for problem in call(steps)]
+    earlier = [*before(minutes, cores), *known(kept)]
+    problems = [problem for steps in earlier for problem in call(steps)]
     left = max(minutes / 2, minutes - (now_s() - began_s) / 60)
-    for steps in simulation(left, int(time.time()), kept):
+    for steps in fresh(left, int(time.time()), kept):
         problems += call(steps)
     return problems
 
@@ -140,10 +149,13 @@ def tell(text: str) -> None:
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, required=True)
-    parser.add_argument("--coverage", type=Path, default=Path("coverage.json"))
+    parser.add_argument(
+        "--coverage", type=Path, default=Path("coverage.json"), help="where it is kept, anew"
+    )
     options = parser.parse_args(words)
     if options.minutes <= 0:
         parser.error("--minutes: more than 0 are needed")
+    options.coverage.unlink(missing_ok=True)
     cores = len(os.sched_getaffinity(0))
     problems = soak(options.minutes, options.coverage.resolve(), run_side_by_side, cores)
     for problem in problems:

@@ -20,7 +20,7 @@ from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.ports import Buffer
 from tidelog.core.types import NO_EPOCH, NO_LEADER, RECOVERING, EpochEnd, TopicId
-from tidelog.log.planning import Checked, CostlyBatch
+from tidelog.log.planning import Checked, CostlyBatch, turn_away
 from tidelog.replication import commands, truncation, watermark
 from tidelog.replication.effects import (
     MOVED,
@@ -175,6 +175,7 @@ class Partition:
             )
         if acks == -1 and role.is_below_minimum:
             self._broker.tracer.mark("produce_refused_at_small_isr")
+            turn_away(self.log, records)
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self._below_minimum(role))
         completion = self.log.plan_leader_append(records, role.leader_epoch, now_ms, checked)
         self._appends.append(completion)
@@ -513,6 +514,8 @@ class Partition:
         log = self.log
         if state.leader == NO_LEADER:
             self._broker.tracer.mark("follower_without_leader")
+        else:
+            log.producers.forget_turned_away()
         role = FollowerReplica(
             leader=state.leader,
             leader_epoch=state.leader_epoch,

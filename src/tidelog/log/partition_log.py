@@ -348,7 +348,7 @@ class PartitionLog:
             return
         for plan in reversed(plans):
             for undo in reversed(plan.undos):
-                self.producers.undo(undo)
+                self.producers.take_back(undo)
         self.next_offset = plans[0].start_offset
         before = next((p.epochs_before for p in plans if p.epochs_before is not None), None)
         if before is not None:

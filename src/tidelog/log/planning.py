@@ -77,6 +77,17 @@ def check_on_thread(log: PartitionLog, records: Buffer) -> Completion[Checked]:
     return log.directory.lane.submit(check_it, Work.SLOW, "check of a batch")
 
 
+def turn_away(log: PartitionLog, records: Buffer) -> None:
+    """A client's batch is refused, not looked at, for a reason that passes: what its producer sent
+    behind it must not come before it."""
+    try:
+        batch = BatchView(records, 0)
+        check(batch)
+    except CorruptBatch:
+        return  # it will be refused for that when it comes again
+    log.producers.turned_away(batch.producer_id, batch.producer_epoch, batch.base_sequence)
+
+
 def plan_from_client(
     log: PartitionLog, found: Checked, leader_epoch: int, now_ms: int
 ) -> Plan | AppendInfo:

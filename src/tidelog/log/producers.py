@@ -86,11 +86,14 @@ Undo = tuple[int, ProducerEntry | None]
 class ProducerState:
     """The producers of one partition."""
 
-    __slots__ = ("_entries", "_limit")
+    __slots__ = ("_awaited", "_entries", "_limit")
 
     def __init__(self, limit: int = MAX_PRODUCERS_PER_PARTITION) -> None:
         #: Ordered by last append, oldest first.
         self._entries: dict[int, ProducerEntry] = {}
+        #: Of producers that are not known: epoch and first sequence number of a batch that this
+        #: leader turned away for the moment.
+        self._awaited: dict[int, tuple[int, int]] = {}
         self._limit = limit
 
     def __len__(self) -> int:
@@ -125,10 +128,12 @@ class ProducerState:
         """Whether a client's batch may be appended: None if it is new, the original if it repeats.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. A producer nobody
-        knows (all it wrote is gone) may start with any sequence number.
+        knows (all it wrote is gone) may start with any sequence number, unless a batch of it was
+        turned away: what it sent behind that must not come before it.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
+            self._check_awaited(batch)
             return None
         epoch = batch.producer_epoch
         first = batch.base_sequence
@@ -157,6 +162,34 @@ class ProducerState:
             )
         return None
 
+    def _check_awaited(self, batch: BatchView) -> None:
+        awaited = self._awaited.get(batch.producer_id)
+        if awaited is None:
+            return
+        epoch, first = awaited
+        if batch.producer_epoch == epoch and batch.base_sequence != first:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} sent sequence {batch.base_sequence}, expected"
+                f" {first}, which could not be appended when it came",
+            )
+
+    def turned_away(self, producer_id: int, producer_epoch: int, first_sequence: int) -> None:
+        """A batch that will be sent again was not appended: unless the producer is known, its next
+        one must be that."""
+        if producer_id < 0 or producer_id in self._entries:
+            return
+        awaited = self._awaited.get(producer_id)
+        if awaited is not None and awaited[0] == producer_epoch:
+            return  # a batch before this one
+        self._awaited[producer_id] = (producer_epoch, first_sequence)
+        if len(self._awaited) > self._limit:
+            del self._awaited[next(iter(self._awaited))]
+
+    def forget_turned_away(self) -> None:
+        """Another broker leads: it may have appended what was turned away here."""
+        self._awaited.clear()
+
     def append(self, batch: BatchView, now_ms: int) -> Undo:
         """Note a batch that carries a producer id and its final offsets; returns how to undo it.
 
@@ -179,13 +212,24 @@ class ProducerState:
             new = _after_data(batch, old, metadata, now_ms)
         if old is not None:
             del self._entries[producer_id]
+        elif self._awaited:
+            self._awaited.pop(producer_id, None)
         self._entries[producer_id] = new
         if len(self._entries) > self._limit:
             del self._entries[next(iter(self._entries))]
         return producer_id, old
 
+    def take_back(self, undo: Undo) -> None:
+        """Take back the last append of a producer, which could not be written."""
+        producer_id, old = undo
+        taken = self._entries.get(producer_id)
+        self.undo(undo)
+        if old is None and taken is not None and taken.batches:
+            first = taken.batches[0]
+            self.turned_away(producer_id, taken.producer_epoch, first.first_sequence)
+
     def undo(self, undo: Undo) -> None:
-        """Take back the last append of a producer."""
+        """As if the last append of a producer had never been."""
         producer_id, old = undo
         if old is None:
             self._entries.pop(producer_id, None)
@@ -238,6 +282,7 @@ class ProducerState:
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
+        self._awaited.clear()
 
     def to_snapshot(self) -> bytes:
         """The content of a `.snapshot` file."""

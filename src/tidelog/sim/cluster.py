@@ -477,7 +477,9 @@ class Cluster:
         lossy = loss is not Loss.NONE and not broker.stopped_cleanly
         if lossy:
             self.lossy_crashes += 1
-        self.replication.crashed(broker, lossy=lossy)
+        # What is damaged may be cut off when it starts again, however it has ended (V68).
+        is_damaged = self.world.is_damaged(broker.node_id)
+        self.replication.crashed(broker, lossy=lossy or is_damaged)
         self.groups.died(broker.node_id)
         if self.on_broker_death is not None:
             self.on_broker_death(broker)

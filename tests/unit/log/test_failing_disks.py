@@ -9,9 +9,10 @@ import pytest
 from tests.unit.log.conftest import Rig
 from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, batch_of, drive, values_of
 
-from tidelog.core.errors import KafkaError, StorageError
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
+from tidelog.log.planning import turn_away
 from tidelog.records.builder import Producer
 
 Small = Callable[..., LogConfig]
@@ -65,6 +66,42 @@ def test_a_full_disk_fails_that_append_and_all_behind_it(rig: Rig, room: int) ->
     planned(log, 2, epoch=3)
     log.submit_planned()
     assert log.log_end_offset == 3 + whole and len(values_of(log)) == 3 + whole
+
+
+@pytest.mark.rule("V38")
+def test_a_new_producers_second_batch_does_not_come_before_one_that_found_no_room(rig: Rig) -> None:
+    log = rig.log()
+    large = batch_of([bytes(400)] * 2, producer=Producer(5, 0, 0))
+    small = batch_of([b"x"], producer=Producer(5, 0, 2))
+    rig.files.room_bytes = 200
+    refused = log.plan_leader_append(bytearray(large), 0, NOW_MS)
+    log.submit_planned()
+    assert isinstance(refused.error, StorageError) and refused.error.is_full
+    with pytest.raises(KafkaError, match="sent sequence 2, expected 0") as early:
+        log.plan_leader_append(bytearray(small), 0, NOW_MS)
+    assert early.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    rig.files.room_bytes = None
+    for again in (large, small):
+        log.plan_leader_append(bytearray(again), 0, NOW_MS)
+        log.submit_planned()
+    assert values_of(log) == [bytes(400), bytes(400), b"x"]
+
+
+@pytest.mark.rule("V38")
+@pytest.mark.parametrize("flipped", [False, True])
+def test_nor_before_one_that_too_few_replicas_kept_out(rig: Rig, flipped: bool) -> None:
+    """Unless what was kept out was no batch of it in the first place."""
+    log = rig.log()
+    first = batch_of([b"a"], producer=Producer(5, 0, 0))
+    if flipped:
+        first[60] ^= 1
+    turn_away(log, first)
+    second = batch_of([b"b"], producer=Producer(5, 0, 1))
+    if flipped:
+        assert log.plan_leader_append(second, 0, NOW_MS)
+        return
+    with pytest.raises(KafkaError, match="sent sequence 1, expected 0"):
+        log.plan_leader_append(second, 0, NOW_MS)
 
 
 def test_what_is_planned_behind_a_failing_write_fails_with_it(rig: Rig) -> None:

@@ -120,6 +120,51 @@ def test_an_append_can_be_taken_back() -> None:
     assert len(state) == 0
 
 
+def test_what_could_not_be_written_must_come_before_what_was_sent_behind_it() -> None:
+    state = ProducerState()
+    first, second, third = batch(0, 7, 4), batch(4, 11), batch(5, 12)
+    undos = [state.append(each, 0) for each in (first, second)]
+    for undo in reversed(undos):
+        state.take_back(undo)
+    assert len(state) == 0
+    assert refused(state, second) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(state, third) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert state.check(batch(0, 0, epoch=1)) is None, "the producer has given it up"
+    assert state.check(batch(0, 7, 1, producer_id=2)) is None
+    assert state.check(first) is None
+    state.append(first, 0)
+    assert state.check(second) is None
+    assert state.expire(10, 10) == 1
+    assert state.check(third) is None, "it is a producer that nobody knows, as any other"
+
+
+def test_a_producer_that_is_known_is_held_to_what_it_wrote() -> None:
+    state = ProducerState()
+    state.append(batch(0, 0), 0)
+    state.take_back(state.append(batch(1, 1), 0))
+    state.turned_away(1, 0, 1)
+    assert state.check(batch(1, 1)) is None
+    assert refused(state, batch(1, 2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    state.expire(10, 10)
+    assert state.check(batch(1, 2)) is None
+
+
+def test_of_batches_that_were_turned_away_the_first_of_an_epoch_is_awaited() -> None:
+    state = ProducerState(limit=2)
+    for sequence in (3, 5, 7):
+        state.turned_away(1, 0, sequence)
+    assert state.check(batch(0, 3)) is None
+    assert refused(state, batch(0, 5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    state.turned_away(1, 1, 0)
+    assert refused(state, batch(0, 3, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    state.turned_away(2, 0, 0)
+    state.turned_away(3, 0, 0)
+    assert state.check(batch(0, 5, epoch=1)) is None, "so many are remembered and no more"
+    assert refused(state, batch(0, 5, producer_id=3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    state.forget_turned_away()
+    assert state.check(batch(0, 5, producer_id=3)) is None
+
+
 def test_a_silent_producer_is_forgotten_by_our_clock_not_by_its_timestamps() -> None:
     state = ProducerState()
     state.append(batch(0, 0), now_ms=10_000)

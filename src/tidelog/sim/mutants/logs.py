@@ -55,6 +55,12 @@ def last_batch_not_recognised(original: Any) -> Any:
     return check
 
 
+@_breaks("V38", "tidelog.log.producers:ProducerState._check_awaited", profile="everything")
+def later_batch_comes_first(_: Any) -> Any:
+    """A new producer's second batch is appended though its first was just turned away."""
+    return lambda producers, batch: None
+
+
 @_breaks("V38", "tidelog.log.producers:ProducerState.truncate_to", profile="late_roles")
 def producers_not_rolled_back(_: Any) -> Any:
     """A log that was cut still knows the batches that were cut off."""
