@@ -35,15 +35,11 @@ def test_a_kind_says_in_one_line_what_it_does(name: str) -> None:
     assert "\n" not in description
 
 
-def _played(
-    profile: Profile, leave_out: tuple[str, ...] = (), limit: int | None = None
-) -> list[str]:
+def _played(profile: Profile, leave_out: tuple[str, ...] = ()) -> list[str]:
     """What faults note in three seconds over brokers that do not run."""
     world = World(7)
     cluster = Cluster(world, 3, Settings())
-    faults = Faults(
-        cluster, ["client101"], stream(7, "faults"), profile, leave_out=leave_out, limit=limit
-    )
+    faults = Faults(cluster, ["client101"], stream(7, "faults"), profile, leave_out=leave_out)
     lines: list[str] = []
     world.trace.listener = lines.append
     faults.begin()
@@ -52,16 +48,9 @@ def _played(
     return [line.partition(" fault ")[2] for line in lines if " fault " in line]
 
 
-def test_the_first_faults_of_a_run_are_the_same_where_the_others_are_cut_off() -> None:
-    ends = ("healed", "no longer slow")
-    whole = [line for line in _played(LINKS) if not line.startswith(ends)]
-    first = [line for line in _played(LINKS, limit=5) if not line.startswith(ends)]
-    assert len(whole) > 10
-    assert first == whole[:5]
-
-
 def test_leaving_out_a_kind_moves_no_other() -> None:
     whole = _played(LINKS)
+    assert len(whole) > 10
     assert any(line.startswith("slow") for line in whole)
     assert _played(LINKS, ("slow_link",)) == [x for x in whole if "slow" not in x]
 

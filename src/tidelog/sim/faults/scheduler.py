@@ -49,8 +49,8 @@ def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, floa
 class Faults:
     """Plays the faults of one run.
 
-    `leave_out` names kinds and scenarios that are drawn and not played; of the faults drawn (those
-    left out among them) only the first `limit` are played. ValueError for names that are none.
+    `leave_out` names kinds and scenarios that are drawn and not played; ValueError for names that
+    are none.
     """
 
     def __init__(
@@ -61,7 +61,6 @@ class Faults:
         profile: Profile,
         *,
         leave_out: Collection[str] = (),
-        limit: int | None = None,
     ) -> None:
         unknown = [name for name in leave_out if name not in KINDS and name not in SCENARIOS]
         if unknown:
@@ -81,7 +80,6 @@ class Faults:
         #: Played instead of what would be drawn: a reduced run (`sim/reductions`).
         self.script: list[Played] | None = None
         self._leave_out = frozenset(leave_out)
-        self._limit = limit
         self._draw = draw
         self._hosts = [broker.node.host for broker in cluster.brokers.values()] + client_hosts
         self._undo: list[Callable[[], None]] = []
@@ -138,7 +136,7 @@ class Faults:
     # What happens in between
 
     def _next(self) -> None:
-        if not self.is_active or (self._limit is not None and self.drawn >= self._limit):
+        if not self.is_active:
             return
         kinds = list(self._weights)
         kind = self._draw.choices(kinds, [self._weights[name] for name in kinds])[0]
