@@ -293,6 +293,19 @@ PROFILES: Final[Mapping[str, Profile]] = {
             mean_interval_ms=(60, 250),
             restart_ms=((20, 200), (20, 600)),
         ),
+        # Disks are full, now for one batch and not for the next, as topics grow and come anew: what a
+        # new producer writes first finds no room.
+        Profile(
+            "full_disks",
+            weights={"full_disk": 6.0, "slow_disk": 3.0, "crash_leader": 2.0},
+            left_out=0.0,
+            mean_interval_ms=(100, 400),
+            restart_ms=((20, 200), (20, 600)),
+            topic_life_ms=(300, 1_200),
+            recreates=1.0,
+            churn_share=0.5,
+            has_own_streams=True,
+        ),
         # Disks fail calls, fill up, lose what was not synced in every way, and are replaced.
         Profile(
             "failing_disks",

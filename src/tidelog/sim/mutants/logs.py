@@ -55,7 +55,7 @@ def last_batch_not_recognised(original: Any) -> Any:
     return check
 
 
-@_breaks("V38", "tidelog.log.producers:ProducerState._check_awaited", profile="everything")
+@_breaks("V38", "tidelog.log.producers:ProducerState._check_awaited", profile="full_disks")
 def later_batch_comes_first(_: Any) -> Any:
     """A new producer's second batch is appended though its first was just turned away."""
     return lambda producers, batch: None
