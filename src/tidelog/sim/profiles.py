@@ -293,8 +293,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
             mean_interval_ms=(60, 250),
             restart_ms=((20, 200), (20, 600)),
         ),
-        # Disks are full, now for one batch and not for the next, as topics grow and come anew: what a
-        # new producer writes first finds no room.
+        # Disks are full, now for one batch and not for the next, as topics grow and come anew: what
+        # a new producer writes first finds no room.
         Profile(
             "full_disks",
             weights={"full_disk": 6.0, "slow_disk": 3.0, "crash_leader": 2.0},
