@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Whole clusters under simulation.", no_args_is_help=True)
 
-#: Seeds that `mutants` names of each.
-_EARLIEST_KILLS = 5
 _NS_PER_S = 1_000_000_000
 
 _ProfileOption = Annotated[str, typer.Option(help="Which faults happen, and how often.")]
@@ -148,13 +146,13 @@ def mutants(
     ] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes [one per core].")] = None,
     minutes: Annotated[
-        float, typer.Option(min=0.0, help="Begin with no further mutant after so long; 0: all.")
+        float, typer.Option(min=0.0, help="Begin with no further seed after so long; 0: all.")
     ] = 0.0,
     list_all: Annotated[bool, typer.Option("--list", help="List the mutants instead.")] = False,
 ) -> None:
     """Count the seeds that catch each mutant, with those that catch it first; exit code 1 when one
     survives them all."""
-    from tidelog.sim.job import Job
+    from tidelog.cli.mutant_search import MutantSearch
     from tidelog.sim.mutants import MUTANTS
 
     if list_all:
@@ -162,33 +160,25 @@ def mutants(
             print_line(f"{name} ({each.rule}, {each.profile}): {each.removes}")
         return
     wanted = _seeds(seeds)
-    processes = min(jobs or len(os.sched_getaffinity(0)), len(wanted))
-    survivors = []
+    profiles = {name: _profile("", name) for name in ([mutant] if mutant else MUTANTS)}
+    processes = min(jobs or len(os.sched_getaffinity(0)), len(wanted) * len(profiles))
     deadline = time.monotonic() + minutes * 60
-    for number, name in enumerate([mutant] if mutant else MUTANTS):
-        if minutes and time.monotonic() >= deadline:
-            print_line(f"the time is over: {len(MUTANTS) - number} mutants were not looked for")
-            break
-        profile = _profile("", name)
-        hunted = (Job(seed, profile, name) for seed in wanted)
-        with contextlib.closing(results(hunted, processes)) as found:
-            tried, caught = 0, []
-            for result in found:
-                tried += 1
-                if result.violation:
-                    caught.append(result)
-                if len(caught) == kills > 0:
-                    break
-        caught.sort(key=lambda result: (result.events, result.seed))
-        earliest = " ".join(str(result.seed) for result in caught[:_EARLIEST_KILLS])
-        print_line(
-            f"{name}: caught by {len(caught)} of {tried} seeds of {profile}"
-            + (f", earliest by {earliest}" if caught else "")
-        )
-        if not caught and MUTANTS[name].uncaught:
-            print_line(f"    models find it: {MUTANTS[name].uncaught}")
-        elif not caught:
-            survivors.append(name)
+    search = MutantSearch(profiles, wanted, kills)
+    survivors = []
+    with contextlib.ExitStack() as running:
+        for hunt in search.run(
+            lambda jobs: running.enter_context(contextlib.closing(results(jobs, processes))),
+            lambda: bool(minutes) and time.monotonic() >= deadline,
+        ):
+            print_line(hunt.told())
+            if not hunt.kills and MUTANTS[hunt.name].uncaught:
+                print_line(f"    models find it: {MUTANTS[hunt.name].uncaught}")
+            elif not hunt.kills:
+                survivors.append(hunt.name)
+    if search.open:
+        print_line(f"the time is over, and {len(search.open)} mutants are looked for no further:")
+    for hunt in search.open.values():
+        print_line(hunt.told())
     if survivors:
         say(f"SURVIVED {', '.join(survivors)}")
         raise typer.Exit(1)

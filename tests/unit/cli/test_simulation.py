@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 from tests.unit.cli.test_command_line import run
 
 from tidelog.cli import seed_search, simulation
+from tidelog.cli.mutant_search import MutantSearch
 from tidelog.history import Operation, read_history
 from tidelog.sim import job as jobs
 from tidelog.sim import mutants
@@ -191,6 +192,34 @@ class TestMutants:
         assert told.out == "two: caught by 0 of 2 seeds of quiet\n"
         assert "SURVIVED two" in told.err
         assert asked[-2:] == [(4, "quiet", "two"), (5, "quiet", "two")]
+
+    def test_every_mutant_has_a_turn_before_any_has_its_next_one(self) -> None:
+        asked: list[tuple[str, int]] = []
+
+        def results(jobs: Iterable[Job]) -> Iterator[RunResult]:
+            for job in jobs:
+                asked.append((job.mutant, job.seed))
+                yield replace(
+                    RunResult(job.seed, job.profile, "", 10, 0, {}, mutant=job.mutant),
+                    violation="seen" if job.mutant == "weak" else "",
+                )
+
+        search = MutantSearch({"weak": "a", "strong": "b"}, range(4), 2)
+        told = [hunt.told() for hunt in search.run(results, lambda: len(asked) == 6)]
+        assert asked == [
+            ("weak", 0), ("strong", 0), ("weak", 1), ("strong", 1), ("strong", 2), ("strong", 3),
+        ]  # fmt: skip
+        assert told == [
+            "weak: caught by 2 of 2 seeds of a, earliest by 0 1",
+            "strong: caught by 0 of 4 seeds of b",
+        ]
+        early = MutantSearch({"weak": "a", "strong": "b"}, range(4), 3)
+        asked.clear()
+        assert list(early.run(results, lambda: len(asked) == 3)) == []
+        assert [hunt.told() for hunt in early.open.values()] == [
+            "weak: caught by 2 of 2 seeds of a, earliest by 0 1",
+            "strong: caught by 0 of 1 seeds of b",
+        ]
 
     def test_a_mutant_that_is_not_there_is_wrong_usage(
         self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
