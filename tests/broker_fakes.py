@@ -146,6 +146,12 @@ class FakeLog:
         self._planned: list[Callable[[], None]] = []
         self._unfinished: list[Callable[[], None]] = []
 
+    def flush(self) -> Completion[None]:
+        """Writes down nothing; what was not written down is from now on."""
+        self.calls.append(("flush", self.topic_id))
+        self.metadata_unsynced = False
+        return Completion.of(None)
+
     @property
     def log_end_offset(self) -> int:
         return self.log_start_offset + len(self.records)

@@ -561,6 +561,7 @@ def test_a_replica_that_lost_its_topic_id_is_taken_only_if_it_has_been_in_sync(
         assert broker.directory.set_aside_logs == ([] if is_kept else [T0])
         assert (broker.log() is found) is is_kept
         assert broker.log().topic_id == TOPIC_ID
+        assert found.calls.count(("flush", TOPIC_ID)) == is_kept, "it is written down at once"
         assert broker.replicas.topic_name(TOPIC_ID) == "t"
         assert broker.log().log_end_offset == 5
         await broker.tasks.close()

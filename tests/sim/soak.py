@@ -2,7 +2,7 @@
 
 `python -m tests.sim.soak --minutes N`: the search of mutants on all cores but one and the larger
 models on that one take up to a third of the time, all clients up to a sixth; what is left, half of
-it at least, is for the simulator: the known seeds, then fresh ones of all profiles on all cores.
+it at least, is for the simulator: the seeds that are kept, then fresh ones of all profiles on all cores.
 Then the coverage table of both is printed, and a state that none of them reached is a failure. What
 does not end in its share is ended, and told; every step that failed is told at the end, and the
 exit code is 1.
@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-KNOWN_SEEDS = Path(__file__).with_name("known_seeds.txt")
+#: Seeds that once showed a violation, and seeds that reach what few others do.
+KNOWN_SEEDS = ("known_seeds.txt", "rare_seeds.txt")
 PYTHON = sys.executable
 #: Shares of the time that what goes before the simulator has at most.
 MUTANTS_AND_MODELS = 1 / 3
@@ -69,9 +70,9 @@ def before(minutes: float, cores: int) -> list[list[Step]]:
 
 
 def known(kept: Path) -> list[list[Step]]:
-    """The seeds that once showed a violation: each led to something rare."""
-    words = ("run", "--seeds-file", str(KNOWN_SEEDS), "--coverage", str(kept))
-    return [[Step("known seeds", (PYTHON, "-m", "tidelog", "sim", *words))]]
+    """The seeds that are kept: each leads to something rare."""
+    words = (PYTHON, "-m", "tidelog", "sim", "run", "--coverage", str(kept), "--seeds-file")
+    return [[Step(name, (*words, str(Path(__file__).with_name(name))))] for name in KNOWN_SEEDS]
 
 
 def fresh(minutes: float, first_seed: int, kept: Path) -> list[list[Step]]:

@@ -18,14 +18,15 @@ from tidelog.sim.run import MIXED, SeedRun, profile_of, run_seed
 from tidelog.sim.workload.churn import VALUES
 
 KNOWN = Path(__file__).with_name("known_seeds.txt")
+RARE = Path(__file__).with_name("rare_seeds.txt")
 DEFAULT_SEEDS = range(1000, 1030)
 SOUND = [name for name, profile in PROFILES.items() if not profile.known_defect]
 OTHER_PROFILES = [name for name in SOUND if name != "default"]
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(7)]
 
 
-def known_seeds() -> list[KnownSeed]:
-    return read_seeds(KNOWN.read_text().splitlines(), str(KNOWN), PROFILES, KINDS)
+def known_seeds(path: Path = KNOWN) -> list[KnownSeed]:
+    return read_seeds(path.read_text().splitlines(), str(path), PROFILES, KINDS)
 
 
 def complain(profile: str, seed: int, violation: str, recent: list[str]) -> str:
@@ -74,6 +75,13 @@ def test_a_seed_that_once_found_something_finds_nothing_now(known: KnownSeed) ->
     assert not result.violation, complain(
         known.profile, known.seed, result.violation, result.recent
     )
+
+
+@pytest.mark.parametrize("rare", known_seeds(RARE), ids=lambda rare: rare.cause)
+def test_a_rare_state_is_reached(rare: KnownSeed) -> None:
+    result = run_seed(rare.seed, rare.profile)
+    assert not result.violation, complain(rare.profile, rare.seed, result.violation, result.recent)
+    assert result.marks.get(rare.cause), f"look for another seed that reaches {rare.cause}"
 
 
 def test_seeds_of_all_profiles_are_mixed() -> None:

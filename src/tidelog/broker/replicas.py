@@ -121,7 +121,7 @@ class Replicas:
 
     def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
         """Give a replica whose topic id was lost the one that it is commanded under; the log
-        writes it down with its next flush."""
+        writes it down with a flush that begins now."""
         if partition.topic_id == ZERO_TOPIC_ID != topic_id:
             self._count_topic(partition, -1)
             partition.log.topic_id = topic_id
@@ -133,6 +133,8 @@ class Replicas:
                 partition=str(partition.topic_partition),
                 topic_id=topic_id_to_text(topic_id),
             )
+            # Where it fails, the directory has, or the next flush does it.
+            partition.log.flush()
 
     def _count_topic(self, partition: Partition, change: int) -> None:
         _, count = self._topics.pop(partition.topic_id, ("", 0))

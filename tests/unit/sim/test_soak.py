@@ -30,14 +30,14 @@ class TestTime:
         problems = soak.soak(minutes, Path("/kept"), call, 4, lambda: now_s[0])
         assert problems == ["models failed"]
         names = [step.name for step in told]
-        assert names[:4] == ["mutants", "models", "clients", "known seeds"]
-        assert names[4:] == ["simulation", "coverage"]
+        assert names[:3] == ["mutants", "models", "clients"]
+        assert names[3:] == ["known_seeds.txt", "rare_seeds.txt", "simulation", "coverage"]
         words = next(step.words for step in told if step.name == "simulation")
         assert words[words.index("--coverage") + 1] == "/kept" == told[-1].words[-1]
         return float(words[words.index("--minutes") + 1])
 
     def test_the_simulator_has_what_is_left_and_half_at_least(self) -> None:
-        assert self.minutes_of(30, 60.0) == 27
+        assert self.minutes_of(30, 60.0) == 26
         assert self.minutes_of(30, 1_200.0) == 15
 
     def test_what_goes_before_has_half_at_most(self) -> None:
