@@ -2,10 +2,10 @@
 
 `python -m tests.sim.soak --minutes N`: the search of mutants on all cores but one and the larger
 models on that one take up to a third of the time, all clients up to a sixth; what is left, half of
-it at least, is for the simulator: the seeds that are kept, then fresh ones of all profiles on all cores.
-Then the coverage table of both is printed, and a state that none of them reached is a failure. What
-does not end in its share is ended, and told; every step that failed is told at the end, and the
-exit code is 1.
+it at least, is for the simulator: the seeds that are kept, then fresh ones of all profiles on all
+cores. Then the coverage table of both is printed, and a state that none of them reached is a
+failure. What does not end in its share is ended, and told; every step that failed is told at the
+end, and the exit code is 1.
 """
 
 from __future__ import annotations
