@@ -154,6 +154,8 @@ class SimDisk:
             if isinstance(entry, Directory):
                 raise os_error(errno.ENOTDIR, new)
             self.used_bytes -= len(target.data)
+            if isinstance(entry, File):
+                entry.inherit_damage(target)
         self._change(((old_parent, old_name, None), (new_parent, new_name, entry)))
 
     def unlink(self, path: str) -> None:

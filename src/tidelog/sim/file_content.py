@@ -96,6 +96,12 @@ class File:
     def _still_damaged(self) -> list[tuple[int, bytes, bytes]]:
         return [one for one in self._damage if self.data.startswith(one[1], one[0])]
 
+    def inherit_damage(self, replaced: File) -> None:
+        """This file takes the place of another: bits that were flipped there and had been read
+        before this one was written are here, too."""
+        damage = replaced._damage
+        self._damage += [one for one in damage if self.data.startswith(one[1], one[0])]
+
     @property
     def is_damaged(self) -> bool:
         """Whether flipped bits are there still."""

@@ -209,6 +209,18 @@ def test_bits_that_flip_stay_so_and_what_was_there_is_known() -> None:
     assert not disk.is_damaged
 
 
+def test_bits_that_flipped_are_no_less_damage_where_they_were_read_and_written_again() -> None:
+    disk = SimDisk("/data")
+    files, handle = opened(disk)
+    files.pwritev(handle, [b"0123"], 0)
+    disk.flip(PATH, 2, 4)
+    read = bytes(disk.file(PATH).data)
+    files.replace_file(PATH, read + b"45", sync=True)
+    assert disk.is_damaged and bytes(disk.file(PATH).undamaged()) == b"012345"
+    files.replace_file(PATH, b"01234567", sync=True)
+    assert not disk.is_damaged and bytes(disk.file(PATH).undamaged()) == b"01234567"
+
+
 def test_a_file_that_is_cut_short_stays_so() -> None:
     disk = SimDisk("/data")
     files, handle = opened(disk)

@@ -9,7 +9,7 @@ where a log begins is written down now and then only, as Kafka does it.
 from __future__ import annotations
 
 import random
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tidelog.client.fetching import EARLIEST, LogReader
 from tidelog.client.upkeep import PartitionAdmin
@@ -20,6 +20,9 @@ from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.workload.admin import Administrator
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
 from tidelog.sim.workload.consumers import PartitionConsumer
+
+if TYPE_CHECKING:
+    from tidelog.sim.cluster import SimBroker
 
 _READ_UNCOMMITTED: Final = 0
 
@@ -39,9 +42,9 @@ class _Deletions(ChurnKind):
         self._partition = TopicPartition(self.topic, 0)
         self._consumers: list[PartitionConsumer] = []
         self._topic_id: TopicId = b""
-        #: The highest low watermark that was acknowledged, and the brokers' lives at that time.
+        #: The highest low watermark that was acknowledged, and the lives of those that went by it.
         self._low_watermark = 0
-        self._lives: dict[int, int] = {}
+        self._knowing: dict[int, int] = {}
 
     async def run(self) -> None:
         work = self.work
@@ -76,15 +79,23 @@ class _Deletions(ChurnKind):
         self.told(f"deletion below {before}: {low[self._partition]}")
         self._check(low[self._partition], "the low watermark", before)
         self._low_watermark = max(self._known_low_watermark(), low[self._partition])
-        self._lives = self._lives_now()
+        self._knowing = {
+            broker.node_id: broker.incarnation
+            for broker in self.work.cluster.brokers.values()
+            if self._log_start(broker) >= self._low_watermark
+        }
 
-    def _lives_now(self) -> dict[int, int]:
-        return {broker.node_id: broker.incarnation for broker in self.work.cluster.brokers.values()}
+    def _log_start(self, broker: SimBroker) -> int:
+        """Where the log begins to a broker, -1 where it has none."""
+        if broker.broker is None:
+            return -1
+        partition = broker.broker.replicas.get(self._partition)
+        return -1 if partition is None else partition.log.log_start_offset
 
     def _known_low_watermark(self) -> int:
         """What was acknowledged, while somebody lives who knew of it then."""
-        now = self._lives_now()
-        if all(now[node_id] != life for node_id, life in self._lives.items()):
+        brokers = self.work.cluster.brokers
+        if all(brokers[node_id].incarnation != life for node_id, life in self._knowing.items()):
             self._low_watermark = 0
         return self._low_watermark
 
