@@ -17,7 +17,6 @@ from tidelog.sim.checkers.published import Published
 from tidelog.sim.checkers.replication import Claim, ReplicationChecker
 from tidelog.sim.disk import File, Loss, SimDisk
 from tidelog.sim.history import History, Outcome, Produce
-from tidelog.sim.run import SeedRun
 
 TOPIC_ID = bytes(range(16))
 KEY = LogKey(TOPIC_ID, 0)
@@ -694,18 +693,3 @@ class TestCompactedTopics:
         assert setup.violations == []
         setup.history.read(101, TOPIC_ID, 0, 2, [GONE])
         assert "nothing committed stands for what was there" in setup.violations[0]
-
-
-def test_a_broker_that_gives_its_disk_up_is_told_unless_a_fault_made_a_call_fail() -> None:
-    cluster = SeedRun(0).cluster
-    cluster.start()
-    broker = cluster.brokers[1]
-    assert broker.life is not None
-    reason = "log directory failed: no such file"
-    broker.logs.disk.failed_calls += 1
-    cluster.world.node_halted(broker.life, reason)
-    assert cluster.world.violations == []
-    broker.start()
-    assert broker.life is not None
-    cluster.world.node_halted(broker.life, reason)
-    assert "node 1 halted: log directory failed: no such file" in cluster.world.violations[0]
