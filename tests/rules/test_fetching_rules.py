@@ -21,6 +21,7 @@ from tests.broker_fakes import (
 
 from tidelog.broker.apis import fetch, list_offsets
 from tidelog.broker.requests import Pending, Request
+from tidelog.core.completion import Completion
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.replication.follower import FollowerReplica
 from tidelog.replication.leader import LeaderReplica
@@ -163,6 +164,28 @@ def test_latest_has_no_answer_before_the_high_watermark_reaches_the_epoch() -> N
         await settle()
         assert (await outcome(ask(leader, -1))).offset == 3
         assert (await outcome(ask(leader, 1))).offset == 1
+
+    run(story())
+
+
+@pytest.mark.rule("V36")
+def test_a_search_by_time_is_judged_by_the_high_watermark_up_to_which_it_looked() -> None:
+    # A consumer that is told that nothing is as new goes on at the end.
+    async def story() -> None:
+        cluster = a_cluster()
+        leader = cluster[1]
+        await replicate({1: leader}, isr=(1, 2))
+        leader.log().fill(0, 0, 0)
+        await leader.command(state(leader_epoch=1, partition_epoch=1, isr=(1, 2)))
+        search: Completion[Any] = Completion()
+        leader.log().offset_for_timestamp = lambda *_: search  # type: ignore[method-assign]
+        asked = ask(leader, 1)
+        await settle()
+        await cluster[2].command(state(leader_epoch=1, partition_epoch=1, isr=(1, 2), is_new=True))
+        await settle()
+        assert leader.partition().high_watermark == 3
+        search.resolve(None)
+        assert (await outcome(asked)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
 
     run(story())
 

@@ -30,6 +30,7 @@ def runs(
         properties=PROFILES["everything"].properties,
         recreates=0.0,
         churn_share=1.0,
+        churn=tuple(kinds),
         has_own_streams=True,
     )
     monkeypatch.setitem(PROFILES, profile.name, profile)  # type: ignore[arg-type]  # a dict
@@ -76,6 +77,23 @@ def test_a_log_that_begins_too_early_or_too_late_is_noticed(
     monkeypatch.setattr(LogReader, "list_offsets", shifted)
     result = runs(monkeypatch, 1, ["records_deleted"], {"slow_link": 1.0})
     assert "the log start of trimmed-0 is" in result.violation
+
+
+@pytest.mark.parametrize("by", [-1, 1_000_000])
+def test_a_lookup_that_tells_too_little_or_too_much_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, by: int
+) -> None:
+    list_offsets = LogReader.list_offsets
+
+    def shifted(self: LogReader, *arguments: Any) -> Any:
+        def shift(listed: Any) -> Any:
+            return {tp: one._replace(offset=one.offset + by) for tp, one in listed.items()}
+
+        return altered(list_offsets(self, *arguments), shift)
+
+    monkeypatch.setattr(LogReader, "list_offsets", shifted)
+    result = runs(monkeypatch, 1, ["offsets_looked_up"], {"slow_link": 1.0})
+    assert "was told that steady-" in result.violation
 
 
 def test_an_election_that_never_was_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

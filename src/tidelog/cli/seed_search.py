@@ -138,12 +138,16 @@ def say_shrunk(job: Job, limit_s: float) -> Job:
 
 def read_coverage(path: Path) -> Coverage:
     """What earlier searches wrote; nothing where there is no such file."""
-    from tidelog.sim.search_coverage import Coverage
+    from tidelog.sim.search_coverage import Coverage, CoverageFileError
 
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Coverage()
+    except UnicodeDecodeError as error:
+        raise CoverageFileError(
+            f"{path} holds no coverage, which is text: {error}; name another file, or move it away"
+        ) from None
     return Coverage.from_json(text, str(path))
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -49,6 +50,10 @@ _OnlyOption = Annotated[
 _ShrinkOption = Annotated[
     float, typer.Option(min=0.0, help="How long to look for less around a violation.")
 ]
+#: What `run` runs where nothing else is asked for.
+_SEEDS: Final = "0..99"
+#: Beyond any that is used; numbers of seeds stay countable.
+_LAST_SEED: Final = 2**62
 #: Seconds for which `run` shrinks each violation.
 _SHRINK_S = 60.0
 
@@ -59,7 +64,7 @@ _SHRINK_S = 60.0
     " `violations` (each with `seed`, `profile`, `violation` and the end of its trace)."
 )
 def run(
-    seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..99",
+    seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = _SEEDS,
     mutant: _MutantOption = "",
     profile: _ProfileOption = "",
     jobs_at_once: Annotated[
@@ -91,10 +96,11 @@ def run(
     from tidelog.sim.results import Totals
     from tidelog.sim.search_coverage import Coverage
 
+    _check_time("--minutes", minutes)
     jobs, number = _jobs(seeds, seeds_file, profile, mutant, faults, minutes)
     covered = Coverage()
     if coverage:
-        read_coverage(Path(coverage))  # one that cannot be added to is told before, not after
+        _check_coverage(Path(coverage), mutant)
     started = time.monotonic()
     totals = Totals()
     processes = jobs_at_once or len(os.sched_getaffinity(0))
@@ -119,6 +125,20 @@ def run(
         say(f"interrupted after {totals.runs} runs")
         raise typer.Exit(interrupted)
     _judge(totals, judged=not mutant and not faults, all_states=all_states)
+
+
+def _check_coverage(path: Path, mutant: str) -> None:
+    """A file that cannot be added to is told before the search, not after it."""
+    if mutant:
+        raise typer.BadParameter(
+            "coverage counts runs of brokers as they are: --coverage goes without --mutant"
+        )
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise typer.BadParameter(
+            f"--coverage {path}: no file can be written in {path.parent}; a directory that is there"
+            " and may be written is needed"
+        )
+    read_coverage(path)
 
 
 def _judge(totals: Totals, *, judged: bool, all_states: bool) -> None:
@@ -155,6 +175,7 @@ def mutants(
     from tidelog.cli.mutant_search import MutantSearch
     from tidelog.sim.mutants import MUTANTS
 
+    _check_time("--minutes", minutes)
     if list_all:
         for name, each in MUTANTS.items():
             print_line(f"{name} ({each.rule}, {each.profile}): {each.removes}")
@@ -186,7 +207,7 @@ def mutants(
 
 @app.command(epilog="Example: tidelog sim replay 17")
 def replay(
-    seed: Annotated[int, typer.Argument(help="The seed.")],
+    seed: Annotated[int, typer.Argument(min=0, max=_LAST_SEED, help="The seed.")],
     mutant: _MutantOption = "",
     profile: _ProfileOption = "",
     history: Annotated[
@@ -243,7 +264,7 @@ def replay(
 
 @app.command(epilog="Example: tidelog sim shrink 1 --mutant kip101_only")
 def shrink(
-    seed: Annotated[int, typer.Argument(help="The seed.")],
+    seed: Annotated[int, typer.Argument(min=0, max=_LAST_SEED, help="The seed.")],
     mutant: _MutantOption = "",
     profile: _ProfileOption = "",
     faults: _FaultsOption = "",
@@ -253,6 +274,7 @@ def shrink(
     time; prints the command that shows it. Exit code 1 when the seed shows no violation."""
     from tidelog.sim.job import Job
 
+    _check_time("--seconds", seconds)
     found = _profile(profile, mutant)
     job = Job(seed, found, mutant, _faults(faults, found))
     left = say_shrunk(job, seconds)
@@ -300,9 +322,16 @@ def _seeds(text: str) -> range:
         found = range(int(first), int(last if separator else first) + 1)
     except ValueError:
         found = range(0)
-    if not found or found[0] < 0:
-        raise typer.BadParameter(f"{text!r} names no seeds: A..B or a number expected")
+    if not found or found[0] < 0 or found[-1] > _LAST_SEED:
+        raise typer.BadParameter(
+            f"{text!r} names no seeds: A..B or a number expected, from 0 to {_LAST_SEED}"
+        )
     return found
+
+
+def _check_time(option: str, value: float) -> None:
+    if math.isnan(value):
+        raise typer.BadParameter(f"{option} {value} is no time: a number from 0 on expected")
 
 
 def _jobs(
@@ -312,10 +341,10 @@ def _jobs(
     from tidelog.sim.job import Job
 
     if seeds_file:
-        if profile or mutant or faults or minutes:
+        if profile or mutant or faults or minutes or seeds != _SEEDS:
             raise typer.BadParameter(
                 "a file of seeds names their profiles and faults itself: --seeds-file goes without"
-                " --profile, --mutant, --faults and --minutes"
+                " --seeds, --profile, --mutant, --faults and --minutes"
             )
         known = _known_seeds(seeds_file)
         return iter(known), len(known)
@@ -335,8 +364,13 @@ def _known_seeds(path: str) -> list[Job]:
     from tidelog.sim.known_seeds import SeedsFileError, read_seeds
     from tidelog.sim.profiles import PROFILES
 
-    with open(path, encoding="utf-8") as lines:
-        known = read_seeds(lines, path, PROFILES, KINDS)
+    try:
+        with open(path, encoding="utf-8") as lines:
+            known = read_seeds(lines, path, PROFILES, KINDS)
+    except UnicodeDecodeError as error:
+        raise SeedsFileError(
+            f"{path} is no text: {error}; PROFILE SEED # cause is a line of a file of seeds"
+        ) from None
     if not known:
         raise SeedsFileError(f"{path} names no seeds: PROFILE SEED # cause is a line of one")
     return [Job(each.seed, each.profile, chosen=each.faults) for each in known]
@@ -381,8 +415,10 @@ def _check(what: str, name: str, known: Collection[str]) -> None:
 
 
 def _until(deadline: float, first: int) -> Iterator[int]:
-    """Seeds from `first` on until the time is over."""
-    return itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count(first))
+    """Seeds from `first` on until the time is over: one at least, for none proves nothing."""
+    yield first
+    more = itertools.count(first + 1)
+    yield from itertools.takewhile(lambda _: time.monotonic() < deadline, more)
 
 
 def _print_totals(totals: Totals, seconds: float, output: OutputFormat) -> None:

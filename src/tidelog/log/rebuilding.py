@@ -117,11 +117,14 @@ def producers_at(
 ) -> ProducerState:
     """Producer state at `end_offset`: the newest good snapshot and the batches after it.
 
-    Raises OSError.
+    A snapshot from before the log's first segment does not count: of what stood in between, which
+    retention has taken, nothing can be known, and a producer that wrote there would be refused for
+    ever. One that is not known may go on. Raises OSError.
     """
     state = ProducerState()
     start = 0
-    for offset in sorted((s for s in snapshots if s <= end_offset), reverse=True):
+    first = segments[0].base_offset if segments else 0
+    for offset in sorted((s for s in snapshots if first <= s <= end_offset), reverse=True):
         name = names.offset_name(offset, names.SNAPSHOT)
         try:
             state = ProducerState.from_snapshot(files.read_file(f"{path}/{name}"), now_ms)

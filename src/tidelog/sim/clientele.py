@@ -121,7 +121,7 @@ class Clientele:
         self._begin_groups()
         if self._churns:
             self._begin_churn()
-        if self._profile.churn_share and self._only.topics:
+        if (self._profile.churn_share or self._profile.churn) and self._only.topics:
             self._begin_churning(partitions[:-1])
         self._begin_making_anew()
 
@@ -186,7 +186,8 @@ class Clientele:
             self.consume,
             self._join,
         )
-        self.churning = Churning(work, self._profile.churn_share)
+        profile = self._profile
+        self.churning = Churning(work, profile.churn_share, always=profile.churn)
         self.churning.begin()
 
     def produce(

@@ -47,7 +47,7 @@ OFFSETS_PARTITIONS: Final = 3
 STORE_HOST: Final = "store"
 #: Delay of a message between a node and the store, in ms.
 STORE_LATENCY_MS: Final = (0.1, 1.5)
-#: Reasons of halts that faults explain.
+#: Reasons of halts that a call explains which a fault made fail.
 _EXPECTED_HALTS: Final = ("log directory failed",)
 #: Traced by a broker when one of its parts is wrong.
 _DEFECT_EVENTS: Final = ("unexpected_error", "task_failed")
@@ -147,6 +147,8 @@ class SimBroker:
         self.was_damaged = self.was_refused = False
         self._has_started = False
         self._is_ending = False
+        #: Calls of earlier lives that faults made fail.
+        self._failed_calls_before = 0
         self._looked_at: dict[Partition, object] = {}
         disk = cluster.world.disk(node.node_id, LOG_DIRECTORY)
         self._logs = NodeLogs(
@@ -181,6 +183,11 @@ class SimBroker:
     def is_up(self) -> bool:
         """Whether it hosts its replicas now."""
         return self.broker is not None and (self.life is not None or self._is_ending)
+
+    @property
+    def has_met_failed_call(self) -> bool:
+        """Whether a fault has made a call of its present or last life fail on its disk."""
+        return self._logs.disk.failed_calls > self._failed_calls_before
 
     def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
         """Its replicas as it sees them: those with a changed log, and those that changed since
@@ -218,6 +225,7 @@ class SimBroker:
         self.broker = None
         self.stopped_cleanly = self.is_stopping = self._has_started = False
         self._looked_at = {}
+        self._failed_calls_before = self._logs.disk.failed_calls
         store = self.store = SimStoreClient(
             cluster.store,
             loop=ports.loop,
@@ -307,7 +315,11 @@ class Cluster:
         self.store.on_commit(self._check_session)
         self.store.on_commit(self.published.committed)
         self.replication = ReplicationChecker(
-            self.published, world.violate, lambda: world.now_ns, self._promise
+            self.published,
+            world.violate,
+            lambda: world.now_ns,
+            self._promise,
+            self.history.may_be_gone_before,
         )
         self.clients = ClientChecker(self.history, self.replication, world.violate, self._promise)
         self.groups = GroupChecker(
@@ -485,7 +497,9 @@ class Cluster:
             self.on_broker_death(broker)
 
     def _halted(self, incarnation: Incarnation, reason: str) -> None:
-        if not reason.startswith(_EXPECTED_HALTS):
+        broker = self.brokers.get(incarnation.node_id)
+        is_explained = broker is not None and broker.has_met_failed_call
+        if not (is_explained and reason.startswith(_EXPECTED_HALTS)):
             self.world.violate(f"node {incarnation.node_id} halted: {reason}")
 
     def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:

@@ -61,6 +61,8 @@ class SimDisk:
         self.cut_files: dict[File, None] = {}
         #: How often something went wrong here, by what it was.
         self.effects: dict[str, int] = {}
+        #: Calls that a fault made fail.
+        self.failed_calls = 0
         #: Whether operations wait for the directory's worker (a sick or busy device).
         self.slow = False
         #: Grows by each power loss that took at least one change.

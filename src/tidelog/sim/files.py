@@ -67,6 +67,7 @@ class SimFiles:
             number = fault(call, path)
             if number:
                 self.disk.count(f"{errno.errorcode.get(number, number)} {call}")
+                self.disk.failed_calls += 1
                 raise os_error(number, path)
 
     @staticmethod

@@ -44,6 +44,8 @@ class Produce:
     outcome: Outcome = Outcome.OPEN
     #: Of the first record; -1 where the broker did not tell.
     base_offset: int = -1
+    #: Of its records, by the wall clock of the client.
+    timestamp_ms: int = -1
 
     @property
     def is_idempotent(self) -> bool:
@@ -81,6 +83,8 @@ class History:
         self.operations: list[Operation] = []
         #: Below which offset records may be gone by request, by topic id and partition.
         self.deleted_before: dict[tuple[TopicId, int], int] = {}
+        #: Which client was given each producer id.
+        self._producer_ids: dict[int, int] = {}
         self._consumers = 0
         self.acknowledged_records = 0
         self.read_records = 0
@@ -104,6 +108,15 @@ class History:
         """The name of one more consumer, as a process of its own."""
         self._consumers += 1
         return f"consumer-{client}-{self._consumers}"
+
+    def producer_id_given(self, client: int, producer_id: int) -> None:
+        """A client was given a producer id, which nobody else was nor will be (G3)."""
+        known = self._producer_ids.get(producer_id)
+        if known is not None:
+            self.anomaly(
+                f"producer id {producer_id} was given to client {client}, after client {known}"
+            )
+        self._producer_ids[producer_id] = client
 
     def produce_begins(self, operation: Produce) -> None:
         """A batch is about to be sent for the first time."""
@@ -168,6 +181,10 @@ class History:
         """Somebody asks for the deletion of the records below an offset."""
         key = (topic_id, partition)
         self.deleted_before[key] = max(offset, self.deleted_before.get(key, 0))
+
+    def may_be_gone_before(self, key: tuple[TopicId, int]) -> int:
+        """Below which offset records of a partition (topic id, number) may have been deleted."""
+        return self.deleted_before.get(key, 0)
 
     def sent_on(self, topic_id: TopicId, partition: int, position: int, log_start: int) -> None:
         """A consumer was told that the log begins behind its position; it goes on there."""

@@ -69,6 +69,8 @@ class Profile:
     churns: bool = False
     #: Share of the kinds of churn (`workload/kinds`) that a seed draws.
     churn_share: float = 0.0
+    #: Kinds of churn that every seed plays.
+    churn: tuple[str, ...] = ()
     #: What it is known to show and nobody has mended yet: searches over all profiles leave it out.
     known_defect: str = ""
     #: Range of the delays of messages between nodes and the store.
@@ -304,6 +306,26 @@ PROFILES: Final[Mapping[str, Profile]] = {
             topic_life_ms=(300, 1_200),
             recreates=1.0,
             churn_share=0.5,
+            has_own_streams=True,
+        ),
+        # Consumers look offsets up and retention takes what is old while leaders move and their
+        # followers are behind; processes take each other's places in a group.
+        Profile(
+            "lookups",
+            weights={
+                "slow_link": 5.0,
+                "elect_preferred": 3.0,
+                "crash_leader": 3.0,
+                "expire_session": 2.0,
+                "cut_two_ways": 2.0,
+                "pause": 1.0,
+            },
+            left_out=0.0,
+            mean_interval_ms=(100, 400),
+            restart_ms=((20, 400), (200, 2_500)),
+            properties={"log.retention.check.interval.ms": "60"},
+            recreates=0.0,
+            churn=("offsets_looked_up", "records_expire", "instances_doubled"),
             has_own_streams=True,
         ),
         # Disks fail calls, fill up, lose what was not synced in every way, and are replaced.

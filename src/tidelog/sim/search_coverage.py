@@ -8,7 +8,7 @@ that was never reached was not tested at all.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from tidelog.sim.results import RunResult
 VERSION: Final = 1
 #: Stands beside kinds of churn for runs in which nothing was changed.
 NO_CHURN: Final = "none"
+_SHOWN_CHARS: Final = 60
 
 
 class CoverageFileError(TidelogError):
@@ -131,6 +132,8 @@ class Coverage:
         """What a file called `name` holds; CoverageFileError for another one."""
         try:
             document = json.loads(text)
+        except RecursionError:
+            raise CoverageFileError(f"{name} is nested too deeply for coverage") from None
         except ValueError as error:
             raise CoverageFileError(f"{name} is no JSON: {error}") from None
         version = document.get("version") if isinstance(document, dict) else None
@@ -140,31 +143,74 @@ class Coverage:
                 " another file, or move it away"
             )
         try:
-            return cls(
-                {name: _profile(each) for name, each in document["profiles"].items()},
-                {
-                    fault: {
-                        kind: Pair(int(pair["runs"]), _counts(pair["marks"]))
-                        for kind, pair in by_churn.items()
-                    }
-                    for fault, by_churn in document["pairs"].items()
-                },
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CoverageFileError(f"{name} holds no coverage: {error!r}") from None
+            return _Reader(document).coverage()
+        except _WrongError as wrong:
+            raise CoverageFileError(
+                f"{name} holds no coverage: {wrong}; name another file, or move it away"
+            ) from None
 
 
-def _profile(document: Mapping[str, Any]) -> ProfileCoverage:
-    found = ProfileCoverage()
-    for part in ("runs", "violations", "events", "simulated_ns"):
-        setattr(found, part, int(document[part]))
-    for part in ("counters", "faults", "churn", "marks"):
-        setattr(found, part, _counts(document[part]))
-    return found
+class _WrongError(ValueError):
+    """Where a document is not as `to_json` writes one, and what would be right."""
 
 
-def _counts(document: Mapping[str, Any]) -> dict[str, int]:
-    return {str(name): int(count) for name, count in document.items()}
+class _Reader:
+    """Part of a document of coverage, and where it stands."""
+
+    def __init__(self, value: Any, where: str = "") -> None:
+        self._value = value
+        self._where = where
+
+    def coverage(self) -> Coverage:
+        """All of it."""
+        return Coverage(
+            {name: each.profile() for name, each in self.of("profiles").items()},
+            {
+                fault: {kind: pair.pair() for kind, pair in by_churn.items()}
+                for fault, by_churn in self.of("pairs").items()
+            },
+        )
+
+    def profile(self) -> ProfileCoverage:
+        """The sums of one profile."""
+        found = ProfileCoverage()
+        for part in ("runs", "violations", "events", "simulated_ns"):
+            setattr(found, part, self.of(part).count())
+        for part in ("counters", "faults", "churn", "marks"):
+            setattr(found, part, self.of(part).counts())
+        return found
+
+    def pair(self) -> Pair:
+        """The sums of a fault and a churn."""
+        return Pair(self.of("runs").count(), self.of("marks").counts())
+
+    def of(self, key: str) -> _Reader:
+        """The part of this name."""
+        parts = dict(self.items())
+        if key not in parts:
+            raise _WrongError(f"{self._where or 'it'} has no {key!r}")
+        return parts[key]
+
+    def items(self) -> Iterable[tuple[str, _Reader]]:
+        """All parts, by name."""
+        if not isinstance(self._value, dict):
+            raise _WrongError(f"{self._where} is {self._short()}, an object expected")
+        prefix = f"{self._where}." if self._where else ""
+        return [(name, _Reader(each, f"{prefix}{name}")) for name, each in self._value.items()]
+
+    def counts(self) -> dict[str, int]:
+        """Numbers by name."""
+        return {name: each.count() for name, each in self.items()}
+
+    def count(self) -> int:
+        """A number."""
+        if type(self._value) is not int or self._value < 0:
+            raise _WrongError(f"{self._where} is {self._short()}, a whole number from 0 expected")
+        return self._value
+
+    def _short(self) -> str:
+        text = json.dumps(self._value)
+        return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."
 
 
 def _sum_up(into: dict[str, int], more: Mapping[str, int]) -> None:

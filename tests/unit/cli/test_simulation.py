@@ -124,6 +124,12 @@ class TestRun:
         seeds = [seed for seed, _, _ in asked]
         assert seeds == list(range(10, 10 + len(seeds)))
 
+    def test_so_little_time_that_it_is_over_is_enough_for_one_seed(
+        self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
+    ) -> None:
+        assert run(monkeypatch, "sim", "run", "--jobs", "1", "--minutes", "1e-12") == 0
+        assert [seed for seed, _, _ in asked] == [0]
+
     def test_500_seeds_in_which_too_little_happened_are_one(
         self,
         monkeypatch: pytest.MonkeyPatch,
@@ -161,6 +167,11 @@ class TestRun:
             ["--mutant", "nobody"],
             ["--profile", "nothing"],
             ["--jobs", "0"],
+            ["--seeds", "0..99999999999999999999"],
+            ["--minutes", "nan"],
+            ["--mutant", next(iter(mutants.MUTANTS)), "--coverage", "kept.json"],
+            ["--coverage", "nowhere/kept.json"],
+            ["--seeds", "1", "--seeds-file", "known_seeds.txt"],
         ],
     )
     def test_wrong_usage_is_two(
@@ -170,6 +181,22 @@ class TestRun:
         words: list[str],
     ) -> None:
         assert run(monkeypatch, "sim", "run", *words) == 2
+        assert asked == []
+
+    @pytest.mark.parametrize("option", ["--coverage", "--seeds-file"])
+    def test_a_file_that_is_no_text_is_told_before_anything_is_run(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        asked: list[tuple[int, str, str]],
+        tmp_path: Path,
+        option: str,
+    ) -> None:
+        file = tmp_path / "file"
+        file.write_bytes(b"# \xff\xfe")
+        assert run(monkeypatch, "sim", "run", "--jobs", "1", option, str(file)) == 1
+        told = capsys.readouterr().err
+        assert f"{file}" in told.replace("\n", "") and "text" in told
         assert asked == []
 
 

@@ -18,6 +18,7 @@ from tidelog.core.errors import StorageError
 from tidelog.log.config import LogConfig
 from tidelog.log.directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
+from tidelog.log.rebuilding import SegmentFile, producers_at
 from tidelog.records.batch import iter_batches
 from tidelog.records.builder import Producer
 
@@ -301,6 +302,31 @@ def test_a_damaged_snapshot_costs_only_time(rig: Rig, small: Small) -> None:
     for path in rig.log_path.glob("*.snapshot"):
         path.write_bytes(b"\xff" * 50)
     expect(rig.again(), COUNT)
+
+
+@pytest.mark.rule("V38")
+def test_a_producer_is_not_taken_up_from_before_what_retention_took(rig: Rig, small: Small) -> None:
+    # What it wrote in between is gone: who believed the snapshot would refuse it for ever.
+    log = rig.log(small(segment_bytes=600))
+    sequences = {7: 0, 8: 0}
+    for number in range(20):
+        writer = 8 if number in (0, 7) else 7
+        append(log, [bytes(30)], producer=Producer(writer, 0, sequences[writer]))
+        sequences[writer] += 1
+    segments = [SegmentFile(one.base_offset, one.size_bytes) for one in log.segments]
+    second, third = segments[1].base_offset, segments[2].base_offset
+    assert 0 < second <= 7 < third, "the second batch of producer 8 is in the second segment"
+    drive(log.directory.close(broker_epoch=1))
+
+    def last_sequence(producer_id: int, first_segment: int) -> int:
+        state = producers_at(
+            rig.files, str(rig.log_path), segments[first_segment:], [second], 20, 0
+        )
+        entry = state.entry(producer_id)
+        return -1 if entry is None else entry.last_sequence
+
+    assert [last_sequence(8, first) for first in (0, 1, 2)] == [1, 1, -1]
+    assert [last_sequence(7, first) for first in (0, 1, 2)] == [17, 17, 17]
 
 
 def test_a_log_that_ends_before_its_start_begins_anew(rig: Rig) -> None:

@@ -118,6 +118,38 @@ def test_an_old_generation_is_not_acknowledged(story: Story) -> None:
     assert "although generation 2 was handed out" in story.violations[0]
 
 
+def test_a_process_whose_place_was_taken_is_not_acknowledged(story: Story) -> None:
+    def commit(offset: int, member: str, outcome: Outcome | None = Outcome.DONE) -> Commit:
+        begun = story.checker.commit_begins("g", 0, 1, offset, member=member, instance="i")
+        if outcome is not None:
+            story.checker.commit_ends(begun, outcome)
+        return begun
+
+    story.checker.place_taken("g", "i", "i-1", asked_ns=story._tick())
+    story.checker.place_taken("g", "other", "o-1", asked_ns=story._tick())
+    commit(1, "i-1")
+    asked_ns = story._tick()
+    late = commit(2, "i-1", None)
+    story.checker.place_taken("g", "i", "i-2", asked_ns)
+    story.checker.commit_ends(late, Outcome.DONE)
+    commit(3, "i-2")
+    assert story.violations == [], "it was sent before anybody was told"
+    commit(4, "i-1", Outcome.REFUSED)
+    assert story.violations == []
+    commit(5, "i-1")
+    assert "although member i-2 took the place of i-1 as i at" in story.violations[0]
+
+
+def test_who_took_a_place_first_is_not_known_of_two_that_asked_at_once(story: Story) -> None:
+    first_ns, second_ns = story._tick(), story._tick()
+    story.checker.place_taken("g", "i", "i-2", second_ns)
+    story.checker.place_taken("g", "i", "i-1", first_ns)
+    for offset, member in enumerate(("i-1", "i-2"), 1):
+        commit = story.checker.commit_begins("g", 0, 1, offset, member=member, instance="i")
+        story.checker.commit_ends(commit, Outcome.DONE)
+    assert story.violations == []
+
+
 def test_a_committer_without_membership_has_no_generation(story: Story) -> None:
     story.sync(1)
     story.commit(1, generation=-1)

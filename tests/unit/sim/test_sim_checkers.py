@@ -86,10 +86,13 @@ class Setup:
         self.zxid = 100
         self.now_ns = 0
         self.published = Published(self.violations.append, lambda: self.now_ns, 2)
-        self.checker = ReplicationChecker(
-            self.published, self.violations.append, lambda: self.now_ns
-        )
         self.history = History()
+        self.checker = ReplicationChecker(
+            self.published,
+            self.violations.append,
+            lambda: self.now_ns,
+            deleted_before=self.history.may_be_gone_before,
+        )
         self.clients = ClientChecker(self.history, self.checker, self.violations.append)
         self.nodes = {node_id: Node(node_id) for node_id in (1, 2, 3)}
         for node_id, node in self.nodes.items():
@@ -371,6 +374,33 @@ def test_two_leaders_of_one_epoch_are_told(setup: Setup) -> None:
     assert "both lead in epoch 0" in setup.violations[0]
 
 
+def test_a_log_that_begins_behind_what_may_be_gone_is_told(setup: Setup) -> None:
+    setup.replicate([1, 2, 3], 0)
+    setup.lead(1, 0, 3)
+    setup.history.record_deletion_begins(TOPIC_ID, 0, 2)
+    follower = setup.nodes[2]
+    second, third = (f"{DIRECTORY}/{start:020d}.log" for start in (2, 3))
+    follower.disk.unlink(SEGMENT)
+    follower.write(second, stored([3], 2, 0))
+    setup.look(2)
+    assert setup.violations == []
+    follower.disk.unlink(second)
+    follower.write(third, b"")
+    setup.look(2)
+    assert "the log of node 2 begins at offset 3; 3 records are committed" in setup.violations[-1]
+
+
+def test_a_log_that_begins_behind_what_is_committed_is_told(setup: Setup) -> None:
+    setup.replicate([1, 2, 3], 0)
+    setup.lead(1, 0, 2)
+    setup.history.record_deletion_begins(TOPIC_ID, 0, 100)
+    leader = setup.nodes[1]
+    leader.disk.unlink(SEGMENT)
+    leader.write(f"{DIRECTORY}/{3:020d}.log", b"")
+    setup.look(1)
+    assert "begins at offset 3; 2 records are committed" in setup.violations[-1]
+
+
 def test_a_leaders_high_watermark_that_goes_back_within_its_term_is_told(setup: Setup) -> None:
     setup.replicate([1, 2], 0)
     setup.lead(1, 0, 2)
@@ -572,6 +602,25 @@ def test_logs_follow_appends_cuts_rolls_and_removal() -> None:
     node.logs.follow()
     assert node.logs.logs == {}
     assert cuts
+
+
+def test_a_log_that_loses_its_beginning_is_neither_cut_nor_grown() -> None:
+    node = Node(1)
+    told: list[tuple[str, int]] = []
+    node.logs.on_cut = lambda log, end: told.append(("cut", end))
+    node.append([1, 2], 0)
+    node.write(f"{DIRECTORY}/{2:020d}.log", stored([3, 4], 2, 1))
+    node.logs.follow()
+    node.logs.on_grown = lambda log, first: told.append(("grown", first))
+    node.disk.unlink(SEGMENT)
+    node.write(f"{DIRECTORY}/{4:020d}.log", stored([5], 4, 1))
+    node.logs.follow()
+    log = node.logs.logs[KEY]
+    assert (log.start, log.numbers, log.epochs) == (2, [3, 4, 5], [1, 1, 1])
+    assert told == [("grown", 4)]
+    node.disk.unlink(f"{DIRECTORY}/{4:020d}.log")
+    node.logs.follow()
+    assert told[1:] == [("cut", 5)]
 
 
 def test_a_torn_tail_ends_the_log_before_it() -> None:

@@ -75,3 +75,28 @@ def test_a_file_holds_it_and_more_is_added() -> None:
 def test_another_file_is_refused(text: str) -> None:
     with pytest.raises(CoverageFileError, match=r"^kept\.json (is no JSON|holds no coverage)"):
         Coverage.from_json(text, "kept.json")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ('"runs": 1', '"runs": -1', "profiles.late_isr.runs is -1, a whole number from 0 expected"),
+        ('"runs": 1', '"runs": "1"', 'profiles.late_isr.runs is "1", a whole number'),
+        ('"runs": 1', '"runs": true', "profiles.late_isr.runs is true, a whole number"),
+        ('"runs": 1', '"runs": Infinity', "profiles.late_isr.runs is Infinity, a whole number"),
+        ('"runs": 1', '"ran": 1', "profiles.late_isr has no 'runs'"),
+        ('"counters": {', '"counters": 0, "more": {', "profiles.default.counters is 0, an object"),
+        ('"pairs"', '"peers"', "it has no 'pairs'"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told(before: str, after: str, told: str) -> None:
+    text = covered().to_json()
+    assert before in text
+    with pytest.raises(CoverageFileError, match="move it away") as raised:
+        Coverage.from_json(text.replace(before, after, 1), "kept.json")
+    assert f"kept.json holds no coverage: {told}" in str(raised.value)
+
+
+def test_a_file_without_end_of_its_depth_is_refused() -> None:
+    with pytest.raises(CoverageFileError, match="nested too deeply"):
+        Coverage.from_json("[" * 100_000, "kept.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+import crc32c
 import pytest
 
 from tidelog.sim.checkers.storage import check_disk
@@ -54,6 +55,9 @@ Change = Callable[[str, Callable[[bytearray], None]], str]
 OLD_LOG = r"steady-0/0{20}\.log"
 OLD_INDEX = r"steady-0/0{20}\.index"
 OLD_TIMES = r"steady-0/0{20}\.timeindex"
+#: The first one: no later than where the second segment begins, which is flushed.
+OLD_SNAPSHOT = r"steady-0/\d{20}\.snapshot"
+SNAPSHOT_ROW_BYTES = 46
 EPOCHS = r"steady-0/leader-epoch-checkpoint"
 
 
@@ -196,6 +200,36 @@ def test_a_time_index_that_ends_early_is_told(changed: Change) -> None:
 def test_a_producer_snapshot_that_is_none_is_told(changed: Change) -> None:
     assert "checksum" in changed(r"steady-0/.*\.snapshot", flip(12))
     assert "entries has" in changed(r"steady-0/.*\.snapshot", cut(20))
+
+
+def rewritten(position: int, by: int, drop_rows: int = 0) -> Callable[[bytearray], None]:
+    """Add to the byte of a snapshot, drop its last rows, and make its checksum that of the rest."""
+
+    def change(data: bytearray) -> None:
+        data[position] = (data[position] + by) & 0xFF
+        if drop_rows:
+            del data[-drop_rows * SNAPSHOT_ROW_BYTES :]
+            count = int.from_bytes(data[6:10], "big") - drop_rows
+            data[6:10] = count.to_bytes(4, "big")
+        data[2:6] = crc32c.crc32c(bytes(data[6:])).to_bytes(4, "big")
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("position", "by"),
+    [(17, 1), (19, 1), (23, 1), (31, -1)],
+    ids=["producer id", "epoch", "last sequence", "last offset"],
+)
+def test_a_producer_snapshot_of_another_history_is_told(
+    changed: Change, position: int, by: int
+) -> None:
+    told = changed(OLD_SNAPSHOT, rewritten(position, by))
+    assert re.search(r"has written sequence \d+ at offset \d+, where", told)
+
+
+def test_a_producer_that_its_snapshot_does_not_know_is_told(changed: Change) -> None:
+    assert "it does not tell that producer" in changed(OLD_SNAPSHOT, rewritten(0, 0, 1))
 
 
 @pytest.mark.parametrize(

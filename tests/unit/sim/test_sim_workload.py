@@ -29,6 +29,7 @@ class Bench:
         self.world = world
         self.broker = FakeBroker(world)
         self.history = History()
+        self.numbers = Numbers()
         self.anomalies: list[str] = []
         self.history.on_anomaly.append(self.anomalies.append)
         self.history.on_broken_promise.append(self.anomalies.append)
@@ -41,7 +42,7 @@ class Bench:
         producer = PartitionProducer(
             self.client,
             PARTITION,
-            Numbers(),
+            self.numbers,
             random.Random(5),
             acks=acks,
             idempotent=idempotent,
@@ -86,6 +87,18 @@ def test_an_idempotent_producer_stores_everything_once_and_in_order(bench: Bench
     assert len(sent) > 50
     assert bench.outcomes()[Outcome.DONE] == len(bench.history.produces)
     assert bench.history.acknowledged_records == len(sent)
+
+
+def test_a_producer_id_that_two_were_given_is_told(bench: Bench) -> None:
+    for _ in range(2):
+        producer = bench.producer()
+        bench.run(100 * MS)
+        bench.finish(producer)
+    assert bench.anomalies == []
+    bench.broker.producer_ids = 1
+    bench.producer()
+    bench.run(100 * MS)
+    assert bench.anomalies[0] == "producer id 2 was given to client 101, after client 101"
 
 
 def test_an_idempotent_producer_repeats_until_acknowledged_and_stores_nothing_twice(

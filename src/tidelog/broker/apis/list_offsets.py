@@ -161,6 +161,8 @@ async def _looked_up(
     try:
         partition, role = _leader(broker, request, topic, asked)
         end = role.log_end_offset if _is_replica(request) else role.high_watermark
+        # Told of this end, whatever comes during the search: nothing beyond it is looked at.
+        unknown = _unknown_end(partition, role, request)
         if asked.timestamp == MAX_TIMESTAMP:
             found = await partition.log.max_timestamp()
             if found is not None and found[1] >= end:
@@ -171,8 +173,8 @@ async def _looked_up(
         if found is not None:
             answer.timestamp, offset, leader_epoch = found
             _fill(answer, request, offset, leader_epoch)
-        else:
-            _end(partition, role, request)
+        elif unknown is not None:
+            raise unknown
     except KafkaError as error:
         answer.error_code = error.code
     except StorageError:
@@ -207,13 +209,19 @@ def _is_replica(request: Request) -> bool:
 
 def _end(partition: Partition, role: LeaderReplica, request: Request) -> int:
     """The offset after the last record that the asker may see (V36)."""
-    if _is_replica(request):
-        return role.log_end_offset
-    if not role.is_watermark_current:
-        has_own_error = request.header.api_version >= _OFFSET_NOT_AVAILABLE_VERSION
-        raise KafkaError(
-            ErrorCode.OFFSET_NOT_AVAILABLE if has_own_error else ErrorCode.LEADER_NOT_AVAILABLE,
-            f"the high watermark of {partition.topic_partition} has not reached leader epoch "
-            f"{role.leader_epoch} yet",
-        )
-    return role.high_watermark
+    unknown = _unknown_end(partition, role, request)
+    if unknown is not None:
+        raise unknown
+    return role.log_end_offset if _is_replica(request) else role.high_watermark
+
+
+def _unknown_end(partition: Partition, role: LeaderReplica, request: Request) -> KafkaError | None:
+    """Why it is not known where the records end that the asker may see."""
+    if _is_replica(request) or role.is_watermark_current:
+        return None
+    has_own_error = request.header.api_version >= _OFFSET_NOT_AVAILABLE_VERSION
+    return KafkaError(
+        ErrorCode.OFFSET_NOT_AVAILABLE if has_own_error else ErrorCode.LEADER_NOT_AVAILABLE,
+        f"the high watermark of {partition.topic_partition} has not reached leader epoch "
+        f"{role.leader_epoch} yet",
+    )

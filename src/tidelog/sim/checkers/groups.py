@@ -2,16 +2,17 @@
 
 An acknowledged commit counts until a later one replaces it: whoever takes a partition over in the
 newest generation is never told less. A commit of an older generation is not acknowledged once a
-newer one was handed out. A generation that was handed out has one leader and one assignment, in
-which a partition has one owner. Times are those at which clients sent and heard; where an outcome
-is not known, both ways are allowed. Knows neither brokers nor logs.
+newer one was handed out, nor one of a process whose place another one has taken, under the same
+instance id (KIP-345). A generation that was handed out has one leader and one assignment, in which
+a partition has one owner. Times are those at which clients sent and heard; where an outcome is not
+known, both ways are allowed. Knows neither brokers nor logs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.sim.history import Outcome
 
@@ -35,6 +36,9 @@ class Commit:
     topic: str = ""
     #: Who sent it, as histories name it.
     process: str = ""
+    #: The member that it speaks for, and its instance id where it is static.
+    member: str = ""
+    instance: str | None = None
 
     def __str__(self) -> str:
         return (
@@ -53,11 +57,22 @@ class _Generation:
     owners: dict[int, str] = field(default_factory=dict)
 
 
+class _Place(NamedTuple):
+    """A static member's place in a group, as one process held it."""
+
+    member: str
+    #: When it asked for the place, and when it was told what it was given.
+    asked_ns: int
+    taken_ns: int
+
+
 @dataclass(slots=True)
 class _Group:
     generations: dict[int, _Generation] = field(default_factory=dict)
     #: Leader by generation and term of the coordinator.
     leaders: dict[tuple[int, int], str] = field(default_factory=dict)
+    #: By instance id, in the order in which they were taken.
+    places: dict[str, list[_Place]] = field(default_factory=dict)
 
     @property
     def newest(self) -> int:
@@ -167,6 +182,13 @@ class GroupChecker:
                 f" {partitions}"
             )
 
+    def place_taken(self, group: str, instance: str, member: str, asked_ns: int) -> None:
+        """A static member that asked to join at that time was given its part just now: that is
+        in the log, and so is whose place it took."""
+        places = self._group(group).places.setdefault(instance, [])
+        if all(place.member != member for place in places):
+            places.append(_Place(member, asked_ns, self._now_ns()))
+
     def commit_begins(
         self,
         group: str,
@@ -175,11 +197,14 @@ class GroupChecker:
         offset: int,
         topic: str = "",
         process: str = "",
+        member: str = "",
+        instance: str | None = None,
     ) -> Commit:
         """An offset, which no other commit of the group has, is about to be sent."""
         commit = Commit(
-            group, partition, generation, offset, self._now_ns(), topic=topic, process=process
-        )
+            group, partition, generation, offset, self._now_ns(),
+            topic=topic, process=process, member=member, instance=instance,
+        )  # fmt: skip
         self.commits.setdefault((group, partition), []).append(commit)
         return commit
 
@@ -199,6 +224,22 @@ class GroupChecker:
                 self._promise(
                     f"acknowledged although generation {number} was handed out at"
                     f" {generation.handed_out_ns / 1e9:.6f} s: {commit}"
+                )
+        self._check_place(commit)
+
+    def _check_place(self, commit: Commit) -> None:
+        """Who took the place after this member had it, and was told so before it committed, is
+        the one who may commit."""
+        places = self._group(commit.group).places.get(commit.instance or "", [])
+        own = next((place for place in places if place.member == commit.member), None)
+        if own is None:
+            return
+        for place in places:
+            if own.taken_ns < place.asked_ns and place.taken_ns < commit.begin_ns:
+                self._promise(
+                    f"acknowledged although member {place.member} took the place of"
+                    f" {commit.member} as {commit.instance} at {place.taken_ns / 1e9:.6f} s:"
+                    f" {commit}"
                 )
 
     def fetched(

@@ -203,8 +203,10 @@ class NodeLogs:
         before_start = log.start
         log.rebuild(segments)
         kept_end = log.start
-        if log.start == before_start:
-            kept_end += _common(before, list(zip(log.epochs, log.numbers, strict=True)))
+        if log.start >= before_start:
+            # What retention took from the beginning is no change of what is behind it.
+            known = before[log.start - before_start :]
+            kept_end += _common(known, list(zip(log.epochs, log.numbers, strict=True)))
         if kept_end < end and self.on_cut is not None:
             self.on_cut(log, end)
         if log.end > kept_end and self.on_grown is not None:

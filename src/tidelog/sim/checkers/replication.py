@@ -4,7 +4,8 @@ Committed is what some leader's high watermark ever passed. From then on: its va
 every replica agrees with it below its own high watermark, every member of the maximal ISR that has
 not restarted since its recorded broker epoch has it, and the leader of every higher epoch has it;
 one of a lower epoch may take its role late, and commits nothing (V65). A leader's high watermark
-never goes back within its term; nor do epochs within an incarnation.
+never goes back within its term; nor do epochs within an incarnation. Where a log begins, everything
+before it was committed and may be gone: it was asked for, or retention may take it.
 
 What only losses within the fault budget leave true is told as a promise, apart from what must hold
 whatever is lost: two logs that agree in epoch and offset agree in the record, nobody goes back
@@ -126,8 +127,10 @@ class ReplicationChecker:
         violate: Callable[[str], None],
         now_ns: Callable[[], int],
         promise: Callable[[str], None] | None = None,
+        deleted_before: Callable[[LogKey], int] = lambda key: 0,
     ) -> None:
-        """`promise` hears what breaks the promise of an acknowledgement; without it, `violate`."""
+        """`promise` hears what breaks the promise of an acknowledgement; without it, `violate`.
+        `deleted_before` says below which offset the records of a partition may be gone."""
         self.published = published
         self.truths: dict[LogKey, Truth] = {}
         #: When each record was first seen in any log.
@@ -141,6 +144,7 @@ class ReplicationChecker:
         self.on_proposed: list[Callable[[int, Claim], None]] = []
         self._violate = violate
         self._promise = promise or violate
+        self._deleted_before = deleted_before
         self._now_ns = now_ns
         self._nodes: dict[int, Observed] = {}
         #: The broker epoch under which a node's data is what it was; gone after a lossy crash.
@@ -290,6 +294,8 @@ class ReplicationChecker:
         if not seen.is_doubtful:
             first = 0 if rewritten else max(0, seen.high_watermark)
             self._compare(node, claim, log, truth, first)
+        if log is not None and log.start:
+            self._check_start(log, truth)
         seen.incarnation = node.incarnation
         seen.is_leader = claim.is_leader
         seen.leader_epoch = claim.leader_epoch
@@ -304,6 +310,17 @@ class ReplicationChecker:
         if state is not None and state.leader == node.node_id:
             self._check_maximal(state, seen)
         seen.log_version = -1 if log is None else log.version
+
+    def _check_start(self, log: ReplicaLog, truth: Truth) -> None:
+        """What a log does not have before its first record was committed, and may be gone: nobody
+        else would notice, as a replica is compared from where it begins."""
+        allowed = min(self._deleted_before(log.key), len(truth.committed))
+        if log.start > allowed:
+            self._violate(
+                f"{truth.name}: the log of node {log.node_id} begins at offset {log.start};"
+                f" {len(truth.committed)} records are committed, and nothing from offset"
+                f" {self._deleted_before(log.key)} on may be gone"
+            )
 
     def _check_topic(self, node: Observed, claim: Claim, truth: Truth) -> None:
         """A role is told to the very registration of a broker. One made after a topic was gone can

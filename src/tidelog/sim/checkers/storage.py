@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 import crc32c
@@ -33,6 +34,7 @@ _MAX_TIMESTAMP_AT: Final = 35
 _SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 _SNAPSHOT_CRC_FROM: Final = 6
+_MAX_SEQUENCE: Final = 0x7FFFFFFF
 _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
@@ -52,6 +54,9 @@ class Batch(NamedTuple):
     last_offset: int
     leader_epoch: int
     max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
 
 
 class _WrongError(Exception):
@@ -171,8 +176,8 @@ class _Disk:
         for base_offset, following in zip(logs, list(logs)[1:], strict=False):
             if following <= point:
                 self._check_indexes(name, directory, base_offset, batches[base_offset])
-        self._check_snapshots(name, directory)
         every = [batch for found in batches.values() for batch in found]
+        self._check_snapshots(name, directory, every, gaps)
         if len(self._problems) == problems:
             self._try(
                 f"{name}/{_LEADER_EPOCHS}", lambda: self._check_epochs(name, directory, every)
@@ -204,17 +209,23 @@ class _Disk:
                 lambda data=data, check=check: check(data, base_offset, batches),  # type: ignore[misc]
             )
 
-    def _check_snapshots(self, name: str, directory: Directory) -> None:
+    def _check_snapshots(
+        self, name: str, directory: Directory, batches: list[Batch], gaps: bool
+    ) -> None:
+        """One above the recovery point is of a history that may have been cut since (V39)."""
+        point, end = self._points.get(name, 0), self._ends[name]
+
+        def check(data: bytes, offset: int) -> None:
+            rows = _read_snapshot(data, offset, end)
+            if offset <= point:
+                _compare_snapshot(rows, offset, batches, gaps)
+
         for file_name, entry in sorted(directory.entries.items()):
             match = _SEGMENT.fullmatch(file_name)
             data = self._content(entry)
             if match is None or match[2] != "snapshot" or data is None:
                 continue
-            offset, end = int(match[1]), self._ends[name]
-            self._try(
-                f"{name}/{file_name}",
-                lambda data=data, offset=offset, end=end: _check_snapshot(data, offset, end),  # type: ignore[misc]
-            )
+            self._try(f"{name}/{file_name}", partial(check, data, int(match[1])))
 
     def _check_epochs(self, name: str, directory: Directory, batches: list[Batch]) -> None:
         """Below the recovery point the checkpoint is what the batches say; above it is a cache
@@ -269,7 +280,8 @@ def _batches(data: bytes) -> Iterator[Batch]:
             )
             yield Batch(
                 position, batch.base_offset, batch.base_offset + delta, batch.leader_epoch,
-                timestamp_ms,
+                timestamp_ms, batch.producer_id, batch.producer_epoch,
+                (batch.base_sequence + delta) & _MAX_SEQUENCE,
             )  # fmt: skip
             position += batch.size_bytes
     except BrokenBatch as error:
@@ -332,7 +344,20 @@ def _check_time_index(data: bytes, base_offset: int, batches: list[Batch]) -> No
         raise _WrongError(f"it ends with {before}, {max(timestamps.values())} is the largest")
 
 
-def _check_snapshot(data: bytes, offset: int, end: int) -> None:
+class _Row(NamedTuple):
+    """One entry of a producer snapshot."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start: int
+
+
+def _read_snapshot(data: bytes, offset: int, end: int) -> list[_Row]:
     """Producers before `offset`, which the log reaches."""
     if len(data) < _SNAPSHOT_HEAD.size:
         raise _WrongError(f"{len(data)} bytes are no snapshot")
@@ -343,6 +368,35 @@ def _check_snapshot(data: bytes, offset: int, end: int) -> None:
         raise _WrongError("its checksum is wrong")
     if offset > end:
         raise _WrongError(f"it is of offset {offset}, and the log ends at {end}")
-    for row in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :]):
-        if row[3] >= offset:
-            raise _WrongError(f"producer {row[0]} has written offset {row[3]}")
+    rows = [_Row(*row) for row in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :])]
+    for row in rows:
+        if row.last_offset >= offset:
+            raise _WrongError(f"producer {row.producer_id} has written offset {row.last_offset}")
+    return rows
+
+
+def _compare_snapshot(rows: list[_Row], offset: int, batches: list[Batch], gaps: bool) -> None:
+    """What it tells of batches that are there is so, and it tells the last one of each producer;
+    compaction may have removed what it tells of."""
+    there = {batch.last_offset: batch for batch in batches if batch.last_offset < offset}
+    for row in rows:
+        batch = there.get(row.last_offset)
+        if batch is None and (gaps or not there or row.last_offset < min(there)):
+            continue
+        told = row.producer_id, row.producer_epoch, row.last_sequence
+        if batch is None or told != (batch.producer_id, batch.producer_epoch, batch.last_sequence):
+            raise _WrongError(
+                f"producer {row.producer_id} epoch {row.producer_epoch} has written sequence"
+                f" {row.last_sequence} at offset {row.last_offset}, where"
+                f" {'no batch ends' if batch is None else f'the log has {batch}'}"
+            )
+    last = {batch.producer_id: batch for batch in there.values() if batch.producer_id >= 0}
+    newest: dict[int, int] = {}
+    for row in rows:
+        newest[row.producer_id] = max(row.last_offset, newest.get(row.producer_id, -1))
+    for producer_id, batch in last.items():
+        if newest.get(producer_id, -1) < batch.last_offset:
+            raise _WrongError(
+                f"it does not tell that producer {producer_id} has written offset"
+                f" {batch.last_offset}"
+            )

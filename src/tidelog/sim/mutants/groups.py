@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tidelog.core.errors import ErrorCode
 from tidelog.group.partition import Phase
 from tidelog.sim.mutants.mutant import Catalogue
 
@@ -28,6 +29,17 @@ def offsets_acked_before_replicated(_: Any) -> Any:
 def generation_unchecked(_: Any) -> Any:
     """Members commit for whatever generation they believe in."""
     return lambda group, generation_id: True
+
+
+@_breaks("G1", "tidelog.group.offsets:_commit_error", profile="lookups")
+def fenced_instance_commits(original: Any) -> Any:
+    """A static member commits although another process has taken its place."""
+
+    def commit_error(group: Any, asked: Any) -> Any:
+        error = original(group, asked)
+        return ErrorCode.NONE if error is ErrorCode.FENCED_INSTANCE_ID else error
+
+    return commit_error
 
 
 @_breaks("G1", "tidelog.broker.coordinators.loading:load_end", profile="slow_catch_up")

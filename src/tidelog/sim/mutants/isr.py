@@ -117,6 +117,16 @@ def stale_member_joins(_: Any) -> Any:
     return lambda member, epoch, state, brokers, bounced: member in brokers
 
 
+@_breaks("V60", "tidelog.replication.leader:LeaderReplica.fetched", profile="slow_followers")
+def sent_counts_as_stored(original: Any) -> Any:
+    """What a follower is being sent counts as what it has."""
+
+    def fetched(leader: Any, replica_id: int, epoch: int, offset: int, *rest: Any) -> Any:
+        return original(leader, replica_id, epoch, max(offset, leader.log_end_offset), *rest)
+
+    return fetched
+
+
 @_breaks("V64", "tidelog.replication.watermark:effective_minimum", profile="slow_followers")
 def minimum_ignored(_: Any) -> Any:
     """acks=all needs no more than the leader, whatever min.insync.replicas says."""

@@ -81,6 +81,8 @@ class ChurnKind(ABC):
 
     #: Its name in counts and tables.
     name: ClassVar[str]
+    #: Whether seeds draw it; else only profiles play it that name it.
+    is_drawn: ClassVar[bool] = True
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         self.work = work
@@ -129,19 +131,28 @@ def churn(kind: T) -> T:
 class Churning:
     """The churn of one run: those kinds that its seed draws, each with draws of its own."""
 
-    def __init__(self, work: Work, share: float, leave_out: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        work: Work,
+        share: float,
+        leave_out: Collection[str] = (),
+        always: Collection[str] = (),
+    ) -> None:
         """`share`: how many of the kinds a seed draws, on average. `leave_out` names kinds that are
-        not played though they are drawn; ValueError for one that is none."""
-        unknown = [name for name in leave_out if name not in CHURN]
-        if unknown:
-            raise ValueError(
-                f"no kinds of churn to leave out: {', '.join(unknown)}; there are"
-                f" {', '.join(CHURN)}"
-            )
+        not played though they are drawn, `always` kinds that are played by every seed; ValueError
+        for one that is none."""
+        for what, names in (("leave out", leave_out), ("play always", always)):
+            unknown = [name for name in names if name not in CHURN]
+            if unknown:
+                raise ValueError(
+                    f"no kinds of churn to {what}: {', '.join(unknown)}; there are"
+                    f" {', '.join(CHURN)}"
+                )
         self.kinds: list[ChurnKind] = []
         for name, make in CHURN.items():
             draw = stream(work.seed, "churn", name)
-            if draw.random() < share and name not in leave_out:
+            is_drawn = draw.random() < share and make.is_drawn
+            if (is_drawn or name in always) and name not in leave_out:
                 self.kinds.append(make(work, draw))
 
     def begin(self) -> None:

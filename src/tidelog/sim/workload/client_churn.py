@@ -39,6 +39,41 @@ class ProducersComeAndGo(ChurnKind):
 
 
 @churn
+class InstancesDoubled(ChurnKind):
+    """Two processes have one group instance id: each takes the other's place, again and again."""
+
+    name: ClassVar[str] = "instances_doubled"
+    is_drawn: ClassVar[bool] = False
+
+    async def run(self) -> None:
+        work = self.work
+        plan = GroupPlan("twins", work.steady[0].topic, len(work.steady))
+        plan.has_static_members = True
+        twins = [
+            GroupMember(
+                work.client(),
+                plan,
+                work.cluster.groups,
+                stream(work.seed, "twin", number),
+                FAMILIES[0],
+                instance_id="twin",
+            )
+            for number in range(2)
+        ]
+        for twin in twins:
+            work.join(twin, stays=False)
+            await self.pause(50, 1_500)
+        while not self.stopping:
+            await self.pause(200, 1_000)
+            self.told(f"{plan.next_offset} commits begun")
+        for twin in twins:
+            twin.stopping = True
+        while not all(twin.is_done for twin in twins):
+            await self.pause(20, 60)
+        self.is_done = True
+
+
+@churn
 class MembersComeAndGo(ChurnKind):
     """Members, static ones too, join a group that has one of its own, and leave again."""
 

@@ -195,7 +195,14 @@ class _Speaker:
         plan, checker = self.plan, self.checker
         commits = [
             checker.commit_begins(
-                plan.name, partition, generation, plan.take_offset(), plan.topic, self.process
+                plan.name,
+                partition,
+                generation,
+                plan.take_offset(),
+                plan.topic,
+                self.process,
+                member_id,
+                instance_id,
             )
             for partition in partitions
         ]
@@ -307,6 +314,8 @@ class GroupMember(_Speaker):
         super().__init__(client, plan, checker, draw, family)
         self._instance_id = instance_id
         self._member_id = ""
+        #: When the last join was sent.
+        self._joined_ns = -1
         self._generation = -1
         self._former_generation = -1
         self._owned: list[int] = []
@@ -384,6 +393,7 @@ class GroupMember(_Speaker):
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol("range", metadata)],
         )
+        self._joined_ns = self.client.now_ns
         asked_of = self.checker.term(self.plan.name, self._coordinator_id)
         answer: JoinGroupResponse = await connection.call(
             JOIN_GROUP, version, request, _JOIN_ANSWER_MS
@@ -424,6 +434,7 @@ class GroupMember(_Speaker):
         if self._version(connection, SYNC_GROUP) >= _PROTOCOL_VERSION:
             request.protocol_type = "consumer"
             request.protocol_name = joined.protocol_name
+        joined_ns = self._joined_ns
         answer = await self._call(connection, SYNC_GROUP, request, _JOIN_ANSWER_MS)
         self._expect(SYNC_GROUP, ErrorCode(answer.error_code))
         self._owned = []
@@ -433,6 +444,8 @@ class GroupMember(_Speaker):
                 number for each in assignment.assigned_partitions for number in each.partitions
             ]
         owner = self._instance_id or self._member_id
+        if self._instance_id is not None:
+            self.checker.place_taken(self.plan.name, self._instance_id, self._member_id, joined_ns)
         self.checker.synced(self.plan.name, self._generation, owner, self._owned)
         asked_ns = self.client.now_ns
         for partition, offset in (await self._fetch(connection, self._owned)).items():

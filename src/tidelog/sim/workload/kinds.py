@@ -6,6 +6,7 @@ Whoever runs churn imports it from here, so that none is missing.
 from tidelog.sim.workload import (  # noqa: F401
     client_churn,
     leader_churn,
+    lookup_churn,
     offset_churn,
     record_churn,
     topic_churn,

@@ -153,6 +153,7 @@ class PartitionProducer:
     async def _take_id(self) -> None:
         writer = LogWriter(self.client.router)
         self._producer_id, self._producer_epoch = await self.client.run(writer.init_producer_id())
+        self.client.history.producer_id_given(self.client.node_id, self._producer_id)
         self._next_sequence = 0
 
     def _leader(self) -> Any:
@@ -207,10 +208,11 @@ class PartitionProducer:
         numbers = self._numbers.take(count)
         sequence = self._next_sequence if self.idempotent else -1
         self._next_sequence += count
+        timestamp_ms = self.client.ports.clock.wall_ms()
         batch = encode_batch(
             numbers,
             [draw.randrange(120) for _ in numbers],
-            timestamp_ms=self.client.ports.clock.wall_ms(),
+            timestamp_ms=timestamp_ms,
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=sequence,
@@ -224,6 +226,7 @@ class PartitionProducer:
             producer_id=self._producer_id,
             numbers=numbers,
             begin_ns=self.client.now_ns,
+            timestamp_ms=timestamp_ms,
         )
         self.client.history.produce_begins(operation)
         burst = draw.random() < 0.2

@@ -1,0 +1,199 @@
+"""Consumers ask where to begin, by time and at the end, and retention takes what is old.
+
+What a lookup tells is compared with what is committed (V36): "latest" is never beyond it, nor below
+what leaders of earlier epochs have committed, nor below what the same leader has told before; a
+record found by its time is committed, has that time, and is the first that is as new. Where none is
+found, and the published leader was asked and still leads, none was there when it was asked.
+Retention and DeleteRecords of everything take nothing that is not committed: the checkers of logs
+tell, for whom anything of such a topic may be gone that is.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar, Final
+
+from tidelog.client.fetching import LATEST, ListedOffset, LogReader
+from tidelog.client.upkeep import PartitionAdmin
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import TopicPartition
+from tidelog.history.operations import Operation
+from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.checkers.replication import Truth
+from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.churning import ChurnKind, Work, churn
+
+_READ_UNCOMMITTED: Final = 0
+#: What ListOffsets calls the record of the largest timestamp (KIP-734).
+_MAX_TIMESTAMP: Final = -3
+#: What DeleteRecords calls the high watermark.
+_EVERYTHING: Final = -1
+#: No record is that new.
+_NONE: Final = -1
+#: How long ago the records are that are looked for.
+_AGES_MS: Final = (0, 50, 300, 1_500, 8_000)
+
+
+@churn
+class OffsetsLookedUp(ChurnKind):
+    """Offsets are looked up: the latest, by time, of the newest record."""
+
+    name: ClassVar[str] = "offsets_looked_up"
+    is_drawn: ClassVar[bool] = False
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._reader = LogReader(self.client.router)
+        #: The latest offset that each leader has told, by partition and leader epoch.
+        self._latest: dict[tuple[LogKey, int], int] = {}
+
+    async def run(self) -> None:
+        while not self.stopping:
+            await self.pause(5, 120)
+            await self._look_up(self.draw.choice(self.work.steady), self._wanted())
+        self.is_done = True
+
+    def _wanted(self) -> int:
+        """What to ask for."""
+        what = self.draw.random()
+        if what < 0.5:
+            return LATEST
+        if what < 0.65:
+            return _MAX_TIMESTAMP
+        return self.client.ports.clock.wall_ms() - self.draw.choice(_AGES_MS)
+
+    async def _look_up(self, partition: TopicPartition, wanted: int) -> None:
+        key, truth = self._key(partition), self._truth(partition)
+        led_by, committed = self._leadership(key), len(truth.committed)
+        operation = self._reader.list_offsets({partition: wanted}, _READ_UNCOMMITTED)
+        try:
+            listed = (await self.client.run(operation))[partition]
+        except TidelogError as error:
+            self.failed(f"looking up {wanted} of {partition}", error)
+            return
+        self.told(f"{wanted} of {partition}: {listed}")
+        if wanted == LATEST:
+            self._check_latest(key, truth, listed)
+            return
+        if listed.offset != _NONE:
+            self._check_found(truth, listed, wanted)
+        # Who leads has what was committed before it was asked; who was deposed may not.
+        asked_epoch = self.client.router.leader_epoch(partition)
+        if led_by == self._leadership(key) and led_by[1] == asked_epoch:
+            self._check_not_passed_over(truth, listed, wanted, committed)
+
+    def _key(self, partition: TopicPartition) -> LogKey:
+        topic = self.work.cluster.published.topics[partition.topic]
+        return LogKey(topic.topic_id, partition.partition)
+
+    def _truth(self, partition: TopicPartition) -> Truth:
+        return self.work.cluster.replication.truth(self._key(partition))
+
+    def _leadership(self, key: LogKey) -> tuple[int, int]:
+        """Who leads by published state, and under which epoch."""
+        state = self.work.cluster.published.partitions[key]
+        return state.leader, state.leader_epoch
+
+    def _check_latest(self, key: LogKey, truth: Truth, listed: ListedOffset) -> None:
+        offset, epoch = listed.offset, listed.leader_epoch
+        if offset > len(truth.committed):
+            self._wrong(f"{truth.name} ends at {offset}; {len(truth.committed)} are committed")
+        before = truth.committed_before(epoch)
+        if epoch >= 0 and offset < before:
+            self._wrong(
+                f"{truth.name} ends at {offset} in leader epoch {epoch}; leaders of earlier ones"
+                f" committed {before} records"
+            )
+        known = self._latest.setdefault((key, epoch), offset)
+        if epoch >= 0 and offset < known:
+            self._wrong(f"{truth.name} ends at {offset} in leader epoch {epoch}, and had {known}")
+        self._latest[(key, epoch)] = max(offset, known)
+
+    def _check_found(self, truth: Truth, listed: ListedOffset, wanted: int) -> None:
+        offset = listed.offset
+        if offset >= len(truth.committed):
+            self._wrong(
+                f"{truth.name} has a record of {wanted} at {offset}; {len(truth.committed)} are"
+                " committed"
+            )
+            return
+        times = self._times(truth)
+        if times[offset] != listed.timestamp or (wanted >= 0 and listed.timestamp < wanted):
+            self._wrong(
+                f"{truth.name} has a record of {wanted} at {offset}, of time {listed.timestamp};"
+                f" {times[offset]} is its time"
+            )
+        elif wanted >= 0 and any(time >= wanted for time in times[:offset]):
+            self._wrong(
+                f"{truth.name} has its first record of {wanted} at {offset}; there are earlier ones"
+            )
+
+    def _check_not_passed_over(
+        self, truth: Truth, listed: ListedOffset, wanted: int, committed: int
+    ) -> None:
+        """So many records were committed when the leader was asked. The newest one of all may be
+        one that is not yet: then none is told."""
+        newest = max(self._times(truth)[:committed], default=-1)
+        if listed.offset == _NONE and 0 <= wanted <= newest:
+            self._wrong(f"{truth.name} has no record of {wanted}; {newest} is the time of one")
+        elif listed.offset != _NONE and wanted == _MAX_TIMESTAMP and listed.timestamp < newest:
+            self._wrong(
+                f"{truth.name} has its newest record at {listed.offset}, of {listed.timestamp};"
+                f" {newest} is the time of one"
+            )
+
+    def _times(self, truth: Truth) -> list[int]:
+        """The time of each committed record."""
+        by_number = self.client.history.by_number
+        return [by_number[number].timestamp_ms for number in truth.committed]
+
+    def _wrong(self, what: str) -> None:
+        self.client.history.broken_promise(f"client {self.client.node_id} was told that {what}")
+
+
+@churn
+class RecordsExpire(ChurnKind):
+    """A topic is kept small by retention, and emptied by request now and then."""
+
+    name: ClassVar[str] = "records_expire"
+    is_drawn: ClassVar[bool] = False
+
+    topic: ClassVar[str] = "fleeting"
+    configs: ClassVar[dict[str, str]] = {
+        "segment.bytes": "700",
+        "retention.bytes": "1400",
+        "file.delete.delay.ms": "100",
+    }
+
+    async def run(self) -> None:
+        work, partition = self.work, TopicPartition(self.topic, 0)
+        admin = Administrator(self.client, self.draw)
+        admin.takes_existing = True
+        configs = dict(work.topic_configs) | self.configs
+        await admin.create(self.topic, 1, work.replication_factor, configs)
+        topic_id = work.cluster.published.topics[self.topic].topic_id
+        self._anything_may_go(LogKey(topic_id, 0))
+        work.produce(work.client(), partition, acks=-1, idempotent=True)
+        work.produce(work.client(), partition, acks=-1, idempotent=True)
+        work.consume(work.client(), partition, None)
+        deleter = PartitionAdmin(self.client.router)
+        while not self.stopping:
+            await self.pause(200, 2_500)
+            try:
+                low = await self.client.run(deleter.delete_records({partition: _EVERYTHING}))
+            except TidelogError as error:
+                self.failed("deletion of everything", error)
+            else:
+                self.told(f"deletion of everything: {low[partition]}")
+        self.is_done = True
+
+    def _anything_may_go(self, key: LogKey) -> None:
+        """That is committed: nobody can tell here when retention looks, and what it finds."""
+        end = 1 << 62
+        history = self.client.history
+        history.record_deletion_begins(key.topic_id, key.partition, end)
+        name = f"{self.topic}@{key.topic_id.hex()}-{key.partition}"
+        now_ns = self.client.now_ns
+        history.operations.append(
+            Operation("retention", "log_start", now_ns, now_ns, partitions={name: end})
+        )
