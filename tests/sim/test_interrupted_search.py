@@ -84,7 +84,10 @@ def test_a_file_that_holds_no_coverage_is_told_before_anything_is_run(tmp_path: 
     for text, told in (
         ("{", "is no JSON"),
         ('{"version": 99}', "holds no coverage of version 1, its version is 99"),
-        ('{"version": 1, "profiles": {"default": {}}, "pairs": {}}', "holds no coverage: KeyError"),
+        (
+            '{"version": 1, "profiles": {"default": {}}, "pairs": {}}',
+            "holds no coverage: profiles.default has no 'runs'",
+        ),
     ):
         other.write_text(text)
         process = search("--seeds", "3..9999", "--coverage", str(other))

@@ -47,7 +47,7 @@ OFFSETS_PARTITIONS: Final = 3
 STORE_HOST: Final = "store"
 #: Delay of a message between a node and the store, in ms.
 STORE_LATENCY_MS: Final = (0.1, 1.5)
-#: Reasons of halts that a call explains which a fault made fail.
+#: Reasons of halts that damage explains, or a call which a fault made fail.
 _EXPECTED_HALTS: Final = ("log directory failed",)
 #: Traced by a broker when one of its parts is wrong.
 _DEFECT_EVENTS: Final = ("unexpected_error", "task_failed")
@@ -498,7 +498,7 @@ class Cluster:
 
     def _halted(self, incarnation: Incarnation, reason: str) -> None:
         broker = self.brokers.get(incarnation.node_id)
-        is_explained = broker is not None and broker.has_met_failed_call
+        is_explained = broker is not None and (broker.has_met_failed_call or broker.was_damaged)
         if not (is_explained and reason.startswith(_EXPECTED_HALTS)):
             self.world.violate(f"node {incarnation.node_id} halted: {reason}")
 
