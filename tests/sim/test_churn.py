@@ -62,9 +62,16 @@ def test_an_offset_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     assert "group ledger was told offset -1 for" in result.violation
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("records_deleted", "the log start of trimmed-0 is"),
+        ("offsets_looked_up", "was told that steady-"),
+    ],
+)
 @pytest.mark.parametrize("by", [-1, 1_000_000])
-def test_a_log_that_begins_too_early_or_too_late_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, by: int
+def test_an_offset_that_is_too_small_or_too_large_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, by: int, kind: str, told: str
 ) -> None:
     list_offsets = LogReader.list_offsets
 
@@ -75,25 +82,7 @@ def test_a_log_that_begins_too_early_or_too_late_is_noticed(
         return altered(list_offsets(self, *arguments), shift)
 
     monkeypatch.setattr(LogReader, "list_offsets", shifted)
-    result = runs(monkeypatch, 1, ["records_deleted"], {"slow_link": 1.0})
-    assert "the log start of trimmed-0 is" in result.violation
-
-
-@pytest.mark.parametrize("by", [-1, 1_000_000])
-def test_a_lookup_that_tells_too_little_or_too_much_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, by: int
-) -> None:
-    list_offsets = LogReader.list_offsets
-
-    def shifted(self: LogReader, *arguments: Any) -> Any:
-        def shift(listed: Any) -> Any:
-            return {tp: one._replace(offset=one.offset + by) for tp, one in listed.items()}
-
-        return altered(list_offsets(self, *arguments), shift)
-
-    monkeypatch.setattr(LogReader, "list_offsets", shifted)
-    result = runs(monkeypatch, 1, ["offsets_looked_up"], {"slow_link": 1.0})
-    assert "was told that steady-" in result.violation
+    assert told in runs(monkeypatch, 1, [kind], {"slow_link": 1.0}).violation
 
 
 def test_an_election_that_never_was_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
