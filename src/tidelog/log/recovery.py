@@ -40,6 +40,7 @@ from tidelog.log.metadata_files import (
 )
 from tidelog.log.producers import ProducerState
 from tidelog.log.rebuilding import (
+    DamagedSegment,
     SegmentFile,
     ends_as_told,
     last_entry,
@@ -569,9 +570,14 @@ class _Loader:
         loaded.snapshots = [offset for offset in loaded.snapshots if offset <= limit]
         self._drop_useless_snapshots()
         segments = [SegmentFile(s.base_offset, s.size_bytes) for s in loaded.segments]
-        loaded.producers = producers_at(
-            self.files, self.path, segments, loaded.snapshots, end, request.monotonic_ms
-        )
+        try:
+            loaded.producers = producers_at(
+                self.files, self.path, segments, loaded.snapshots, end, request.monotonic_ms
+            )
+        except DamagedSegment as error:
+            raise DamagedLog(
+                error.path, error.position, error.offset, error.reason, request.now_ms
+            ) from None
 
     def _drop_useless_snapshots(self) -> None:
         """Keep the newest snapshot, and those where a segment begins."""
