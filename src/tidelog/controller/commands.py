@@ -253,6 +253,8 @@ class CommandBuilder:
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
+        #: Roles that are nobody's first: the same for all replicas of a partition.
+        self._roles: dict[TopicPartition, Role] = {}
 
     def tell_brokers(self) -> None:
         """Tell everybody who is alive."""
@@ -364,6 +366,14 @@ class CommandBuilder:
         return everything
 
     def _role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
+        role = None if is_new else self._roles.get(topic_partition)
+        if role is None:
+            role = self._new_role(topic_partition, is_new)
+            if not is_new:
+                self._roles[topic_partition] = role
+        return role
+
+    def _new_role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
         state = self._image.states[topic_partition]
         return Role(
             self._image.topics[topic_partition.topic].topic_id,
