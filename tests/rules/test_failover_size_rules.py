@@ -37,8 +37,8 @@ def test_a_failover_of_ten_thousand_partitions_is_a_few_transactions_and_request
     units = [
         unit for index, write in enumerate(writes) for unit in store_ops.units_of(index, write)
     ]
-    batches = list(store_ops.batches(units))
-    assert len(batches) <= 1 + len(writes) // store_ops.MAX_OPS
+    transactions = list(store_ops.batches(units))
+    assert len(transactions) <= 20
     assert sorted(effects.commands) == [2, 3]
     for commands in effects.commands.values():
         assert len(commands.requests(Sender(1, 1, "PLAINTEXT"), 5)) == 3
