@@ -220,7 +220,11 @@ def from_lines(lines: Iterable[str], where: str) -> SavedTree:
                 head = {"id": str(entry["cluster_id"]), "zxid": int(entry["zxid"])}
                 head["nodes"] = int(entry["nodes"])
                 continue
-            data = entry["data"].encode() if "data" in entry else base64.b64decode(entry["base64"])
+            data = (
+                entry["data"].encode()
+                if "data" in entry
+                else base64.b64decode(entry["base64"], validate=True)
+            )
             if not is_path(entry["path"]):
                 raise ValueError(f"{entry['path']!r} is not a path of a node")
             nodes.append(SavedNode(entry["path"], data, int(entry["mzxid"])))
