@@ -69,14 +69,17 @@ class HandingOver:
     def give_up(self) -> None:
         """Whoever told the broker to stop does not want to wait any longer."""
         self._given_up = True
-        self._wake.set()
-        if self._answered is not None and not self._answered.done():
-            self._answered.set_result("it is not waited for")
+        self._stop_waiting("it is not waited for any longer")
 
     def view_changed(self) -> None:
         """The controller told this broker of the cluster: it may be another one than was asked."""
         if self._asked != self._controller():
-            self._wake.set()
+            self._stop_waiting("there is another controller")
+
+    def _stop_waiting(self, why: str) -> None:
+        self._wake.set()
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(why)
 
     def _is_of_use(self) -> bool:
         """Whether there is anything to hand over, and anybody who might take it."""

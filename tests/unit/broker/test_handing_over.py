@@ -121,6 +121,20 @@ def test_another_controller_is_asked_at_once() -> None:
     run(story())
 
 
+def test_the_answer_of_an_earlier_controller_is_not_waited_for() -> None:
+    async def story() -> None:
+        broker, controller, stopping = await a_leader()
+        broker.see(1, 3, controller_id=3)
+        await settle()
+        assert len(controller.asked) == 2
+        await controller.answer(LEFT)
+        assert not stopping.done(), "that was the first one's"
+        await controller.answer(ControlledShutdownResponse())
+        assert stopping.done()
+
+    run(story())
+
+
 def test_an_error_that_nobody_knows_is_told_by_its_number() -> None:
     async def story() -> None:
         broker, controller, _ = await a_leader(controlled_shutdown_max_retries="1")
