@@ -18,6 +18,7 @@ from tidelog.broker.cluster_view import ClusterView, PartitionView, TopicView
 from tidelog.broker.coordinators.groups import GroupCoordinators
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
+from tidelog.broker.handing_over import HandingOver
 from tidelog.broker.isr_changes import IsrChanges
 from tidelog.broker.partitions import Partition
 from tidelog.broker.replicas import Replicas
@@ -465,6 +466,8 @@ class FakeBroker:
         self.directory.wall_ms = clock.wall_ms
         self.replicas = Replicas(self)  # type: ignore[arg-type]
         self.isr_changes = IsrChanges(self)  # type: ignore[arg-type]
+        self.session = SimpleNamespace(is_lost=lambda: self.broker_epoch < 0)
+        self.handing_over = HandingOver(self)  # type: ignore[arg-type]
         self.fetchers = Fetchers(self)  # type: ignore[arg-type]
         self.groups = GroupCoordinators(self)  # type: ignore[arg-type]
         self.replicas.directories = [self.directory]  # type: ignore[list-item]

@@ -11,6 +11,7 @@ from tidelog.controller.draft import Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
     BrokersRead,
+    ControlledShutdownAsked,
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
@@ -38,6 +39,7 @@ from tidelog.wire.messages.alter_partition import (
     RequestTopicData,
     ResponsePartitionData,
 )
+from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -304,6 +306,12 @@ def elect(
             election_type=1 if unclean else 0, topic_partitions=None if everything else named
         ),
     )
+
+
+def shut_down(broker_id: int, life: int = 1, *, ticket: int = 1) -> ControlledShutdownAsked:
+    """A broker wants to stop."""
+    request = ControlledShutdownRequest(broker_id, epoch(broker_id, life))
+    return ControlledShutdownAsked(ticket, request)
 
 
 def roles_answered(

@@ -41,6 +41,10 @@ from tidelog.sim.store import SimStoreClient, SimStoreServer
 from tidelog.sim.world import CollectorPaused, World
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from tidelog.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -522,6 +526,18 @@ class Office:
             for one in topic.partition_result
         ]
 
+    def shut_down(
+        self, candidate: Candidate, broker_id: int, broker_epoch: int | None = None
+    ) -> ControlledShutdownResponse:
+        """Ask for the controlled shutdown of a broker; the answer."""
+        if broker_epoch is None:
+            broker_epoch = self.brokers[broker_id].broker_epoch
+        request = ControlledShutdownRequest(broker_id, broker_epoch)
+        answer: ControlledShutdownResponse = self.answer(
+            candidate, lambda shell: shell.controlled_shutdown(request, no_shutdown)
+        )
+        return answer
+
     def alter(self, candidate: Candidate, request: AlterPartitionRequest) -> list[Any]:
         """Ask for ISRs; the answer appears in the list."""
         return self.ask(candidate, lambda shell: shell.alter_partition(request, 3, not_controller))
@@ -546,6 +562,11 @@ def no_partitions() -> CreatePartitionsResponse:
 def no_election() -> ElectLeadersResponse:
     """What a broker that is not the controller says."""
     return ElectLeadersResponse(error_code=ErrorCode.NOT_CONTROLLER)
+
+
+def no_shutdown() -> ControlledShutdownResponse:
+    """What a broker that is not the controller says."""
+    return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
 
 
 def not_controller() -> AlterPartitionResponse:

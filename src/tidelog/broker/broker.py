@@ -2,8 +2,8 @@
 
 Start: session with the store, log directories (recovery), listeners, registration, race for the
 controller. From then on the controller's commands say what this broker leads and follows (V44).
-Stop: leave the cluster first, so that others take over at once, then flush and leave the marker of
-a clean shutdown (E3). One loop owns all of it (DESIGN.md, rule 3).
+Stop: hand over what it leads (V43), leave the cluster, then flush and leave the marker of a clean
+shutdown (E3). One loop owns all of it (DESIGN.md, rule 3).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tidelog.broker.controller_shell import ControllerShell
 from tidelog.broker.coordinators.groups import GroupCoordinators
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
+from tidelog.broker.handing_over import HandingOver
 from tidelog.broker.idle import IdleConnections
 from tidelog.broker.isr_changes import IsrChanges
 from tidelog.broker.live_configs import LiveConfigs
@@ -74,6 +75,7 @@ class Broker:
         self.isr_changes = IsrChanges(self)
         self.fetchers = Fetchers(self)
         self.controller = ControllerShell(self)
+        self.handing_over = HandingOver(self)
         self.groups = GroupCoordinators(self)
         self.producer_ids = ProducerIds(self)
         self.auto_creation = AutoCreation(self)
@@ -92,7 +94,7 @@ class Broker:
         #: Requests are read only once this broker is registered: a command that is meant for an
         #: earlier process under its id must find nobody who obeys it (V30).
         self.is_serving = False
-        self._stopping = False
+        self._told_to_stop = self._stopping = False
 
     # start and stop
 
@@ -128,9 +130,11 @@ class Broker:
             ) from error
 
     async def stop(self) -> None:
-        """Leave the cluster, finish what is asked, flush, mark the shutdown as clean."""
-        if self._stopping:
+        """Hand over, leave the cluster, finish what is asked, flush, mark the shutdown as clean."""
+        if self._told_to_stop:
             return
+        self._told_to_stop = True
+        await self.handing_over.run()
         self._stopping = True
         epoch = self.broker_epoch
         await self.controller.close()

@@ -241,6 +241,7 @@ class Channel:
             TopicPartition(topic.topic_name, one.partition_index)
             for topic in request.topic_states
             for one in topic.partition_states
+            if one.delete_partition
         ]
         self._report_errors(
             "StopReplica",

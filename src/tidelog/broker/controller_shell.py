@@ -23,6 +23,7 @@ from tidelog.controller.controller import Controller, Effects
 from tidelog.controller.draft import Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
+    ControlledShutdownAsked,
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
@@ -51,6 +52,7 @@ from tidelog.metadata.store import (
 )
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
@@ -216,6 +218,14 @@ class ControllerShell:
     ) -> Pending | Any:
         """A leader's ISR changes; `refusal` makes the answer of a broker that does not control."""
         return self._ask(lambda ticket: AlterPartitionAsked(ticket, version, request), refusal)
+
+    def controlled_shutdown(
+        self, request: ControlledShutdownRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """A broker that is about to stop; it goes when others have heard who leads instead."""
+        return self._ask(
+            lambda ticket: ControlledShutdownAsked(ticket, request), refusal, when_told=True
+        )
 
     def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
         """New topics, with ids and places drawn here."""
@@ -510,6 +520,18 @@ class ControllerShell:
             )
         for name in effects.removed:
             tracer.event("topic_removed", topic=name)
+        for broker_id, left in effects.handed_over:
+            tracer.event(
+                "broker_handed_over",
+                broker=broker_id,
+                epoch=term.claim.controller_epoch,
+                remaining=[str(one) for one in left],
+            )
+            self._log(
+                logging.INFO,
+                f"broker {broker_id} is leaving: {len(left)} of its partitions wait for another"
+                " replica to be in sync",
+            )
         if effects.reread:
             self._read_again(effects.reread)
 

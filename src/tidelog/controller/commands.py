@@ -277,6 +277,18 @@ class CommandBuilder:
             if topic_partition not in roles:
                 roles[topic_partition] = self._role(topic_partition, is_new)
 
+    def stop_replica(self, broker_id: int, topic_partition: TopicPartition) -> None:
+        """Tell a broker that is leaving to follow no longer and keep the log, in place of any role
+        in the partition (V43); nothing where it leads."""
+        image = self._image
+        if broker_id not in image.brokers or not self._has_roles(topic_partition):
+            return
+        state = image.states[topic_partition]
+        if state.leader != broker_id and broker_id in image.replicas(topic_partition):
+            commands = self._of(broker_id)
+            commands.roles.pop(topic_partition, None)
+            commands.stops[topic_partition] = Stop(state.leader_epoch, False)
+
     def _has_roles(self, topic_partition: TopicPartition) -> bool:
         image = self._image
         return topic_partition in image.states and not image.is_deleting(topic_partition.topic)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidelog.controller import balance, liveness
+from tidelog.controller import balance, liveness, shutdowns
 from tidelog.controller.commands import CommandBuilder, Commands
 from tidelog.controller.decision import (
     AddPartitions,
@@ -37,6 +37,7 @@ from tidelog.controller.draft import Draft, Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
     BrokersRead,
+    ControlledShutdownAsked,
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
@@ -62,12 +63,14 @@ from tidelog.controller.image import (
     ReplicaAnswered,
     ReplicasRemade,
     ReplicasStopped,
+    ShutdownBegun,
     StatePublished,
     TopicFound,
     TopicGone,
     TopicUnreadable,
     UncleanChanged,
 )
+from tidelog.controller.shutdowns import HandOver, ShutdownAnswer
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION
 from tidelog.core.names import is_internal_topic
@@ -85,6 +88,8 @@ class Effects:
     #: What was published, for those who watch.
     published: list[tuple[TopicPartition, PartitionState]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    #: Brokers that have handed over, with what they lead nevertheless.
+    handed_over: list[tuple[int, Sequence[TopicPartition]]] = field(default_factory=list)
     #: Topics whose nodes somebody else has changed: read them again.
     reread: list[str] = field(default_factory=list)
 
@@ -110,6 +115,9 @@ class Controller:
         self._election_requested = False
         self._deleting: list[DeleteTopicsAnswer] = []
         self._given_up: dict[int, None] = {}
+        #: Controlled shutdowns under way, by broker; and answers to those that are not.
+        self._hand_overs: dict[int, HandOver] = {}
+        self._shutdown_answers: list[ShutdownAnswer] = []
 
     def offer(self, event: Event) -> None:
         """Queue an event."""
@@ -127,6 +135,8 @@ class Controller:
             or self._forgotten
             or self._preferred
             or self._election_requested
+            or self._hand_overs
+            or self._shutdown_answers
             or any(d.done or not d.commanded for d in self.image.deletions.values())
         )
 
@@ -151,6 +161,7 @@ class Controller:
         for event in events:
             self._take(event)
         draft = Draft(self.image, self.settings)
+        self._hand_over(draft.decision)
         dirty, self._dirty = self._dirty, {}
         for topic_partition in dirty:
             draft.elect(topic_partition)
@@ -188,6 +199,17 @@ class Controller:
                     producer_ids.append(event)
         draft.give_producer_ids(producer_ids)
 
+    def _hand_over(self, decision: Decision) -> None:
+        """Look at the next partitions of brokers that are leaving (V43)."""
+        for broker_id, hand_over in list(self._hand_overs.items()):
+            batch = shutdowns.next_batch(hand_over)
+            self._dirty.update(dict.fromkeys(batch.partitions))
+            if batch.are_followed:
+                decision.stopped.extend((broker_id, one) for one in batch.partitions)
+            if hand_over.is_done:
+                decision.handed_over.append(self._hand_overs.pop(broker_id))
+        decision.shutdown_answers, self._shutdown_answers = self._shutdown_answers, []
+
     def _give_back(self, draft: Draft) -> None:
         waiting = list(self._preferred)
         for topic_partition in waiting[:MAX_PREFERRED_ELECTIONS_PER_DECISION]:
@@ -221,6 +243,8 @@ class Controller:
             case PreferredElectionRead():
                 self._preferred.update(dict.fromkeys(event.topic_partitions))
                 self._election_requested = True
+            case ControlledShutdownAsked():
+                self._shutdown_asked(event)
             case RebalanceDue():
                 due = balance.out_of_balance(self.image, event.percentage)
                 self._preferred.update(dict.fromkeys(due))
@@ -244,10 +268,31 @@ class Controller:
         self.image.apply(BrokersChanged(event.brokers))
         self._brokers_changed = True
         for broker_id in (*changes.arrived, *changes.gone):
+            self._registration_over(broker_id)
             for topic_partition in self.image.hosted_by(broker_id):
                 self._dirty[topic_partition] = None
                 self._shown[topic_partition] = None
         self._full.update(dict.fromkeys(changes.arrived))
+
+    def _shutdown_asked(self, event: ControlledShutdownAsked) -> None:
+        """A broker is leaving from now on, until its registration ends; asked again, what has come
+        since is looked at."""
+        error = shutdowns.refusal(event.request, self.image.brokers)
+        if error is not ErrorCode.NONE:
+            self._shutdown_answers.append(ShutdownAnswer(event.ticket, error))
+            return
+        broker_id = event.request.broker_id
+        self.image.apply(ShutdownBegun(broker_id))
+        hand_over = self._hand_overs.setdefault(broker_id, HandOver(broker_id))
+        hand_over.tickets.append(event.ticket)
+        shutdowns.look_at(hand_over, self.image, self.image.hosted_by(broker_id))
+
+    def _registration_over(self, broker_id: int) -> None:
+        hand_over = self._hand_overs.pop(broker_id, None)
+        if hand_over is not None:
+            self._shutdown_answers.extend(
+                ShutdownAnswer(ticket, ErrorCode.STALE_BROKER_EPOCH) for ticket in hand_over.tickets
+            )
 
     def _topics_read(self, event: TopicsRead) -> None:
         names = dict.fromkeys(event.names)
@@ -345,7 +390,23 @@ class Controller:
         effects = Effects(self._commands(decision, published, conflicts))
         effects.published, effects.removed, effects.reread = published, removed, reread
         effects.answers = self._answers(decision, outcomes, removed)
+        for hand_over in decision.handed_over:
+            self._handed_over(hand_over, effects)
         return effects
+
+    def _handed_over(self, hand_over: HandOver, effects: Effects) -> None:
+        """Answer a broker that is leaving; what somebody else has changed is looked at again."""
+        again = [one for one in self.image.hosted_by(hand_over.broker_id) if one in self._dirty]
+        if again:
+            shutdowns.look_at(hand_over, self.image, again)
+            self._hand_overs[hand_over.broker_id] = hand_over
+            return
+        left = shutdowns.remaining(self.image, hand_over.broker_id)
+        effects.handed_over.append((hand_over.broker_id, left))
+        effects.answers.extend(
+            (ticket, ShutdownAnswer(ticket, remaining=left).message())
+            for ticket in hand_over.tickets
+        )
 
     def _state_written(self, write: WritePartitionState, outcome: Outcome) -> None:
         topic_partition = write.topic_partition
@@ -416,6 +477,8 @@ class Controller:
             builder.tell_role(write.topic_partition, is_new=False)
         for topic_partition in decision.remade:
             builder.tell_role(topic_partition, is_new=True)
+        for broker_id, topic_partition in decision.stopped:
+            builder.stop_replica(broker_id, topic_partition)
         for topic_partition in decision.shown:
             builder.show(topic_partition)
         self._command_deletions(builder)
@@ -455,6 +518,7 @@ class Controller:
             else:
                 answers.append((producer_answer.ticket, producer_answer.message()))
         answers.extend(self._deletion_answers(decision.deletion_answers, removed))
+        answers.extend((one.ticket, one.message()) for one in decision.shutdown_answers)
         return answers
 
     def _deletion_answers(
@@ -488,6 +552,8 @@ class Controller:
         other._election_requested = self._election_requested
         other._deleting = [answer.copy() for answer in self._deleting]
         other._given_up = dict(self._given_up)
+        other._hand_overs = {key: one.copy() for key, one in self._hand_overs.items()}
+        other._shutdown_answers = list(self._shutdown_answers)
         return other
 
     def key(self) -> tuple[object, ...]:
@@ -498,6 +564,7 @@ class Controller:
             tuple(self._full),
             tuple(self._preferred),
             self._election_requested,
+            tuple((key, len(one.led), len(one.followed)) for key, one in self._hand_overs.items()),
             self.settings.unclean,
             len(self._events),
             self._deciding is None,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.controller.events import ProducerIdsAsked
 from tidelog.controller.growth import Growth
 from tidelog.controller.image import ProducerIdsFound, Topic
+from tidelog.controller.shutdowns import HandOver, ShutdownAnswer
 from tidelog.controller.topics import NewTopic
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import PartitionState, TopicId, TopicPartition
@@ -394,6 +395,11 @@ class Decision:
     producer_id_answers: list[ProducerIdsAnswer] = field(default_factory=list)
     #: Index of the write that covers the blocks of `producer_id_answers`.
     producer_id_write: int | None = None
+    #: Hand-overs of which this decides the last partitions, and requests for some that are refused.
+    handed_over: list[HandOver] = field(default_factory=list)
+    shutdown_answers: list[ShutdownAnswer] = field(default_factory=list)
+    #: (broker, partition): followed by a broker that is leaving, which is to stop.
+    stopped: list[tuple[int, TopicPartition]] = field(default_factory=list)
     retold: list[Retell] = field(default_factory=list)
     #: Partitions to create anew (D3: a creation that was cut short).
     remade: list[TopicPartition] = field(default_factory=list)

@@ -14,6 +14,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import BrokerInfo, TopicId, TopicPartition
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
@@ -84,7 +85,7 @@ class LeaderAndIsrAnswered:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaAnswered:
-    """A broker's answer to StopReplica: these replicas are stopped, or never will be (V22)."""
+    """A broker's answer to StopReplica: these replicas are deleted, or never will be (V22)."""
 
     broker_id: int
     broker_epoch: int
@@ -143,6 +144,14 @@ class ProducerIdsAsked:
     request: AllocateProducerIdsRequest
 
 
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownAsked:
+    """A broker that is about to stop asks to be relieved of what it leads (V43)."""
+
+    ticket: int
+    request: ControlledShutdownRequest
+
+
 Reading = (
     BrokersRead
     | TopicsRead
@@ -159,6 +168,7 @@ Asked = (
     | CreateTopicsAsked
     | CreatePartitionsAsked
     | ElectLeadersAsked
+    | ControlledShutdownAsked
     | DeleteTopicsAsked
     | ProducerIdsAsked
 )

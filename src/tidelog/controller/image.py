@@ -42,6 +42,13 @@ class BrokersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ShutdownBegun:
+    """A live broker has asked for a controlled shutdown (V43): it leaves with its registration."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicFound:
     """A topic exists, with the states that its partitions have so far."""
 
@@ -137,6 +144,7 @@ class ProducerIdsFound:
 
 Change = (
     BrokersChanged
+    | ShutdownBegun
     | TopicFound
     | PartitionsAdded
     | UncleanChanged
@@ -226,7 +234,12 @@ class Image:
         return (
             tuple(
                 sorted(
-                    (broker.broker_id, broker.broker_epoch, broker.previous_broker_epoch)
+                    (
+                        broker.broker_id,
+                        broker.broker_epoch,
+                        broker.previous_broker_epoch,
+                        broker.is_leaving,
+                    )
                     for broker in self.brokers.values()
                 )
             ),
@@ -284,6 +297,9 @@ class Image:
                     self.topics[change.name] = replace(topic, unclean=change.unclean)
             case BrokersChanged():
                 self._replace_brokers(change.brokers)
+            case ShutdownBegun():
+                leaving = replace(self.brokers[change.broker_id], is_leaving=True)
+                self.brokers = {**self.brokers, change.broker_id: leaving}
             case ReplicaAnswered():
                 answers = self._presence.setdefault(change.topic_partition, {})
                 answers[change.broker_id] = change.present
@@ -343,11 +359,14 @@ class Image:
                 self._hosted[replica].pop(topic_partition, None)
 
     def _replace_brokers(self, brokers: Mapping[int, BrokerInfo]) -> None:
-        before, self.brokers = self.brokers, dict(brokers)
+        before, after = self.brokers, dict(brokers)
+        self.brokers = after
         for broker_id, known in before.items():
-            now = brokers.get(broker_id)
+            now = after.get(broker_id)
             if now is None or now.broker_epoch != known.broker_epoch:
                 self._forget_answers_of(broker_id)
+            elif known.is_leaving:
+                after[broker_id] = replace(now, is_leaving=True)
 
     def _forget_answers_of(self, broker_id: int) -> None:
         """Another life begins, or none: what it said and what it was asked is over (V22, D3)."""

@@ -9,7 +9,7 @@ that the life before it ended cleanly (E3). Knows nothing of leaders.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
 
@@ -38,7 +38,7 @@ def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
         known = before.get(broker_id)
         if known is None or known.broker_epoch != after[broker_id].broker_epoch:
             arrived.append(broker_id)
-        elif known != after[broker_id]:
+        elif replace(known, is_leaving=False) != after[broker_id]:
             updated.append(broker_id)
     gone = tuple(broker_id for broker_id in sorted(before) if broker_id not in after)
     return BrokerChanges(tuple(arrived), gone, tuple(updated))

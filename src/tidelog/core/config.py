@@ -245,6 +245,15 @@ class BrokerConfig:
     controller_socket_timeout_ms: int = integer(
         30_000, "How long the controller waits for an answer to a command.", at_least=1
     )
+    controlled_shutdown_enable: bool = boolean(
+        True, "A broker that is told to stop hands over what it leads first (rule V43)."
+    )
+    controlled_shutdown_max_retries: int = integer(
+        3, "How often a broker that stops asks the controller before it goes anyway.", at_least=0
+    )
+    controlled_shutdown_retry_backoff_ms: int = long(
+        5_000, "Pause before it asks again, unless there is another controller.", at_least=0
+    )
     auto_leader_rebalance_enable: bool = boolean(
         True, "Give leadership back to preferred replicas from time to time (rule V46)."
     )

@@ -63,6 +63,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "controller_resigned_with_waiting": "somebody waits for an answer when a term ends",
     "registered_unknowingly": "a broker learns of its registration by reading back",
     "broker_id_still_taken": "a broker waits for its earlier session to end",
+    "stopped_without_handing_over": "a broker stops although it leads what others might lead",
     "session_lost_while_registering": "a session ends before its registration is answered",
     # Coordinators of groups
     "coordinator_moved_during_rebalance": "a coordinator ends while members join or synchronise",

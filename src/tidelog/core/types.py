@@ -76,6 +76,8 @@ class BrokerInfo:
     rack: str | None = None
     #: Broker epoch of the clean shutdown that it proved at registration, -1 without proof (E3).
     previous_broker_epoch: int = NO_BROKER_EPOCH
+    #: It has asked the controller for a controlled shutdown (V43); not part of the node.
+    is_leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)

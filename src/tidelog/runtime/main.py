@@ -1,8 +1,9 @@
 """A broker as a process: configuration in, exit code out.
 
-Builds the real ports, starts the composition, stops it on SIGTERM or SIGINT. Every refusal to
-start is one clear line on standard error and exit code 1; a usage error is 2. Nothing of the
-command line's libraries is imported here (DESIGN.md, Decisions).
+Builds the real ports, starts the composition, stops it on SIGTERM or SIGINT: a second one keeps it
+from waiting until others lead in its place. Every refusal to start is one clear line on standard
+error and exit code 1; a usage error is 2. Nothing of the command line's libraries is imported here
+(DESIGN.md, Decisions).
 """
 
 from __future__ import annotations
@@ -116,8 +117,15 @@ async def _serve(config: BrokerConfig) -> int:
     if config.tidelog_test_interception_directory:
         intercept(broker, config.tidelog_test_interception_directory)
     stopping = asyncio.Event()
+
+    def told_to_stop() -> None:
+        if stopping.is_set():
+            # Told again: others are not waited for any longer.
+            broker.handing_over.give_up()
+        stopping.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, told_to_stop)
     await broker.start()
     watchdog.start()
     gc.collect()
@@ -127,6 +135,7 @@ async def _serve(config: BrokerConfig) -> int:
     log.info("broker %d started on %s", config.broker_id, addresses)
     await stopping.wait()
     log.info("broker %d is stopping", config.broker_id)
+    await broker.handing_over.run()
     watchdog.stop()
     await broker.stop()
     log.info("broker %d stopped", config.broker_id)

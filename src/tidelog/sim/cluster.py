@@ -27,6 +27,7 @@ from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.checkers.clients import ClientChecker
 from tidelog.sim.checkers.groups import GroupChecker
+from tidelog.sim.checkers.hand_overs import HandOverChecker
 from tidelog.sim.checkers.logs import LogKey, NodeLogs
 from tidelog.sim.checkers.published import Published, PublishedPartition
 from tidelog.sim.checkers.replication import Claim, ReplicationChecker
@@ -88,6 +89,7 @@ class Settings:
                 "log.segment.delete.delay.ms": "500",
                 "controller.socket.timeout.ms": "1500",
                 "request.timeout.ms": "2000",
+                "controlled.shutdown.enable": "false",
                 "auto.create.topics.enable": "false",
                 "default.replication.factor": "3",
                 "min.insync.replicas": "2",
@@ -325,6 +327,7 @@ class Cluster:
         self.groups = GroupChecker(
             world.violate, lambda: world.now_ns, OFFSETS_PARTITIONS, self._promise
         )
+        self.hand_overs = HandOverChecker(self.published, world.violate, self._is_leaving)
         #: Power losses are only taken where the budget allows them; off for known failures.
         self.keeps_budget = True
         #: What losses beyond the budget broke, where they are no violations.
@@ -507,9 +510,17 @@ class Cluster:
             self.groups.loaded(incarnation.node_id, fields["partition"])
         elif name == "groups_unloaded":
             self.groups.unloaded(incarnation.node_id, fields["partition"])
+        elif name == "broker_handed_over":
+            self.hand_overs.answered(fields["broker"], fields["epoch"], fields["remaining"])
+        elif name == "handed_over":
+            self.hand_overs.handed_over(incarnation.node_id)
         elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
             self.world.violate(f"node {incarnation.node_id}: {name} {text}")
+
+    def _is_leaving(self, broker_id: int) -> bool:
+        broker = self.brokers[broker_id]
+        return broker.is_stopping or broker.life is None
 
     def start_failed(self, broker: SimBroker, error: BaseException) -> None:
         """A broker could not start; it will be started again, as an operator would."""

@@ -328,6 +328,29 @@ PROFILES: Final[Mapping[str, Profile]] = {
             churn=("offsets_looked_up", "records_expire", "instances_doubled"),
             has_own_streams=True,
         ),
+        # Brokers are told to stop, by themselves or together, and hand over what they lead, while
+        # others and the controller fall (V43).
+        Profile(
+            "shutdowns",
+            weights={
+                "slow_link": 3.0,
+                "cut_two_ways": 1.5,
+                "crash_controller": 1.5,
+                "crash_any": 1.0,
+                "expire_session": 1.0,
+                "lose_answer": 1.0,
+                "slow_disk": 1.0,
+            },
+            left_out=0.25,
+            mean_interval_ms=(300, 1_200),
+            restart_ms=((20, 400), (200, 2_500)),
+            properties={
+                "controlled.shutdown.enable": "true",
+                "controlled.shutdown.retry.backoff.ms": "300",
+            },
+            scenario="stop_together",
+            has_own_streams=True,
+        ),
         # Disks fail calls, fill up, lose what was not synced in every way, and are replaced.
         Profile(
             "failing_disks",
