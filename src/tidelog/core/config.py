@@ -217,6 +217,13 @@ class BrokerConfig:
     controller_socket_timeout_ms: int = integer(
         30_000, "How long the controller waits for an answer to a command.", at_least=1
     )
+    controller_activity_timeout_ms: int = integer(
+        30_000,
+        "A controller that has waited for this long for one answer of the store, and for two "
+        "session timeouts, gives up its office; 0: never (rule V42).",
+        at_least=0,
+        ours=True,
+    )
     auto_leader_rebalance_enable: bool = boolean(
         True, "Give leadership back to preferred replicas from time to time (rule V46)."
     )

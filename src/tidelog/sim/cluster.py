@@ -87,6 +87,7 @@ class Settings:
                 "log.index.interval.bytes": "512",
                 "log.segment.delete.delay.ms": "500",
                 "controller.socket.timeout.ms": "1500",
+                "controller.activity.timeout.ms": "0",
                 "request.timeout.ms": "2000",
                 "auto.create.topics.enable": "false",
                 "default.replication.factor": "3",

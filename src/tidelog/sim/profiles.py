@@ -438,6 +438,16 @@ PROFILES: Final[Mapping[str, Profile]] = {
             scenario="two_terms_lost",
             has_own_streams=True,
         ),
+        # Answers of the store reach nobody: a controller does not act, and its session lives (V42).
+        Profile(
+            "unanswered_controllers",
+            weights={"slow_link": 1.0, "crash_any": 1.0, "expire_session": 1.0},
+            left_out=0.0,
+            mean_interval_ms=(500, 1_500),
+            properties={"controller.activity.timeout.ms": "400"},
+            scenario="unanswered_controllers",
+            has_own_streams=True,
+        ),
         Profile(
             "last_replica_standing",
             weights={"slow_link": 1.0},
