@@ -19,6 +19,7 @@ from tidelog.broker.requests import Pending
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConnectionLost, ErrorCode, RequestTimeout
+from tidelog.core.metrics import Metrics
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, PartitionState, TopicPartition
 from tidelog.metadata import layout
@@ -253,6 +254,7 @@ class Candidate:
         self.script.received = []
         self.ports = self.node.start()
         self.clock, self.tracer = self.ports.clock, self.ports.tracer
+        self.metrics = Metrics()
         self.tasks = Tasks(self.ports.loop, self.clock, self._failed)
         self.timers = TimerWheel(self.clock)
         self.store = self.office.client(self.node, f"b{self.broker_id}")

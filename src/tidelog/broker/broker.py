@@ -36,6 +36,7 @@ from tidelog.broker.session import Session
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ErrorCode, TidelogError
+from tidelog.core.metrics import Metrics
 from tidelog.core.ports import FrameHandler, Lane, Listener, Ports, Transport
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartition
@@ -60,6 +61,7 @@ class Broker:
         self.store = store
         self.clock = ports.clock
         self.tracer = ports.tracer
+        self.metrics = Metrics()
         self.broker_id = config.broker_id
         #: Creation transaction id of the own registration; -1 while there is none.
         self.broker_epoch = NO_BROKER_EPOCH

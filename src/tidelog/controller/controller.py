@@ -37,6 +37,7 @@ from tidelog.controller.draft import Draft, Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
     BrokersRead,
+    CommandsDropped,
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
@@ -232,6 +233,9 @@ class Controller:
                     self.image.apply(
                         ReplicasStopped(event.broker_id, tuple(event.topic_partitions))
                     )
+            case CommandsDropped():
+                if self._is_current(event.broker_id, event.broker_epoch):
+                    self._full[event.broker_id] = None
 
     def _is_current(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self.image.brokers.get(broker_id)

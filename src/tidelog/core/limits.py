@@ -47,6 +47,9 @@ MAX_TOPIC_NAME_CHARS = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
 #: Preferred replicas that get leadership back in one decision: others need their leaders meanwhile.
 MAX_PREFERRED_ELECTIONS_PER_DECISION = 500
+#: States of topics that are gone, above those of all partitions that are there, that may wait for a
+#: broker that does not answer: about 300 bytes each. Above, the broker is told everything anew.
+MAX_SUPERSEDED_STATES = 10_000
 #: Buffers of one writev/pwritev (IOV_MAX of Linux).
 MAX_IOVECS = 1024
 #: Producers remembered per partition: about 300 bytes each (KIP-854 bounds them by time only).
