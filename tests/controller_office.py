@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from tests.controller_builders import topic_id
 
+from tidelog.broker.cluster_events import ClusterEvents
 from tidelog.broker.controller_shell import ControllerShell
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.requests import Pending
@@ -262,6 +263,7 @@ class Candidate:
         self.session = self
         self.peers = _Peers(self)
         self.view = _View()
+        self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
         self.controller = ControllerShell(self)  # type: ignore[arg-type]
         self.producer_ids = ProducerIds(self)  # type: ignore[arg-type]
         self.tasks.spawn("main", self._main())

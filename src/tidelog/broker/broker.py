@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker import apis
 from tidelog.broker.auto_creation import AutoCreation
+from tidelog.broker.cluster_events import ClusterEvents
 from tidelog.broker.cluster_view import ClusterView
 from tidelog.broker.config_store import ConfigStore
 from tidelog.broker.connections import Connection
@@ -75,6 +76,7 @@ class Broker:
         self.replicas = Replicas(self)
         self.isr_changes = IsrChanges(self)
         self.fetchers = Fetchers(self)
+        self.cluster_events = ClusterEvents(self)
         self.controller = ControllerShell(self)
         self.groups = GroupCoordinators(self)
         self.producer_ids = ProducerIds(self)
@@ -140,6 +142,7 @@ class Broker:
         await self.session.close()
         self.replicas.stop_leading("the broker is stopping")
         self.fetchers.close()
+        self.cluster_events.close()
         self._close_connections()
         await self.tasks.close()
         await self.replicas.close()

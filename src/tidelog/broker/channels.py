@@ -38,6 +38,7 @@ from tidelog.wire.peer import CorrelationIds
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
+    from tidelog.broker.term_events import TermEvents
     from tidelog.broker.timers import Timeout
 
 #: Pause before a command is repeated (Kafka's RequestSendThread waits as long).
@@ -231,6 +232,7 @@ class Channel:
             return
         self._broker.metrics.put(COMMANDS_OVERDUE, 1, label=self.info.broker_id)
         self._broker.tracer.event("commands_overdue", to=self.info.broker_id, behind_ms=behind_ms)
+        self._tell_behind(behind_ms, is_over=False)
         self._log(
             logging.ERROR,
             f"broker {self.info.broker_id} has not taken what it was told {behind_ms} ms ago: "
@@ -244,10 +246,15 @@ class Channel:
             return
         self._broker.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
         self._broker.tracer.event("commands_taken", to=self.info.broker_id, behind_ms=behind_ms)
+        self._tell_behind(behind_ms, is_over=True)
         self._log(
             logging.INFO,
             f"broker {self.info.broker_id} has taken its commands after {behind_ms} ms",
         )
+
+    def _tell_behind(self, behind_ms: int, *, is_over: bool) -> None:
+        info = self.info
+        self._channels.events.behind(info.broker_id, info.broker_epoch, behind_ms, is_over=is_over)
 
     def _log(self, level: int, message: str) -> None:
         self._broker.tracer.log("controller", level, message)
@@ -263,6 +270,7 @@ class Channel:
             for one in topic.partition_errors
         ]
         self._report_errors("LeaderAndIsr", outcomes)
+        self._channels.events.answered(self.info.broker_id, outcomes)
         self._keep_refused(commands, outcomes)
         self._channels.offer(
             LeaderAndIsrAnswered(self.info.broker_id, self.info.broker_epoch, outcomes)
@@ -332,8 +340,10 @@ class Channels:
         sender: Sender,
         offer: Callable[[Event], None],
         stale: Callable[[], None],
+        events: TermEvents,
     ) -> None:
         self.broker = broker
+        self.events = events
         self.sender = sender
         #: Takes what brokers answer.
         self.offer = offer

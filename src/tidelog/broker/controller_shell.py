@@ -21,6 +21,7 @@ from tidelog.broker.observed_store import ObservedStore
 from tidelog.broker.requests import Pending
 from tidelog.broker.store_reader import StoreReader
 from tidelog.broker.store_writer import DeposedError, StoreWriter
+from tidelog.broker.term_events import TermEvents
 from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller, Effects
@@ -112,11 +113,13 @@ class _Term:
         )
         self.writer = StoreWriter(shell.store, broker.tasks, broker.tracer, claim.epoch_version)
         self.reader = StoreReader(shell.store, broker.tasks, broker.tracer)
+        self.events = TermEvents(broker, claim.controller_epoch)
         self.channels = Channels(
             broker,
             Sender(broker.broker_id, claim.controller_epoch, config.inter_broker_listener_name),
             shell.offer,
             shell.verify,
+            self.events,
         )
         self.waiting: dict[int, _Waiting] = {}
 
@@ -180,6 +183,7 @@ class ControllerShell:
         if term is None:
             return
         term.channels.close()
+        term.events.resigned(reason)
         self.broker.tracer.event(
             "controller_resigned", epoch=term.claim.controller_epoch, reason=reason
         )
@@ -421,6 +425,7 @@ class ControllerShell:
         term = self._term = _Term(self, claim)
         self.broker.tracer.event("controller_elected", epoch=claim.controller_epoch)
         self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
+        term.events.elected()
         await self._load(term)
         self.broker.timers.after(_FIRST_BALANCE_MS, partial(self._balance, term))
         self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
@@ -437,6 +442,7 @@ class ControllerShell:
         )
         for event in await self._patiently(term, lambda: term.reader.load(*lists)):
             term.controller.offer(event)
+        term.events.has_read()
         self._election_changed = True
 
     def _balance(self, term: _Term) -> None:
@@ -472,8 +478,11 @@ class ControllerShell:
         if not term.controller.has_work:
             await self._idle()
             return
+        term.events.begins()
         decision = term.controller.decide()
+        term.events.decided()
         outcomes = await term.writer.write(decision.writes) if decision.writes else []
+        term.events.written()
         if self._term is term:
             self._carry_out(term, term.controller.applied(decision, outcomes))
 
@@ -486,6 +495,7 @@ class ControllerShell:
         if self._brokers_changed:
             self._brokers_changed = False
             controller.offer(await self._patiently(term, lambda: reader.brokers(self._on_brokers)))
+            term.events.has_read()
         if self._topics_changed:
             self._topics_changed = False
             reread, self._reread = self._reread, {}
@@ -540,6 +550,7 @@ class ControllerShell:
         tracer = self.broker.tracer
         term.channels.follow(term.controller.image.brokers)
         term.channels.send(effects.commands)
+        term.events.commanded(effects, term.controller.image)
         for ticket, message in effects.answers:
             waiting = term.waiting.pop(ticket, None)
             if waiting is None:
@@ -572,6 +583,8 @@ class ControllerShell:
 
     def _on_brokers(self, event: WatchEvent) -> None:
         self._brokers_changed = True
+        if self._term is not None:
+            self._term.events.noticed()
         self._wake.set()
 
     def _on_topics(self, event: WatchEvent) -> None:

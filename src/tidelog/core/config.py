@@ -239,6 +239,25 @@ class BrokerConfig:
         0, "How long a decision may wait to be sent with others (rule V17).", at_least=0, ours=True
     )
 
+    # The topic of what happens in the cluster.
+    cluster_events_enable: bool = boolean(
+        False,
+        "Write what happens in the cluster (leader and ISR changes, failovers, sessions) to the "
+        "topic __cluster_events (rule V80).",
+        ours=True,
+    )
+    cluster_events_topic_replication_factor: int = integer(
+        3,
+        "Replication factor of __cluster_events; where fewer brokers live when it is made, as many "
+        "as those.",
+        at_least=1,
+        at_most=INT16_MAX,
+        ours=True,
+    )
+    cluster_events_retention_ms: int = long(
+        _WEEK_MS, "How long events of the cluster are kept; -1: for ever.", at_least=-1, ours=True
+    )
+
     # The topic of committed offsets, made when a group is first looked for.
     offsets_topic_num_partitions: int = integer(
         50, "Partitions of __consumer_offsets; not to be changed once it exists.", at_least=1

@@ -26,6 +26,7 @@ from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.checkers.clients import ClientChecker
+from tidelog.sim.checkers.events import EventChecker
 from tidelog.sim.checkers.groups import GroupChecker
 from tidelog.sim.checkers.logs import LogKey, NodeLogs
 from tidelog.sim.checkers.published import Published, PublishedPartition
@@ -326,6 +327,10 @@ class Cluster:
         self.groups = GroupChecker(
             world.violate, lambda: world.now_ns, OFFSETS_PARTITIONS, self._promise
         )
+        #: Where brokers tell of what happens.
+        self.events: EventChecker | None = None
+        if settings.of(1).cluster_events_enable:
+            self.events = EventChecker(self.published, world.violate, lambda: world.now_ns)
         #: Power losses are only taken where the budget allows them; off for known failures.
         self.keeps_budget = True
         #: What losses beyond the budget broke, where they are no violations.

@@ -448,6 +448,27 @@ PROFILES: Final[Mapping[str, Profile]] = {
             scenario="unanswered_controllers",
             has_own_streams=True,
         ),
+        # What happens in the cluster is written to a topic of it, while all of it happens (V80).
+        Profile(
+            "told_events",
+            weights={
+                "crash_leader": 3.0,
+                "crash_any": 2.0,
+                "crash_controller": 3.0,
+                "expire_session": 3.0,
+                "expire_controller": 2.0,
+                "elect_preferred": 2.0,
+                "cut_one_way": 4.0,
+                "reset_connections": 6.0,
+                "slow_link": 3.0,
+                "lose_answer": 2.0,
+                "stop": 1.0,
+            },
+            left_out=0.2,
+            mean_interval_ms=(150, 800),
+            properties={"cluster.events.enable": "true"},
+            has_own_streams=True,
+        ),
         Profile(
             "last_replica_standing",
             weights={"slow_link": 1.0},

@@ -1,4 +1,5 @@
-"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V42, E3, S1, S2).
+"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V42, V80, E3, S1,
+S2).
 
 Each takes one rule out of how state is decided, written and believed; what it does stands in its
 docstring, and from there in docs/internals/mutants.md.
@@ -90,6 +91,17 @@ def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -
 def idle_controller_unnoticed(_: Any) -> Any:
     """A controller whose requests the store never answers stays in office."""
     return lambda activity: Verdict.WAIT
+
+
+@_breaks("V80", "tidelog.broker.cluster_events:ClusterEvents._failed", profile="told_events")
+def events_sent_again_as_new(failed: Any) -> Any:
+    """Events whose outcome is not known are sent again under another producer id."""
+
+    def forgetful(events: Any, reason: str) -> Any:
+        events._producer_id = -1
+        return failed(events, reason)
+
+    return forgetful
 
 
 @_breaks("S1", "tidelog.sim.store_server:SimStoreServer.handle", profile="controller_moves")
