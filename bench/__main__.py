@@ -1,8 +1,8 @@
 """`python -m bench [part ...] [--beside VERSION]`: the tables of docs/measurements.md.
 
-Parts: throughput failover scale controller groups offsets compaction simulation. With `--beside` Apache Kafka of
-that version runs next to us and is measured in turns, where Java, Maven and a registry are; where
-they are not, one line says so and the parts go on without.
+Parts: throughput failover scale controller groups offsets compaction simulation. With `--beside`
+Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven and a
+registry are; where they are not, one line says so and the parts go on without.
 """
 
 from __future__ import annotations

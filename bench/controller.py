@@ -166,7 +166,7 @@ def _halt(reason: str) -> None:
 
 
 async def _populate(store: MetadataStore, partitions: int) -> dict[int, int]:
-    """Topics with three replicas of each partition on the stand-ins; returns their broker epochs."""
+    """Topics whose replicas are on the stand-ins; returns the broker epochs of those."""
     for path in layout.PERSISTENT_ROOTS:
         if await store.get(path) is None:
             await store.transact([Create(path, b"")])
@@ -175,7 +175,9 @@ async def _populate(store: MetadataStore, partitions: int) -> dict[int, int]:
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", _FIRST_PORT + broker_id, "PLAINTEXT")
         info = BrokerInfo(broker_id=broker_id, broker_epoch=0, endpoints=(endpoint,))
         data = layout.encode_broker(info, 0)
-        (made,) = await store.transact([Create(layout.broker_path(broker_id), data, ephemeral=True)])
+        (made,) = await store.transact(
+            [Create(layout.broker_path(broker_id), data, ephemeral=True)]
+        )
         assert made.stat is not None
         epochs[broker_id] = made.stat.czxid
     ops: list[Op] = []
@@ -206,9 +208,7 @@ def _topic(name: str, number: int, epochs: dict[int, int]) -> list[Op]:
         )
         place = TopicPartition(name, partition)
         ops.append(Create(layout.partition_path(place), b""))
-        ops.append(
-            Create(layout.partition_state_path(place), layout.encode_partition_state(state))
-        )
+        ops.append(Create(layout.partition_state_path(place), layout.encode_partition_state(state)))
     topic = layout.encode_topic(TopicAssignment(topic_id, assignments))
     head: list[Op] = [
         Create(layout.topic_path(name), topic),
