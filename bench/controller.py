@@ -221,7 +221,7 @@ def _topic(name: str, number: int, epochs: dict[int, int]) -> list[Op]:
 @contextlib.asynccontextmanager
 async def _broker(
     directory: Path, store: MetadataStore, store_text: str
-) -> AsyncIterator[tuple[Broker, _StandInNetwork, _Phases]]:
+) -> AsyncIterator[tuple[_StandInNetwork, _Phases]]:
     loop = asyncio.get_running_loop()
     clock = SystemClock(loop)
     phases = _Phases()
@@ -247,7 +247,7 @@ async def _broker(
     broker = Broker(config, ports, store)
     await broker.start()
     try:
-        yield broker, network, phases
+        yield network, phases
     finally:
         await broker.stop()
 
@@ -269,7 +269,7 @@ async def _measure(directory: Path, partitions: int) -> dict[str, float]:
         ]
     )
     store = SqliteStore(path, loop, session_timeout_ms=60_000)
-    async with _broker(directory, store, f"embedded:{path}") as (broker, network, phases):
+    async with _broker(directory, store, f"embedded:{path}") as (network, phases):
         gc.collect()
         gc.freeze()
         # As every broker that runs as a process.
