@@ -139,11 +139,11 @@ class TestVersions:
 
     def test_the_highest_common_version_is_chosen(self) -> None:
         peer = self.peer((METADATA, 0, 99), (PRODUCE, 0, 5))
-        assert peer.version(METADATA) == 12
+        assert peer.version(METADATA) == 13
         assert peer.version(METADATA, 9) == 9
         assert peer.version(PRODUCE) == 5
 
-    @pytest.mark.parametrize("ranges", [[], [(PRODUCE, 0, 2)], [(PRODUCE, 12, 13)]])
+    @pytest.mark.parametrize("ranges", [[], [(PRODUCE, 0, 2)], [(PRODUCE, 13, 13)]])
     def test_no_common_version_is_an_error_with_both_ranges(
         self, ranges: list[tuple[int, int, int]]
     ) -> None:
