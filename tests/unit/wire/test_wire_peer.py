@@ -143,7 +143,7 @@ class TestVersions:
         assert peer.version(METADATA, 9) == 9
         assert peer.version(PRODUCE) == 5
 
-    @pytest.mark.parametrize("ranges", [[], [(PRODUCE, 0, 2)], [(PRODUCE, 13, 13)]])
+    @pytest.mark.parametrize("ranges", [[], [(PRODUCE, 0, 2)], [(PRODUCE, 12, 13)]])
     def test_no_common_version_is_an_error_with_both_ranges(
         self, ranges: list[tuple[int, int, int]]
     ) -> None:
