@@ -117,9 +117,6 @@ class Work(Enum):
     NOWAIT = "nowait"
     #: Always on the directory's thread: fsync, delete, recovery, reads from the disk itself.
     SLOW = "slow"
-    #: As SLOW, on one of several threads: for many fsyncs that have nothing to do with each other,
-    #: which the file system then makes durable together.
-    SPREAD = "spread"
 
 
 class Lane(Protocol):
@@ -139,7 +136,7 @@ class Lane(Protocol):
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         """Run `operation(files)`; FAST ones among themselves and SLOW ones among themselves keep
         their order; a FAST one never overtakes an earlier FAST one that waits for the thread. A
-        NOWAIT one is done when this returns; SPREAD ones have no order."""
+        NOWAIT one is done when this returns."""
 
     async def close(self) -> None:
         """Finish what was submitted, with what its callbacks submit in turn (such as to close the

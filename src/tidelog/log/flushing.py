@@ -56,7 +56,7 @@ class Flushes:
         self._next: Completion[None] | None = None
         self._idle: list[Completion[None]] = []
 
-    def start(self, work: Work = Work.SLOW) -> Completion[None]:
+    def start(self) -> Completion[None]:
         """Flush up to the log's end as it is now."""
         log = self._log
         if log.directory.failure is not None:
@@ -65,7 +65,7 @@ class Flushes:
             if self._next is None:
                 self._next = Completion()
             return self._next
-        return self._run(log.log_end_offset, work)
+        return self._run(log.log_end_offset)
 
     def start_for_roll(self) -> None:
         """Flush what was rolled; a flush that waits will do it too."""
@@ -97,7 +97,7 @@ class Flushes:
         self._idle.append(idle)
         return idle
 
-    def _run(self, target: int, work: Work = Work.SLOW) -> Completion[None]:
+    def _run(self, target: int) -> Completion[None]:
         log = self._log
         operation, sealing, snapshots = self._capture(target)
         if not operation.logs and not operation.replacements and not operation.sync_directory:
@@ -126,7 +126,7 @@ class Flushes:
                 self._apply(target, sealing, snapshots)
             self._finish(completion, done)
 
-        log.directory.lane.submit(operation, work, "flush").then(flushed)
+        log.directory.lane.submit(operation, Work.SLOW, "flush").then(flushed)
         return completion
 
     def _finish(self, completion: Completion[None], done: Completion[None]) -> None:

@@ -545,14 +545,14 @@ class PartitionLog:
             log_start_offset=self.log_start_offset,
         )  # fmt: skip
 
-    def flush(self, work: Work = Work.SLOW) -> Completion[None]:
+    def flush(self) -> Completion[None]:
         """Make everything written so far durable, then move the recovery point (V39).
 
         What is planned, or written while the flush is under way, is not part of it: whoever wants
         the log's end to be durable awaits the appends first. The completion's error is a
         StorageError; after a failed fsync the directory has failed for good (D17).
         """
-        return self.flushes.start(work)
+        return self.flushes.start()
 
     def enforce_retention(self, now_ms: int, high_watermark: int) -> Completion[int]:
         """Remove segments that are wholly below `high_watermark` and too old or too many.

@@ -30,9 +30,6 @@ T = TypeVar("T")
 SLOW_CALL_NS = 20_000_000
 #: Time without a slow operation after which the loop runs them again.
 CLEAN_NS = 10_000_000_000
-#: Threads of SPREAD operations: an fsync took 1.9 ms by itself, and 0.12 ms among so many; more
-#: threads gained nothing.
-SPREAD_THREADS = 16
 
 _Result = tuple[Completion[Any], Any, BaseException | None]
 
@@ -93,8 +90,6 @@ class ThreadLane:
         self._lock_descriptor = lock_descriptor
         self._fast = _Worker(f"lane-fast {directory}", self, Work.FAST)
         self._slow = _Worker(f"lane-slow {directory}", self, Work.SLOW)
-        #: Made when first needed.
-        self._spread: list[_Worker] = []
         self._wake_lock = threading.Lock()
         #: Results that the loop has not taken yet, and whether it has been told to.
         self._results: list[tuple[_Worker, _Result]] = []
@@ -128,36 +123,23 @@ class ThreadLane:
             result, failure = self.execute(operation, work)
             return Completion.of(result) if failure is None else Completion.failed(failure)
         completion: Completion[T] = Completion()
-        self._worker(work).put(operation, completion)
+        (self._fast if work is Work.FAST else self._slow).put(operation, completion)
         return completion
-
-    def _worker(self, work: Work) -> _Worker:
-        if work is not Work.SPREAD:
-            return self._fast if work is Work.FAST else self._slow
-        if not self._spread:
-            self._spread = [
-                _Worker(f"lane-spread-{number} {self._directory}", self, work)
-                for number in range(SPREAD_THREADS)
-            ]
-        return min(self._spread, key=lambda one: one.waiting)
 
     async def close(self) -> None:
         """Finish what was submitted, end the threads, give the directory free; see the port."""
-        while any(worker.waiting for worker in self._workers()):
+        while self._fast.waiting or self._slow.waiting:
             if self._drained is None:
                 self._drained = self._loop.create_future()
             await asyncio.shield(self._drained)
         if self._closed:
             return
         self._closed = True
-        for worker in self._workers():
-            worker.end()
+        self._fast.end()
+        self._slow.end()
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
-
-    def _workers(self) -> list[_Worker]:
-        return [self._fast, self._slow, *self._spread]
 
     def execute(
         self, operation: Callable[[Files], Any], work: Work
