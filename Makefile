@@ -9,6 +9,7 @@ MINUTES ?= 60
 HOURS  ?=
 EXAMPLES ?= 20
 RULES  ?=
+STORE  ?= embedded
 
 # Two levels of tools: what a user needs, and all that the tests need as well.
 RUN_SUM   := $(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
@@ -22,8 +23,8 @@ TEST_READY := $(VENV)/.ready-test-$(TEST_SUM)
 help:  ## show this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /\1\t/' | expand -t 8
 
-demo: $(RUN_READY)  ## three brokers, real flights through two kills, PySpark, a proof and a plot
-	$(BIN)/python -m tidelog.cli.demo
+demo: $(RUN_READY)  ## three brokers, real flights through two kills, PySpark, a proof and a plot (STORE=zookeeper)
+	$(BIN)/python -m tidelog.cli.demo --store $(STORE)
 
 check: $(TEST_READY)  ## lint, types, contracts, tidy and unit tests: three minutes
 	$(BIN)/python tests/run.py check $(PARTS)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidelog.broker.apis import fetch, leader_and_isr, list_offsets, stop_replica
+from tidelog.broker.cluster_events import ClusterEvents
 from tidelog.broker.cluster_view import ClusterView, PartitionView, TopicView
 from tidelog.broker.coordinators.groups import GroupCoordinators
 from tidelog.broker.fetch_sessions import FetchSessions
@@ -468,6 +469,7 @@ class FakeBroker:
         self.isr_changes = IsrChanges(self)  # type: ignore[arg-type]
         self.session = SimpleNamespace(is_lost=lambda: self.broker_epoch < 0)
         self.handing_over = HandingOver(self)  # type: ignore[arg-type]
+        self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
         self.fetchers = Fetchers(self)  # type: ignore[arg-type]
         self.groups = GroupCoordinators(self)  # type: ignore[arg-type]
         self.replicas.directories = [self.directory]  # type: ignore[list-item]

@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 
 from tests.controller_builders import topic_id
 
+from tidelog.broker.cluster_events import ClusterEvents
 from tidelog.broker.controller_shell import ControllerShell
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.requests import Pending
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConnectionLost, ErrorCode, RequestTimeout
+from tidelog.core.metrics import Metrics
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, PartitionState, TopicPartition
 from tidelog.metadata import layout
@@ -257,6 +259,7 @@ class Candidate:
         self.script.received = []
         self.ports = self.node.start()
         self.clock, self.tracer = self.ports.clock, self.ports.tracer
+        self.metrics = Metrics()
         self.tasks = Tasks(self.ports.loop, self.clock, self._failed)
         self.timers = TimerWheel(self.clock)
         self.store = self.office.client(self.node, f"b{self.broker_id}")
@@ -264,6 +267,7 @@ class Candidate:
         self.session = self
         self.peers = _Peers(self)
         self.view = _View()
+        self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
         self.controller = ControllerShell(self)  # type: ignore[arg-type]
         self.producer_ids = ProducerIds(self)  # type: ignore[arg-type]
         self.tasks.spawn("main", self._main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,10 @@ import pytest
 from tidelog.local import LocalCluster
 
 MakeCluster = Callable[..., LocalCluster]
+
+#: The whole suite on another store: TIDELOG_TEST_STORE=zookeeper. Processes inherit it.
+TEST_STORE = os.environ.get("TIDELOG_TEST_STORE", "embedded")
+os.environ["TIDELOG_STORE"] = TEST_STORE
 
 
 @pytest.fixture

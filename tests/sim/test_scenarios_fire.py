@@ -73,3 +73,10 @@ def test_unlucky_elections_depose_who_writes_and_elect_who_does_not_know() -> No
     found = reached("unlucky_elections")
     for state in ("deposed_while_writing", "election_won_unknowingly", "controller_node_left_over"):
         assert found[state] >= 1, state
+
+
+@pytest.mark.rule("V42")
+def test_unanswered_controllers_are_noticed_in_office_and_before() -> None:
+    found = reached("unanswered_controllers")
+    assert found["controller_stalled"] >= 5
+    assert found["controller_node_left_over"] >= 2

@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
+import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from tidelog.metadata.store import MetadataStore
 from tidelog.runtime.stores.sqlite import SqliteStore
+from tidelog.runtime.stores.zookeeper import ZookeeperStore
+from tidelog.runtime.stores.zookeeper_chroot import create_chroot
+from tidelog.runtime.stores.zookeeper_servers import parse_servers
 from tidelog.sim.node import Incarnation
 from tidelog.sim.store import SimStoreClient, SimStoreServer
 from tidelog.sim.world import World
@@ -76,18 +80,17 @@ class Beating:
         self.stores = [one for one in self.stores if one is not store]
 
 
-class SqliteCluster(Beating):
-    """Several handles of one SQLite file in one process; each has its threads and its session."""
+class RealCluster(Beating):
+    """Handles of a real store in one process, on a loop in real time."""
 
-    name = "sqlite"
-
-    def __init__(self, directory: Path) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.directory = directory
         self.log: list[str] = []
+        self._made: list[Any] = []
 
     def run(self, story: Coroutine[Any, Any, T]) -> T:
         async def whole() -> T:
+            await self.prepare()
             beats = asyncio.create_task(self._beats())
             try:
                 return await asyncio.wait_for(story, LIMIT_S)
@@ -96,13 +99,41 @@ class SqliteCluster(Beating):
                 for store in self._made:
                     await store.close()
 
-        self._made: list[SqliteStore] = []
         return asyncio.run(whole())
+
+    async def prepare(self) -> None:
+        """What a store needs before it is opened."""
 
     async def _beats(self) -> None:
         while True:
             self.beat()
             await asyncio.sleep(0.02)
+
+    async def open(self, timeout_ms: int = 3000) -> Any:
+        store = self.store(timeout_ms)
+        await store.open()
+        self.stores.append(store)
+        return store
+
+    def store(self, timeout_ms: int = 3000) -> Any:
+        raise NotImplementedError
+
+    async def sleep(self, delay_ms: float) -> None:
+        await asyncio.sleep(delay_ms / 1000)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            await asyncio.sleep(0.002)
+
+
+class SqliteCluster(RealCluster):
+    """Several handles of one SQLite file; each has its threads and its session."""
+
+    name = "sqlite"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.directory = directory
 
     def store(self, timeout_ms: int = 3000) -> SqliteStore:
         loop = asyncio.get_running_loop()
@@ -112,18 +143,26 @@ class SqliteCluster(Beating):
         self._made.append(made)
         return made
 
-    async def open(self, timeout_ms: int = 3000) -> SqliteStore:
-        store = self.store(timeout_ms)
-        await store.open()
-        self.stores.append(store)
-        return store
 
-    async def sleep(self, delay_ms: float) -> None:
-        await asyncio.sleep(delay_ms / 1000)
+class ZookeeperCluster(RealCluster):
+    """Several handles of a real ZooKeeper, below a chroot of the test's own."""
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        while not holds():
-            await asyncio.sleep(0.002)
+    name = "zookeeper"
+
+    def __init__(self, hosts: str) -> None:
+        super().__init__()
+        self.servers = parse_servers(f"zookeeper://{hosts}/test-{secrets.token_hex(8)}")
+
+    async def prepare(self) -> None:
+        await create_chroot(self.servers)
+
+    def store(self, timeout_ms: int = 3000) -> ZookeeperStore:
+        loop = asyncio.get_running_loop()
+        made = ZookeeperStore(
+            self.servers, loop, session_timeout_ms=timeout_ms, log=self.log.append
+        )
+        self._made.append(made)
+        return made
 
 
 class SimCluster(Beating):

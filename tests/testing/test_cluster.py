@@ -173,5 +173,5 @@ def test_a_cluster_that_cannot_be_says_why(
 ) -> None:
     with pytest.raises(LocalClusterError, match="num.partitions='none' is not valid"):
         tidelog_cluster_factory(brokers=1, config={"num.partitions": "none"})
-    with pytest.raises(LocalClusterError, match="ZooKeeper is not supported yet"):
+    with pytest.raises(LocalClusterError, match="zookeeper://host:port"):
         tidelog_cluster_factory(brokers=1, store="zookeeper:127.0.0.1:2181")

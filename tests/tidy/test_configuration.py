@@ -17,8 +17,7 @@ from tidelog.core.unsupported import why
 
 #: Keys without a reader, and why they are accepted all the same.
 WITHOUT_READER = {
-    "metadata_store": "read by BrokerConfig.embedded_store_directory",
-    "zookeeper_connect": "read by BrokerConfig, which refuses it where a store is needed",
+    "zookeeper_connect": "read by BrokerConfig, which makes metadata.store of it",
     "compression_type": "has one supported value",
     "preallocate": "has one supported value",
     "remote_storage_enable": "has one supported value",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker import apis
 from tidelog.broker.auto_creation import AutoCreation
+from tidelog.broker.cluster_events import ClusterEvents
 from tidelog.broker.cluster_view import ClusterView
 from tidelog.broker.config_store import ConfigStore
 from tidelog.broker.connections import Connection
@@ -37,6 +38,7 @@ from tidelog.broker.session import Session
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ErrorCode, TidelogError
+from tidelog.core.metrics import Metrics
 from tidelog.core.ports import FrameHandler, Lane, Listener, Ports, Transport
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartition
@@ -61,6 +63,7 @@ class Broker:
         self.store = store
         self.clock = ports.clock
         self.tracer = ports.tracer
+        self.metrics = Metrics()
         self.broker_id = config.broker_id
         #: Creation transaction id of the own registration; -1 while there is none.
         self.broker_epoch = NO_BROKER_EPOCH
@@ -74,6 +77,7 @@ class Broker:
         self.replicas = Replicas(self)
         self.isr_changes = IsrChanges(self)
         self.fetchers = Fetchers(self)
+        self.cluster_events = ClusterEvents(self)
         self.controller = ControllerShell(self)
         self.handing_over = HandingOver(self)
         self.groups = GroupCoordinators(self)
@@ -142,6 +146,7 @@ class Broker:
         await self.session.close()
         self.replicas.stop_leading("the broker is stopping")
         self.fetchers.close()
+        self.cluster_events.close()
         self._close_connections()
         await self.tasks.close()
         await self.replicas.close()

@@ -4,20 +4,25 @@ Every broker watches `/controller` and races for it when it goes (V3, V40). The 
 state (V41), then turns: what watches announced is read, all events are decided together, the
 decision is made durable, its commands are queued, its answers given; in this order (V2). Decisions
 are `tidelog.controller`'s. A term of office ends with the session, or when a newer controller
-shows; whoever waits is told NOT_CONTROLLER.
+shows; whoever waits is told NOT_CONTROLLER. A flow that the store never answers is noticed: its
+term ends, its node goes, and it begins anew (V42).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.channels import Channels
+from tidelog.broker.observed_store import ObservedStore
 from tidelog.broker.requests import Pending
 from tidelog.broker.store_reader import StoreReader
 from tidelog.broker.store_writer import DeposedError, StoreWriter
+from tidelog.broker.term_events import TermEvents
+from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller, Effects
 from tidelog.controller.draft import Settings
@@ -40,6 +45,7 @@ from tidelog.core.types import TopicId
 from tidelog.metadata import layout
 from tidelog.metadata.store import (
     ANY_VERSION,
+    Check,
     Create,
     Delete,
     Op,
@@ -107,13 +113,15 @@ class _Term:
                 unclean=config.unclean_leader_election_enable,
             )
         )
-        self.writer = StoreWriter(broker.store, broker.tasks, broker.tracer, claim.epoch_version)
-        self.reader = StoreReader(broker.store, broker.tasks, broker.tracer)
+        self.writer = StoreWriter(shell.store, broker.tasks, broker.tracer, claim.epoch_version)
+        self.reader = StoreReader(shell.store, broker.tasks, broker.tracer)
+        self.events = TermEvents(broker, claim.controller_epoch)
         self.channels = Channels(
             broker,
             Sender(broker.broker_id, claim.controller_epoch, config.inter_broker_listener_name),
             shell.offer,
             shell.verify,
+            self.events,
         )
         self.waiting: dict[int, _Waiting] = {}
 
@@ -123,8 +131,10 @@ class ControllerShell:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self._store = broker.store
+        self._activity = Activity()
+        self.store = self._store = ObservedStore(broker.store, self._activity.moved)
         self._wake = Signal(broker.ports.loop)
+        self._flow: asyncio.Task[None] | None = None
         self._term: _Term | None = None
         self._closing = False
         self._next_ticket = 0
@@ -152,7 +162,8 @@ class ControllerShell:
 
     async def start(self) -> None:
         """Take part in elections from now on."""
-        self.broker.tasks.spawn("controller", self._run())
+        self._flow = self.broker.tasks.spawn("controller", self._run())
+        self._watch_activity()
 
     async def close(self) -> None:
         """Leave office and take no part in elections any more; another broker takes over."""
@@ -174,6 +185,7 @@ class ControllerShell:
         if term is None:
             return
         term.channels.close()
+        term.events.resigned(reason)
         self.broker.tracer.event(
             "controller_resigned", epoch=term.claim.controller_epoch, reason=reason
         )
@@ -298,13 +310,50 @@ class ControllerShell:
 
     # elections
 
+    def _watch_activity(self) -> None:
+        """Look from time to time whether the flow moves (V42); a request that the store cannot
+        take ends within a session timeout, which is less than it is given."""
+        limit_ms = self.broker.config.controller_activity_timeout_ms
+        if self._closing or limit_ms == 0:
+            return
+        match self._activity.tick():
+            case Verdict.LOOK:
+                self.verify()
+            case Verdict.STALLED:
+                self._begin_anew()
+            case Verdict.WAIT:
+                pass
+        limit_ms = max(limit_ms, 2 * self._store.session_timeout_ms)
+        self.broker.timers.after(limit_ms / STALLED_TICKS, self._watch_activity)
+
+    def _begin_anew(self) -> None:
+        """The flow waits for an outcome that does not come: end it, and the term with it. The new
+        one finds what the old one left in the store, `/controller` first."""
+        self.broker.tracer.mark("controller_stalled")
+        self.broker.tracer.event("controller_stalled", epoch=self.controller_epoch)
+        self._log(
+            logging.ERROR,
+            "the store has not answered the controller's request, while the session lives: "
+            "giving up what was under way and /controller, if it is this broker's",
+        )
+        self.resign("it does not act")
+        if self._flow is not None:
+            self._flow.cancel()
+        self._flow = self.broker.tasks.spawn("controller", self._run())
+
+    async def _idle(self) -> None:
+        """Wait until there is something to do."""
+        self._activity.rests()
+        await self._wake.wait()
+        self._activity.moved()
+
     async def _run(self) -> None:
         """Wait for a vacancy, race, serve; until the broker stops."""
         while not self._closing:
             try:
                 claim = await self._race()
                 if claim is None:
-                    await self._wake.wait()
+                    await self._idle()
                 else:
                     await self._serve(claim)
             except DeposedError as error:
@@ -366,10 +415,16 @@ class ControllerShell:
         )
 
     async def _leave_office(self) -> None:
-        """Remove `/controller` where it is of this very session (V42)."""
-        node = await self._store.get(layout.CONTROLLER)
-        if node is not None and node.stat.ephemeral_owner == self._store.session_id:
-            await self._store.transact([Delete(layout.CONTROLLER, ANY_VERSION)])
+        """Remove `/controller` where it is of this very session (V42), and still is: each election
+        raises the epoch, so that nobody's who came in between is removed."""
+        paths = [layout.CONTROLLER, layout.CONTROLLER_EPOCH]
+        node, epoch = await self._store.get_many(paths)
+        if node is None or node.stat.ephemeral_owner != self._store.session_id:
+            return
+        ops: list[Op] = [Delete(layout.CONTROLLER, ANY_VERSION)]
+        if epoch is not None:
+            ops.insert(0, Check(layout.CONTROLLER_EPOCH, epoch.stat.version))
+        await self._store.transact(ops)
 
     # in office
 
@@ -380,6 +435,7 @@ class ControllerShell:
         term = self._term = _Term(self, claim)
         self.broker.tracer.event("controller_elected", epoch=claim.controller_epoch)
         self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
+        term.events.elected()
         await self._load(term)
         self.broker.timers.after(_FIRST_BALANCE_MS, partial(self._balance, term))
         self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
@@ -396,6 +452,7 @@ class ControllerShell:
         )
         for event in await self._patiently(term, lambda: term.reader.load(*lists)):
             term.controller.offer(event)
+        term.events.has_read()
         self._election_changed = True
 
     def _balance(self, term: _Term) -> None:
@@ -429,10 +486,13 @@ class ControllerShell:
         if self._term is not term:
             return
         if not term.controller.has_work:
-            await self._wake.wait()
+            await self._idle()
             return
+        term.events.begins()
         decision = term.controller.decide()
+        term.events.decided()
         outcomes = await term.writer.write(decision.writes) if decision.writes else []
+        term.events.written()
         if self._term is term:
             self._carry_out(term, term.controller.applied(decision, outcomes))
 
@@ -445,6 +505,7 @@ class ControllerShell:
         if self._brokers_changed:
             self._brokers_changed = False
             controller.offer(await self._patiently(term, lambda: reader.brokers(self._on_brokers)))
+            term.events.has_read()
         if self._topics_changed:
             self._topics_changed = False
             reread, self._reread = self._reread, {}
@@ -499,6 +560,7 @@ class ControllerShell:
         tracer = self.broker.tracer
         term.channels.follow(term.controller.image.brokers)
         term.channels.send(effects.commands)
+        term.events.commanded(effects, term.controller.image)
         for ticket, message in effects.answers:
             waiting = term.waiting.pop(ticket, None)
             if waiting is None:
@@ -543,6 +605,8 @@ class ControllerShell:
 
     def _on_brokers(self, event: WatchEvent) -> None:
         self._brokers_changed = True
+        if self._term is not None:
+            self._term.events.noticed()
         self._wake.set()
 
     def _on_topics(self, event: WatchEvent) -> None:

@@ -20,6 +20,7 @@ from tidelog.cli import (
     configs,
     consume,
     dumps,
+    events,
     faults,
     groups,
     histories,
@@ -27,6 +28,7 @@ from tidelog.cli import (
     pipeline,
     produce,
     simulation,
+    stores,
     topics,
 )
 from tidelog.cli.output import abandon_output, print_line, say
@@ -52,6 +54,8 @@ app.add_typer(brokers.app, name="brokers")
 app.add_typer(partitions.leaders_app, name="leaders")
 app.add_typer(brokers.log_dirs_app, name="log-dirs")
 app.add_typer(partitions.records_app, name="records")
+app.add_typer(events.app, name="events")
+app.add_typer(stores.app, name="store")
 app.add_typer(faults.app, name="break")
 app.add_typer(simulation.app, name="sim")
 app.add_typer(histories.app, name="history")

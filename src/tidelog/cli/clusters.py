@@ -54,13 +54,26 @@ def up(
     log_dirs: Annotated[
         int, typer.Option(min=1, help="Log directories of each broker of a new cluster.")
     ] = 1,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="Metadata store of a new cluster: embedded, zookeeper (a server of its own) or"
+            " zookeeper://host:port,host:port/chroot [embedded].",
+        ),
+    ] = None,
     timeout: TimeoutOption = 60.0,
 ) -> None:
     """Start a cluster of background processes; returns when it can be written to."""
-    cluster = LocalCluster(directory, brokers, config=key_values(config), log_dirs=log_dirs)
+    cluster = LocalCluster(
+        directory, brokers, config=key_values(config), log_dirs=log_dirs, store=store
+    )
     cluster.up(timeout)
     for warning in cluster.config_warnings():
         say(f"tidelog: {warning}")
+    if cluster.zookeeper is not None:
+        server = cluster.zookeeper.process
+        pid = "?" if server is None else server.pid
+        say(f"zookeeper on {cluster.zookeeper.address} runs as process {pid}")
     for place in cluster.places().values():
         process = cluster.process(place.broker_id)
         pid = "?" if process is None else process.pid

@@ -26,6 +26,15 @@ def prints(document: Any) -> Callable[[F], F]:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreDifference:
+    """A node of the metadata that two stores do not share; null where one has none."""
+
+    path: str
+    first: str | None
+    second: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicCreated:
     """A topic that was created; `topic_id` in Kafka's text form."""
 

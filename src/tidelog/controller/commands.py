@@ -2,10 +2,12 @@
 
 `CommandBuilder` derives the content from the image; `Commands` is what one broker has still to be
 told: it merges while it waits (V81), the last state of a partition wins, and StopReplica(delete)
-followed by LeaderAndIsr keeps both in order. `Commands.requests` lays it out in sending order:
-UpdateMetadata with the live brokers where they changed, so that a follower knows the leader that it
-is told of; StopReplica; LeaderAndIsr; UpdateMetadata with the partitions, last, so that clients
-hear of a leader that already leads. Versions are those that Kafka 3.9 sends.
+followed by LeaderAndIsr keeps both in order. What waits is bounded: topics that come and go leave
+traces in it, and when these are more than all that is there, the broker is told everything anew.
+`Commands.requests` lays it out in sending order: UpdateMetadata with the live brokers where they
+changed, so that a follower knows the leader that it is told of; StopReplica; LeaderAndIsr;
+UpdateMetadata with the partitions, last, so that clients hear of a leader that already leads.
+Versions are those that Kafka 3.9 sends.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from tidelog.controller.image import Image
+from tidelog.core import limits
 from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, Endpoint, TopicId, TopicPartition
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -106,6 +109,8 @@ class Commands:
     #: Topics of which the broker keeps replicas and metadata although what is told in full does
     #: not describe them.
     keep: tuple[str, ...] = ()
+    #: Partitions of the cluster when it was decided.
+    partition_count: int = 0
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     roles: dict[TopicPartition, Role] = field(default_factory=dict)
     shown: Shown = field(default_factory=dict)
@@ -116,25 +121,43 @@ class Commands:
         """Add what was decided later; nothing of this has been sent."""
         self.brokers = later.brokers
         self.brokers_changed = self.brokers_changed or later.brokers_changed
+        self.partition_count = later.partition_count
         for topic_partition, stop in later.stops.items():
             self.roles.pop(topic_partition, None)
             self.stops[topic_partition] = stop
         if later.full:
             self.full = self.shows_all = True
             self.keep = later.keep
-            self.roles = later.roles
+            earlier, self.roles = self.roles, {}
+            self._add_roles(later.roles, earlier)
             self.shown = later.shown
             self._own_shown = None
             return
-        for topic_partition, role in later.roles.items():
-            earlier = self.roles.get(topic_partition)
-            if earlier is not None and earlier.state.is_new and earlier.topic_id == role.topic_id:
-                role = _as_new(role)
-            self.roles[topic_partition] = role
+        self._add_roles(later.roles, self.roles)
         if later.shown:
             if self._own_shown is None:
                 self.shown = self._own_shown = dict(self.shown)
             self._own_shown.update(later.shown)
+
+    def _add_roles(
+        self, roles: Mapping[TopicPartition, Role], before: Mapping[TopicPartition, Role]
+    ) -> None:
+        """A replica that the broker has not been told to make yet is still to be made (D3)."""
+        for topic_partition, role in roles.items():
+            earlier = before.get(topic_partition)
+            if earlier is not None and earlier.state.is_new and earlier.topic_id == role.topic_id:
+                role = _as_new(role)
+            self.roles[topic_partition] = role
+
+    @property
+    def has_outgrown(self) -> bool:
+        """Whether more waits than a full command would hold, and a good deal more."""
+        waiting = len(self.roles) + len(self.stops) + len(self.shown)
+        return waiting > 3 * self.partition_count + limits.MAX_SUPERSEDED_STATES
+
+    def drop_shown(self) -> None:
+        """Forget the metadata that waits; everything must be told anew."""
+        self.shown, self.shows_all, self._own_shown = {}, False, None
 
     def requests(self, sender: Sender, broker_epoch: int) -> list[Outgoing]:
         """The requests to send, in this order. Metadata goes when the roles are answered."""
@@ -253,6 +276,8 @@ class CommandBuilder:
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
+        #: Roles that are nobody's first: the same for all replicas of a partition.
+        self._roles: dict[TopicPartition, Role] = {}
 
     def tell_brokers(self) -> None:
         """Tell everybody who is alive."""
@@ -376,6 +401,14 @@ class CommandBuilder:
         return everything
 
     def _role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
+        role = None if is_new else self._roles.get(topic_partition)
+        if role is None:
+            role = self._new_role(topic_partition, is_new)
+            if not is_new:
+                self._roles[topic_partition] = role
+        return role
+
+    def _new_role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
         state = self._image.states[topic_partition]
         return Role(
             self._image.topics[topic_partition.topic].topic_id,
@@ -395,7 +428,9 @@ class CommandBuilder:
     def _of(self, broker_id: int) -> Commands:
         commands = self._commands.get(broker_id)
         if commands is None:
-            commands = self._commands[broker_id] = Commands(self._brokers)
+            commands = self._commands[broker_id] = Commands(
+                self._brokers, partition_count=len(self._image.states)
+            )
         return commands
 
 

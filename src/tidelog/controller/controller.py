@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.controller import balance, liveness, shutdowns
+from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.commands import CommandBuilder, Commands
 from tidelog.controller.decision import (
     AddPartitions,
@@ -37,6 +38,7 @@ from tidelog.controller.draft import Draft, Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
     BrokersRead,
+    CommandsDropped,
     ControlledShutdownAsked,
     CreatePartitionsAsked,
     CreateTopicsAsked,
@@ -74,7 +76,7 @@ from tidelog.controller.shutdowns import HandOver, ShutdownAnswer
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION
 from tidelog.core.names import is_internal_topic
-from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
+from tidelog.core.types import NO_LEADER, BrokerInfo, PartitionState, TopicId, TopicPartition
 
 
 @dataclass(slots=True)
@@ -92,6 +94,11 @@ class Effects:
     handed_over: list[tuple[int, Sequence[TopicPartition]]] = field(default_factory=list)
     #: Topics whose nodes somebody else has changed: read them again.
     reread: list[str] = field(default_factory=list)
+    #: The same as `published`, with what held before.
+    changes: list[StateChange] = field(default_factory=list)
+    #: Registrations that have gone (broker id, broker epoch) and come since the last decision.
+    gone: list[tuple[int, int]] = field(default_factory=list)
+    arrived: list[BrokerInfo] = field(default_factory=list)
 
 
 class Controller:
@@ -108,6 +115,10 @@ class Controller:
         self._shown: dict[TopicPartition, None] = {}
         self._full: dict[int, None] = {}
         self._brokers_changed = False
+        #: What registrations did since the last decision; who is there at first has not come.
+        self._has_read_brokers = False
+        self._gone: list[tuple[int, int]] = []
+        self._arrived: list[BrokerInfo] = []
         self._forgotten: dict[str, None] = {}
         #: Partitions to give back to their preferred replicas, a few at a time (V46).
         self._preferred: dict[TopicPartition, None] = {}
@@ -256,13 +267,22 @@ class Controller:
                     self.image.apply(
                         ReplicasStopped(event.broker_id, tuple(event.topic_partitions))
                     )
+            case CommandsDropped():
+                if self._is_current(event.broker_id, event.broker_epoch):
+                    self._full[event.broker_id] = None
 
     def _is_current(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.broker_epoch == broker_epoch
 
     def _brokers_read(self, event: BrokersRead) -> None:
-        changes = liveness.broker_changes(self.image.brokers, event.brokers)
+        before = self.image.brokers
+        changes = liveness.broker_changes(before, event.brokers)
+        if self._has_read_brokers:
+            ended = [one for one in (*changes.arrived, *changes.gone) if one in before]
+            self._gone += [(one, before[one].broker_epoch) for one in ended]
+            self._arrived += [event.brokers[one] for one in changes.arrived]
+        self._has_read_brokers = True
         if not changes:
             return
         self.image.apply(BrokersChanged(event.brokers))
@@ -362,20 +382,27 @@ class Controller:
         removed: list[str] = []
         published: list[tuple[TopicPartition, PartitionState]] = []
         reread: list[str] = []
+        changes: list[StateChange] = []
         for write, outcome in zip(decision.writes, outcomes, strict=True):
             match write:
                 case WritePartitionState():
+                    before = self.image.states.get(write.topic_partition)
                     self._state_written(write, outcome)
                     if isinstance(outcome, Conflict):
                         conflicts.append(write)
                     else:
                         published.append((write.topic_partition, write.state))
+                        changes.append(self._change(write, before))
                 case CreateTopic():
                     if isinstance(outcome, Written):
-                        published.extend(self._topic_made(write, outcome))
+                        made = self._topic_made(write, outcome)
+                        published.extend(made)
+                        changes.extend(_first_changes(write.made.topic.topic_id, made))
                 case AddPartitions():
                     if isinstance(outcome, Written):
-                        published.extend(self._partitions_added(write, outcome))
+                        made = self._partitions_added(write, outcome)
+                        published.extend(made)
+                        changes.extend(_first_changes(write.growth.topic.topic_id, made))
                     else:
                         reread.append(write.growth.topic.name)
                 case QueueDeletion():
@@ -389,6 +416,9 @@ class Controller:
             self.image.apply(ReplicasRemade(topic_partition))
         effects = Effects(self._commands(decision, published, conflicts))
         effects.published, effects.removed, effects.reread = published, removed, reread
+        effects.changes = changes
+        effects.gone, self._gone = self._gone, []
+        effects.arrived, self._arrived = self._arrived, []
         effects.answers = self._answers(decision, outcomes, removed)
         for hand_over in decision.handed_over:
             self._handed_over(hand_over, effects)
@@ -406,6 +436,12 @@ class Controller:
         effects.answers.extend(
             (ticket, ShutdownAnswer(ticket, remaining=left).message())
             for ticket in hand_over.tickets
+        )
+
+    def _change(self, write: WritePartitionState, before: PartitionState | None) -> StateChange:
+        topic_id = self.image.topics[write.topic_partition.topic].topic_id
+        return StateChange(
+            write.topic_partition, topic_id, before, write.state, write.asked_by_leader
         )
 
     def _state_written(self, write: WritePartitionState, outcome: Outcome) -> None:
@@ -547,6 +583,8 @@ class Controller:
         other._shown = dict(self._shown)
         other._full = dict(self._full)
         other._brokers_changed = self._brokers_changed
+        other._has_read_brokers = self._has_read_brokers
+        other._gone, other._arrived = list(self._gone), list(self._arrived)
         other._forgotten = dict(self._forgotten)
         other._preferred = dict(self._preferred)
         other._election_requested = self._election_requested
@@ -569,6 +607,12 @@ class Controller:
             len(self._events),
             self._deciding is None,
         )
+
+
+def _first_changes(
+    topic_id: TopicId, made: Iterable[tuple[TopicPartition, PartitionState]]
+) -> list[StateChange]:
+    return [StateChange(topic_partition, topic_id, None, state) for topic_partition, state in made]
 
 
 def _modified_in(state: PartitionState, mzxid: int) -> PartitionState:

@@ -93,6 +93,14 @@ class StopReplicaAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandsDropped:
+    """So much waited for a broker that part of it was thrown away: tell it everything (V81)."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class AlterPartitionAsked:
     """A leader asks for new ISRs (A1)."""
 
@@ -162,6 +170,7 @@ Reading = (
     | RebalanceDue
     | LeaderAndIsrAnswered
     | StopReplicaAnswered
+    | CommandsDropped
 )
 Asked = (
     AlterPartitionAsked

@@ -57,17 +57,14 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
 
     Where no epoch is recorded, a registration above the node's last modification is one.
     """
-    restarted = []
+    restarted: tuple[int, ...] = ()
     for member, recorded in zip(state.isr, recorded_epochs(state), strict=True):
         broker = brokers.get(member)
-        if broker is None:
+        if broker is None or broker.broker_epoch == recorded:
             continue
-        if recorded == NO_BROKER_EPOCH:
-            if broker.broker_epoch > state.mzxid:
-                restarted.append(member)
-        elif broker.broker_epoch != recorded:
-            restarted.append(member)
-    return tuple(restarted)
+        if recorded != NO_BROKER_EPOCH or broker.broker_epoch > state.mzxid:
+            restarted = (*restarted, member)
+    return restarted
 
 
 def shut_down_cleanly(broker: BrokerInfo, recorded_epoch: int) -> bool:

@@ -46,12 +46,13 @@ _MINUTE_MS = 60_000
 #: Kafka's default of log.retention.hours and log.roll.hours.
 _WEEK_MS = 7 * 24 * _HOUR_MS
 _EMBEDDED = "embedded:"
-_ZOOKEEPER = "zookeeper:"
+_ZOOKEEPER = "zookeeper://"
 
 
 def _is_store(value: str) -> bool:
     return value == "" or (
-        value.startswith((_EMBEDDED, _ZOOKEEPER)) and value.partition(":")[2].strip() != ""
+        value.startswith((_EMBEDDED, _ZOOKEEPER))
+        and value.removeprefix(_EMBEDDED).removeprefix(_ZOOKEEPER).strip() != ""
     )
 
 
@@ -69,8 +70,9 @@ class BrokerConfig:
     metadata_store: str = text(
         "",
         "Where the cluster's metadata is: embedded:DIRECTORY, on a local disk shared by the "
-        "brokers of one machine.",
-        expected="embedded:DIRECTORY",
+        "brokers of one machine, or in ZooKeeper 3.6 and later, "
+        "zookeeper://host:port,host:port/chroot.",
+        expected="embedded:DIRECTORY or zookeeper://host:port[,host:port][/chroot]",
         ours=True,
         pattern=_is_store,
     )
@@ -81,7 +83,33 @@ class BrokerConfig:
         ours=True,
         synonyms=("zookeeper.session.timeout.ms",),
     )
-    zookeeper_connect: str = text("", "ZooKeeper servers, host:port separated by commas.")
+    zookeeper_connect: str = text(
+        "",
+        "ZooKeeper servers, host:port separated by commas, and a chroot: Kafka's way to say "
+        "metadata.store.",
+    )
+    zookeeper_connection_timeout_ms: int = integer(
+        18_000, "How long a broker tries to reach ZooKeeper before it gives up.", at_least=1
+    )
+    zookeeper_set_acl: bool = boolean(
+        False, "Nodes are made so that only who made them may change them; needs authentication."
+    )
+    zookeeper_ssl_client_enable: bool = boolean(False, "TLS to ZooKeeper.")
+    zookeeper_ssl_truststore_location: str = text(
+        "", "Authorities that ZooKeeper's certificate may come from, PEM; empty: the system's."
+    )
+    zookeeper_ssl_keystore_location: str = text(
+        "", "This broker's certificate and key for ZooKeeper, PEM, the key without password."
+    )
+    zookeeper_ssl_endpoint_identification_algorithm: str = choice(
+        "HTTPS", "Whether ZooKeeper's certificate must be for its host name.", "HTTPS", ""
+    )
+    zookeeper_sasl_credentials_file: str = text(
+        "",
+        "A file with user:password for SASL DIGEST-MD5 with ZooKeeper, in place of Kafka's JAAS "
+        "file.",
+        ours=True,
+    )
 
     # Topics made without saying more.
     num_partitions: int = integer(1, "Partitions of an automatically made topic.", at_least=1)
@@ -226,6 +254,13 @@ class BrokerConfig:
     controlled_shutdown_retry_backoff_ms: int = long(
         5_000, "Pause before it asks again, unless there is another controller.", at_least=0
     )
+    controller_activity_timeout_ms: int = integer(
+        30_000,
+        "A controller that has waited for this long for one answer of the store, and for two "
+        "session timeouts, gives up its office; 0: never (rule V42).",
+        at_least=0,
+        ours=True,
+    )
     auto_leader_rebalance_enable: bool = boolean(
         True, "Give leadership back to preferred replicas from time to time (rule V46)."
     )
@@ -239,6 +274,25 @@ class BrokerConfig:
     )
     controller_propagation_linger_ms: int = integer(
         0, "How long a decision may wait to be sent with others (rule V17).", at_least=0, ours=True
+    )
+
+    # The topic of what happens in the cluster.
+    cluster_events_enable: bool = boolean(
+        False,
+        "Write what happens in the cluster (leader and ISR changes, failovers, sessions) to the "
+        "topic __cluster_events (rule V80).",
+        ours=True,
+    )
+    cluster_events_topic_replication_factor: int = integer(
+        3,
+        "Replication factor of __cluster_events; where fewer brokers live when it is made, as many "
+        "as those.",
+        at_least=1,
+        at_most=INT16_MAX,
+        ours=True,
+    )
+    cluster_events_retention_ms: int = long(
+        _WEEK_MS, "How long events of the cluster are kept; -1: for ever.", at_least=-1, ours=True
     )
 
     # The topic of committed offsets, made when a group is first looked for.
@@ -375,16 +429,17 @@ class BrokerConfig:
         made = BrokerConfig.from_properties(self.given, dynamic)
         return dataclasses.replace(made, warnings=self.warnings, given=self.given)
 
-    def embedded_store_directory(self) -> str:
-        """The directory of the embedded metadata store; ConfigError when none is configured."""
+    def embedded_store_directory(self) -> str | None:
+        """The directory of the embedded metadata store, None where the metadata is in ZooKeeper;
+        ConfigError when no store is configured."""
         if self.metadata_store.startswith(_EMBEDDED):
             return self.metadata_store[len(_EMBEDDED) :].strip()
         if self.metadata_store:
-            raise ConfigError(
-                f"metadata.store={self.metadata_store}: ZooKeeper is not supported yet; "
-                "embedded:DIRECTORY expected"
-            )
-        raise ConfigError("metadata.store is not set: embedded:DIRECTORY expected")
+            return None
+        raise ConfigError(
+            "metadata.store is not set: embedded:DIRECTORY or"
+            " zookeeper://host:port[,host:port][/chroot] expected"
+        )
 
     @property
     def inter_broker_endpoint(self) -> Endpoint:

@@ -126,12 +126,10 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         state.log.replication.factor state.log.segment.bytes
     """,
     "zookeeper.": """
-        clientCnxnSocket connection.timeout.ms max.in.flight.requests
-        metadata.migration.enable metadata.migration.min.batch.size set.acl
-        ssl.cipher.suites ssl.client.enable ssl.crl.enable ssl.enabled.protocols
-        ssl.endpoint.identification.algorithm ssl.keystore.location ssl.keystore.password
-        ssl.keystore.type ssl.ocsp.enable ssl.protocol ssl.truststore.location
-        ssl.truststore.password ssl.truststore.type
+        clientCnxnSocket max.in.flight.requests metadata.migration.enable
+        metadata.migration.min.batch.size ssl.cipher.suites ssl.crl.enable
+        ssl.enabled.protocols ssl.keystore.password ssl.keystore.type ssl.ocsp.enable
+        ssl.protocol ssl.truststore.password ssl.truststore.type
     """,
     "metadata.": """
         log.dir log.max.record.bytes.between.snapshots log.max.snapshot.interval.ms
@@ -153,10 +151,6 @@ REFUSED_KEYS: dict[str, tuple[tuple[str, ...], str]] = {
     "authorizer.class.name": (
         ("",),
         "authorization is not supported yet, and leaving it out would open the cluster to everyone",
-    ),
-    "zookeeper.set.acl": (
-        ("", "false"),
-        "protected nodes are not supported yet, and leaving them out would open the store",
     ),
     "process.roles": (
         ("",),

@@ -20,7 +20,7 @@ _NO_GROUP_KEYS = "not looked at by the coordinator of groups"
 _SYSTEM_SOCKETS = "sockets have the operating system's settings"
 _NO_SOCKET_LIMITS = "connections are limited by max.connections alone"
 _AS_SENT = "batches are stored as their producer compressed them"
-_NO_ZOOKEEPER = "the metadata store is embedded; ZooKeeper is not supported yet"
+_ZOOKEEPER_CLIENT = "connections to ZooKeeper are Python's, certificates and keys are PEM"
 
 #: Prefix of keys -> why.
 _REASONS: dict[str, str] = {
@@ -87,7 +87,7 @@ _REASONS: dict[str, str] = {
     "transaction": _NO_TRANSACTIONS,
     "unclean.leader.election.interval.": "elections wait for no interval",
     "unstable.": _NO_KRAFT,
-    "zookeeper.": _NO_ZOOKEEPER,
+    "zookeeper.": _ZOOKEEPER_CLIENT,
 }
 
 

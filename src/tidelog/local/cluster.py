@@ -32,6 +32,7 @@ from tidelog.local.status import (
     describe_partitions,
     known_metadata,
 )
+from tidelog.local.zookeeper import LocalZookeeper
 from tidelog.runtime.blocking import BlockingClient
 
 #: Of a new cluster, where no number is given.
@@ -40,6 +41,8 @@ _BROKERS = 3
 _PROBE_REPLICAS = 3
 _STATUS_TIMEOUT_MS = 3_000
 _POLL_S = 0.02
+#: The store of new clusters where none is given.
+_STORE_VARIABLE = "TIDELOG_STORE"
 
 
 class LocalCluster:
@@ -56,6 +59,7 @@ class LocalCluster:
         *,
         config: Mapping[str, str] | None = None,
         log_dirs: int = 1,
+        store: str | None = None,
         end_with_program: bool = False,
         client_id: str = "tidelog",
     ) -> None:
@@ -64,15 +68,22 @@ class LocalCluster:
         `brokers` (default 3), `config` (keys of every broker's server.properties) and `log_dirs`
         count for a new cluster; an existing one must have as many brokers where that is given, and
         the values of `config` in their files.
+        `store` of a new cluster: `embedded`, `zookeeper` (a server of its own, which comes and goes
+        with the brokers) or a value of `metadata.store`; where it is not given, the environment's
+        TIDELOG_STORE, else embedded.
         With `end_with_program` brokers do not outlive the program that starts them, however it
         ends: the kernel kills them. `client_id`: under which the brokers are asked.
         """
         self.directory = os.path.abspath(directory)
         layout.check_size(_BROKERS if brokers is None else brokers, log_dirs)
         self._wanted = (brokers, dict(config or {}), log_dirs)
+        if store is not None:
+            layout.check_store(store, self._wanted[1])
+        self._wanted_store = store
         self._end_with_program = end_with_program
         self._client_id = client_id
         self._places = layout.load(self.directory)
+        self._zookeeper: LocalZookeeper | None = None
         #: Processes that this program started; they are its children and must be reaped.
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         if self._places is not None:
@@ -111,6 +122,19 @@ class LocalCluster:
     def bootstrap(self) -> str:
         """Addresses for clients: `host:port,...` of all brokers."""
         return ",".join(place.address for place in self.places().values())
+
+    @property
+    def zookeeper(self) -> LocalZookeeper | None:
+        """The ZooKeeper server that the cluster has for itself, running or not."""
+        if self._zookeeper is None:
+            port = layout.zookeeper_port(self.directory)
+            if port is not None:
+                self._zookeeper = LocalZookeeper(
+                    f"{self.directory}/zookeeper",
+                    port,
+                    end_with_program=self._end_with_program,
+                )
+        return self._zookeeper
 
     def process(self, broker_id: int) -> ProcessIdentity | None:
         """The live process of a broker, None when it does not run."""
@@ -168,26 +192,37 @@ class LocalCluster:
         if self._places is None and layout.load(self.directory) is None:
             layout.check_unused(self.directory)
             brokers, config, log_dirs = self._wanted
-            layout.check_config(self.directory, brokers or _BROKERS, config, log_dirs)
+            layout.check_config(
+                self.directory, brokers or _BROKERS, config, log_dirs, self._new_store()
+            )
         layout.make_directory(self.directory)
         with layout.locked(self.directory):
             self._lay_out()
             started = [number for number in self.broker_ids if self.process(number) is None]
+            zookeeper = self.zookeeper
+            server_runs = zookeeper is not None and zookeeper.process is not None
             try:
                 for number in started:
                     self._check_config(number)
+                if zookeeper is not None:
+                    zookeeper.start(timeout_s)
                 for number in started:
                     self._spawn(number)
                 self.await_writable(max(0.0, deadline - time.monotonic()))
             except BaseException:
                 self._end(started, timeout_s=0.0)
+                if zookeeper is not None and not server_runs:
+                    zookeeper.stop()
                 raise
 
     def down(self, timeout_s: float = 15.0) -> None:
-        """Stop every broker: SIGTERM, and SIGKILL for those still there after `timeout_s`."""
+        """Stop every broker: SIGTERM, and SIGKILL for those still there after `timeout_s`; then the
+        ZooKeeper server that the cluster has for itself."""
         self.places()
         with layout.locked(self.directory):
             self._end(list(self.broker_ids), timeout_s)
+            if self.zookeeper is not None:
+                self.zookeeper.stop(timeout_s)
 
     def await_writable(self, timeout_s: float = 60.0) -> None:
         """Wait until a replicated topic can be made and written to."""
@@ -227,6 +262,8 @@ class LocalCluster:
             if self.process(broker_id) is not None:
                 return
             self._check_config(broker_id)
+            if self.zookeeper is not None:
+                self.zookeeper.start(timeout_s)
             self._spawn(broker_id, environment)
         self._await_answer(broker_id, timeout_s)
 
@@ -267,7 +304,20 @@ class LocalCluster:
             self._places = made_by_another
             return
         brokers, config, log_dirs = self._wanted
-        self._places = layout.create(self.directory, brokers or _BROKERS, config, log_dirs)
+        self._places = layout.create(
+            self.directory, brokers or _BROKERS, config, log_dirs, self._new_store()
+        )
+
+    def _new_store(self) -> str:
+        """The store of a cluster to be laid out."""
+        config = self._wanted[1]
+        if self._wanted_store is not None:
+            return self._wanted_store
+        if "metadata.store" in config:
+            return config["metadata.store"]
+        store = os.environ.get(_STORE_VARIABLE, layout.EMBEDDED)
+        layout.check_store(store, config)
+        return store
 
     def _check_wanted(self, places: Mapping[int, BrokerPlace]) -> None:
         """What counts for a new cluster must be so in one that is there."""
@@ -277,6 +327,15 @@ class LocalCluster:
                 f"{self.directory} holds a cluster of {len(places)} brokers, not {brokers}"
             )
         layout.check_same_config(places, config)
+        store = self._wanted_store
+        if store == layout.ZOOKEEPER and layout.zookeeper_port(self.directory) is None:
+            raise LocalClusterError(
+                f"{self.directory} holds a cluster without a ZooKeeper server of its own:"
+                " a store is chosen for a new cluster only"
+            )
+        if store not in (None, layout.ZOOKEEPER):
+            key = layout.store_key(self.directory, store, 0)
+            layout.check_same_config(places, {"metadata.store": key})
 
     def _place(self, broker_id: int) -> BrokerPlace:
         place = self.places().get(broker_id)

@@ -2,6 +2,7 @@
 
     cluster.json                 the brokers and their ports
     metadata/                    the embedded metadata store, shared by the brokers
+    zookeeper/                   or a ZooKeeper server of its own (`local.zookeeper`)
     broker-N/server.properties   Kafka's configuration of one broker, for people to change
     broker-N/data[-K]/           its log directories
     broker-N/log/broker.log      what it wrote
@@ -18,6 +19,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_text import parse_properties
@@ -25,10 +27,15 @@ from tidelog.core.errors import TidelogError
 from tidelog.local.errors import LocalClusterError
 from tidelog.local.ports import LOOPBACK, free_ports
 from tidelog.local.processes import ProcessIdentity
+from tidelog.runtime.stores.zookeeper_servers import SCHEME, parse_servers
 
 _STATE_VERSION = 1
 #: One machine notices a killed process at once; this is for stopped and hanging ones.
 _SESSION_TIMEOUT_MS = 6_000
+#: The metadata store of a new cluster: SQLite in its directory, or a ZooKeeper server of its own;
+#: anything else is the value of `metadata.store`.
+EMBEDDED = "embedded"
+ZOOKEEPER = "zookeeper"
 #: More are a mistake: they would take the memory and the descriptors of the machine.
 MAX_BROKERS = 100
 
@@ -92,23 +99,31 @@ class BrokerPlace:
 
 
 def create(
-    directory: str, brokers: int, config: Mapping[str, str], log_dirs: int
+    directory: str,
+    brokers: int,
+    config: Mapping[str, str],
+    log_dirs: int,
+    store: str = EMBEDDED,
 ) -> dict[int, BrokerPlace]:
     """Lay out a new cluster; raises LocalClusterError for a directory that holds something else."""
     check_size(brokers, log_dirs)
     check_unused(directory)
+    *ports, server_port = free_ports(brokers + 1)
     places = {
         number: BrokerPlace(number, port, f"{directory}/broker-{number}")
-        for number, port in enumerate(free_ports(brokers), 1)
+        for number, port in enumerate(ports, 1)
     }
+    where = store_key(directory, store, server_port)
     for place in places.values():
         os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
-        text = properties_text(directory, place, len(places), config, log_dirs)
+        text = properties_text(where, place, len(places), config, log_dirs)
         _replace(place.properties_path, text)
-    state = {
+    state: dict[str, Any] = {
         "version": _STATE_VERSION,
         "brokers": {str(place.broker_id): {"port": place.port} for place in places.values()},
     }
+    if store == ZOOKEEPER:
+        state["zookeeper"] = {"port": server_port}
     _replace(_state_path(directory), json.dumps(state, indent=2) + "\n")
     return places
 
@@ -124,11 +139,42 @@ def check_size(brokers: int, log_dirs: int) -> None:
         )
 
 
-def check_config(directory: str, brokers: int, config: Mapping[str, str], log_dirs: int) -> None:
+def store_key(directory: str, store: str, port: int) -> str:
+    """The value of `metadata.store`; `port` is that of a ZooKeeper server of the cluster's own."""
+    if store == ZOOKEEPER:
+        return f"{SCHEME}{LOOPBACK}:{port}"
+    return f"embedded:{directory}/metadata" if store == EMBEDDED else store
+
+
+def check_store(store: str, config: Mapping[str, str]) -> None:
+    """Raise LocalClusterError for a store that cannot be meant."""
+    if store not in (EMBEDDED, ZOOKEEPER) and not store.startswith((SCHEME, "embedded:")):
+        raise LocalClusterError(
+            f"store {store!r}: embedded, zookeeper (a server of the cluster's own) or"
+            " zookeeper://host:port[,host:port][/chroot] expected"
+        )
+    if store != EMBEDDED and config.get("metadata.store", store) != store:
+        raise LocalClusterError(
+            f"store {store} and metadata.store={config['metadata.store']}: give one of them"
+        )
+    if store.startswith(SCHEME):
+        try:
+            parse_servers(store)
+        except TidelogError as error:
+            raise LocalClusterError(str(error)) from error
+
+
+def check_config(
+    directory: str,
+    brokers: int,
+    config: Mapping[str, str],
+    log_dirs: int,
+    store: str = EMBEDDED,
+) -> None:
     """Raise LocalClusterError where brokers of a new cluster could not run with these keys."""
     # Which port it will be does not matter: none is looked for before the keys are known to be fit.
     place = BrokerPlace(1, 1, f"{directory}/broker-1")
-    text = properties_text(directory, place, brokers, config, log_dirs)
+    text = properties_text(store_key(directory, store, 1), place, brokers, config, log_dirs)
     try:
         BrokerConfig.from_properties(parse_properties(text))
     except TidelogError as error:
@@ -198,6 +244,21 @@ def load(directory: str) -> dict[int, BrokerPlace] | None:
         raise LocalClusterError(f"{path} is not the state of a cluster: {error}") from error
 
 
+def zookeeper_port(directory: str) -> int | None:
+    """The port of the ZooKeeper server that the cluster of a directory has for itself, or None."""
+    path = _state_path(directory)
+    try:
+        with open(path, encoding="utf-8") as file:
+            server = json.load(file).get("zookeeper")
+        return None if server is None else int(server["port"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise LocalClusterError(f"{path} cannot be read: {error.strerror}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LocalClusterError(f"{path} is not the state of a cluster: {error}") from error
+
+
 _LOCK_NAME = ".lock"
 
 
@@ -230,7 +291,7 @@ def _names_in(directory: str) -> list[str]:
 
 
 def properties_text(
-    directory: str, place: BrokerPlace, brokers: int, config: Mapping[str, str], log_dirs: int
+    store: str, place: BrokerPlace, brokers: int, config: Mapping[str, str], log_dirs: int
 ) -> str:
     """The server.properties of one broker of a new cluster; `config` wins over what it has else."""
     data = [f"{place.directory}/data" + (f"-{n}" if log_dirs > 1 else "") for n in range(log_dirs)]
@@ -238,7 +299,7 @@ def properties_text(
         "broker.id": str(place.broker_id),
         "listeners": f"PLAINTEXT://{place.address}",
         "log.dirs": ",".join(data),
-        "metadata.store": f"embedded:{directory}/metadata",
+        "metadata.store": store,
         "metadata.session.timeout.ms": str(_SESSION_TIMEOUT_MS),
         "default.replication.factor": str(min(brokers, 3)),
         "offsets.topic.replication.factor": str(min(brokers, 3)),

@@ -1,7 +1,8 @@
 """The end of a log directory's life in this process: what a clean start later relies on.
 
-Each log is brought to rest, what a failed write left is cut off, everything is flushed, and where
-anything changed, the indexes of the last segment and a snapshot of the producers are written.
+Each log is brought to rest, what a failed write left is cut off, and where anything changed, the
+indexes of the last segment and a snapshot of the producers are written; then the volume is synced,
+once: a wait for each file would take minutes where there are thousands of logs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tidelog.log.flushing import index_files
 from tidelog.log.writing import cut
 
 if TYPE_CHECKING:
+    from tidelog.log.directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
 
@@ -25,10 +27,25 @@ async def close_logs(logs: Sequence[PartitionLog]) -> None:
         await resting
     for cutting in [_cut_off(log) for log in logs]:
         await cutting
-    for flushing in [log.flush() for log in logs]:
-        await flushing
+    for idle in [log.flushes.idle() for log in logs]:
+        await idle
+    for writing in [log.flushes.start_at_close() for log in logs]:
+        await writing
     for sealing in [_seal(log) for log in logs]:
         await sealing
+    if logs:
+        await _sync(logs[0].directory)
+
+
+def _sync(directory: LogDirectory) -> Completion[None]:
+    def told(done: Completion[None]) -> None:
+        if done.error is not None:
+            directory.failed(done.error)
+
+    path = directory.path
+    completion = directory.lane.submit(lambda f: f.sync_volume(path), Work.SLOW, "sync at close")
+    completion.then(told)
+    return completion
 
 
 def _cut_off(log: PartitionLog) -> Completion[None]:
@@ -50,7 +67,7 @@ def _seal(log: PartitionLog) -> Completion[None]:
 
     def write(files: Files) -> None:
         for path, data in replacements:
-            files.replace_file(path, data, sync=True)
+            files.replace_file(path, data, sync=False)
 
     log.closed_state = (log.truncations, end)
     return log.directory.lane.submit(write, Work.SLOW, "seal")

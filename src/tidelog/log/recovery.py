@@ -35,11 +35,11 @@ from tidelog.log.flushing import index_files
 from tidelog.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
 from tidelog.log.metadata_files import (
     PARTITION_METADATA,
-    format_partition_metadata,
     parse_partition_metadata,
 )
 from tidelog.log.producers import ProducerState
 from tidelog.log.rebuilding import (
+    DamagedSegment,
     SegmentFile,
     ends_as_told,
     last_entry,
@@ -113,7 +113,8 @@ class DamagedLog(StorageError):
 
 
 def load(files: Files, request: LoadRequest) -> LoadedLog:
-    """Load a partition's directory. Raises OSError, DamagedLog."""
+    """Load a partition's directory. After an unclean shutdown nothing of it may be used before
+    the volume is synced. Raises OSError, DamagedLog."""
     return _Loader(files, request).load()
 
 
@@ -148,7 +149,7 @@ class _Loader:
         loaded.epochs.truncate_from_start(loaded.log_start_offset)
         self._load_producers()
         if not request.clean:
-            self._make_durable()
+            self._write_down()
         loaded.recovery_point = end = loaded.log_end_offset
         loaded.is_sealed = self.resumed and end in loaded.snapshots and not loaded.cut_bytes
         return loaded
@@ -425,7 +426,7 @@ class _Loader:
             if size < segment_file.size_bytes:
                 self.loaded.cut_bytes += segment_file.size_bytes - size
                 self.files.truncate(handle, size)
-            if not self.request.clean or size < segment_file.size_bytes:
+            if self.request.clean and size < segment_file.size_bytes:
                 self.files.fsync(handle)
         finally:
             self.files.close(handle)
@@ -569,9 +570,14 @@ class _Loader:
         loaded.snapshots = [offset for offset in loaded.snapshots if offset <= limit]
         self._drop_useless_snapshots()
         segments = [SegmentFile(s.base_offset, s.size_bytes) for s in loaded.segments]
-        loaded.producers = producers_at(
-            self.files, self.path, segments, loaded.snapshots, end, request.monotonic_ms
-        )
+        try:
+            loaded.producers = producers_at(
+                self.files, self.path, segments, loaded.snapshots, end, request.monotonic_ms
+            )
+        except DamagedSegment as error:
+            raise DamagedLog(
+                error.path, error.position, error.offset, error.reason, request.now_ms
+            ) from None
 
     def _drop_useless_snapshots(self) -> None:
         """Keep the newest snapshot, and those where a segment begins."""
@@ -583,21 +589,16 @@ class _Loader:
                 self.files.unlink(f"{self.path}/{names.offset_name(offset, names.SNAPSHOT)}")
         loaded.snapshots = kept
 
-    def _make_durable(self) -> None:
-        """What recovery decided must not be undone by the next crash."""
+    def _write_down(self) -> None:
+        """Files that later starts believe; whoever loads makes them durable, all at once."""
         loaded = self.loaded
         for segment in loaded.segments[:-1]:
             if not segment.sealed:
                 for path, data in index_files(segment):
-                    self.files.replace_file(path, data, sync=True)
+                    self.files.replace_file(path, data, sync=False)
                 segment.sealed = True
         if loaded.epochs.changed or not self.epochs_known:
             data = format_leader_epochs(loaded.epochs.entries())
-            self.files.replace_file(f"{self.path}/{LEADER_EPOCHS}", data, sync=True)
+            self.files.replace_file(f"{self.path}/{LEADER_EPOCHS}", data, sync=False)
             loaded.epochs.changed = False
-        if not self.request.recovery_point and loaded.topic_id != ZERO_TOPIC_ID:
-            # Written when the replica was made, and perhaps never flushed.
-            data = format_partition_metadata(loaded.topic_id)
-            self.files.replace_file(f"{self.path}/{PARTITION_METADATA}", data, sync=True)
-        self.files.fsync_directory(self.path)
         loaded.names_changed = False

@@ -1,8 +1,9 @@
 """Paths of nodes and the size of requests: what any store refuses before it sends anything.
 
 ZooKeeper's rules for names: absolute, no empty, `.` or `..` part, no slash at the end, no control,
-surrogate or private-use characters. Limits are `core.limits`: the same with every store, so that
-what works on the embedded one works on ZooKeeper.
+surrogate or private-use characters, nor any beyond 16 bits, which are surrogates to Java. Limits
+are `core.limits`: the same with every store, so that what works on the embedded one works on
+ZooKeeper.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import lru_cache
 from tidelog.core.limits import MAX_NODE_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPS
 from tidelog.metadata.store import Create, InvalidPath, Op, RequestTooLarge, SetData
 
-_FORBIDDEN = "/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff"
+_FORBIDDEN = "/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff"
 _PATH = re.compile(rf"/|(?:/(?!\.{{1,2}}(?:/|$))[^{_FORBIDDEN}]+)+")
 
 SEQUENCE_DIGITS = 10

@@ -247,10 +247,10 @@ class MetadataStore(Protocol):
         """Names of the children, sorted; None, and no watch left, if there is no such node."""
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Apply all operations or none, under one new transaction id.
+        """Apply all operations or none, under one new transaction id, higher than all before.
 
-        Raises TransactionFailed, RequestTooLarge, OutcomeUnknown. Operations that only check take
-        no transaction id.
+        Raises TransactionFailed, RequestTooLarge, OutcomeUnknown. Whether transactions that change
+        nothing take an id is the store's affair, and so is what else takes one.
         """
 
     def beat(self) -> None:

@@ -33,7 +33,7 @@ from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.lanes import open_lane
 from tidelog.runtime.logging import LogTracer, start_logging
 from tidelog.runtime.network import SocketNetwork
-from tidelog.runtime.stores.sqlite import SqliteStore
+from tidelog.runtime.stores.opening import make_store
 from tidelog.runtime.watchdog import Watchdog
 
 EXIT_OK = 0
@@ -110,11 +110,8 @@ async def _serve(config: BrokerConfig) -> int:
         open_lane=open_watched_lane,
         halt=halt,
     )
-    store = SqliteStore(
-        config.embedded_store_directory(),
-        loop=loop,
-        session_timeout_ms=config.metadata_session_timeout_ms,
-        log=lambda message: tracer.log("store", logging.WARNING, message),
+    store = make_store(
+        config, loop, log=lambda message: tracer.log("store", logging.WARNING, message)
     )
     broker = Broker(config, ports, store)
     if config.tidelog_test_interception_directory:

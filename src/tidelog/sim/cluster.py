@@ -26,6 +26,7 @@ from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.checkers.clients import ClientChecker
+from tidelog.sim.checkers.events import EventChecker
 from tidelog.sim.checkers.groups import GroupChecker
 from tidelog.sim.checkers.hand_overs import HandOverChecker
 from tidelog.sim.checkers.logs import LogKey, NodeLogs
@@ -88,6 +89,7 @@ class Settings:
                 "log.index.interval.bytes": "512",
                 "log.segment.delete.delay.ms": "500",
                 "controller.socket.timeout.ms": "1500",
+                "controller.activity.timeout.ms": "0",
                 "request.timeout.ms": "2000",
                 "controlled.shutdown.enable": "false",
                 "auto.create.topics.enable": "false",
@@ -328,6 +330,10 @@ class Cluster:
             world.violate, lambda: world.now_ns, OFFSETS_PARTITIONS, self._promise
         )
         self.hand_overs = HandOverChecker(self.published, world.violate, self._is_leaving)
+        #: Where brokers tell of what happens.
+        self.events: EventChecker | None = None
+        if settings.of(1).cluster_events_enable:
+            self.events = EventChecker(self.published, world.violate, lambda: world.now_ns)
         #: Power losses are only taken where the budget allows them; off for known failures.
         self.keeps_budget = True
         #: What losses beyond the budget broke, where they are no violations.

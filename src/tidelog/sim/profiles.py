@@ -461,6 +461,37 @@ PROFILES: Final[Mapping[str, Profile]] = {
             scenario="two_terms_lost",
             has_own_streams=True,
         ),
+        # Answers of the store reach nobody: a controller does not act, and its session lives (V42).
+        Profile(
+            "unanswered_controllers",
+            weights={"slow_link": 1.0, "crash_any": 1.0, "expire_session": 1.0},
+            left_out=0.0,
+            mean_interval_ms=(500, 1_500),
+            properties={"controller.activity.timeout.ms": "400"},
+            scenario="unanswered_controllers",
+            has_own_streams=True,
+        ),
+        # What happens in the cluster is written to a topic of it, while all of it happens (V80).
+        Profile(
+            "told_events",
+            weights={
+                "crash_leader": 3.0,
+                "crash_any": 2.0,
+                "crash_controller": 3.0,
+                "expire_session": 3.0,
+                "expire_controller": 2.0,
+                "elect_preferred": 2.0,
+                "cut_one_way": 4.0,
+                "reset_connections": 6.0,
+                "slow_link": 3.0,
+                "lose_answer": 2.0,
+                "stop": 1.0,
+            },
+            left_out=0.2,
+            mean_interval_ms=(150, 800),
+            properties={"cluster.events.enable": "true"},
+            has_own_streams=True,
+        ),
         Profile(
             "last_replica_standing",
             weights={"slow_link": 1.0},

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.core.errors import TidelogError
+from tidelog.local.java import java_version
 
 OLDEST_JAVA: Final = 17
-_VERSION_TIMEOUT_S: Final = 30
 _DUMP_TIMEOUT_S: Final = 120
 
 _SHIM: Final = """#!/bin/sh
@@ -86,25 +85,6 @@ def _checked(home: Path, origin: str, rejected: list[str]) -> Jvm | None:
     else:
         return Jvm(str(home), version, origin)
     return None
-
-
-def java_version(home: Path) -> int | None:
-    """The major version of the Java in `home`; None when there is none that runs."""
-    try:
-        ran = subprocess.run(
-            [str(home / "bin" / "java"), "-version"],
-            capture_output=True,
-            text=True,
-            timeout=_VERSION_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', ran.stderr + ran.stdout)
-    if ran.returncode != 0 or match is None:
-        return None
-    major = int(match[1])
-    return int(match[2] or 0) if major == 1 else major  # "1.8.0" is Java 8
 
 
 def _from_package() -> Jvm:

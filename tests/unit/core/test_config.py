@@ -57,7 +57,7 @@ class TestFromProperties:
         assert read.broker_id == 0
         assert read.log_dirs == ("/data/a", "/data/b")
         assert read.log_retention_ms == 168 * 3_600_000
-        assert read.metadata_store == "zookeeper:localhost:2181"
+        assert read.metadata_store == "zookeeper://localhost:2181"
 
     def test_known_but_unsupported_keys_are_named(self) -> None:
         read = BrokerConfig.from_properties(parse_properties(KAFKA_SERVER_PROPERTIES))
@@ -66,7 +66,6 @@ class TestFromProperties:
             "num.io.threads",
             "num.network.threads",
             "socket.send.buffer.bytes",
-            "zookeeper.connection.timeout.ms",
         ]
 
     def test_an_unknown_key_is_warned_about_with_the_one_that_was_meant(self) -> None:
@@ -115,7 +114,7 @@ class TestFromProperties:
             ("log.message.timestamp.type", "createtime", "CreateTime or LogAppendTime"),
             ("log.cleanup.policy", "shred", "a comma list of delete, compact"),
             ("default.replication.factor", "40000", "an integer from 1 to 32767"),
-            ("metadata.store", "/somewhere", "embedded:DIRECTORY"),
+            ("metadata.store", "/somewhere", "or zookeeper://host:port[,host:port][/chroot]"),
             ("compression.type", "zstd", "producer"),
             ("log.retention.hours", "soon", "is not valid: an integer"),
             ("log.retention.bytes", "9223372036854775808", "is not valid: an integer"),
@@ -240,9 +239,13 @@ class TestMetadataStore:
         with pytest.raises(ConfigError, match=r"metadata\.store is not set"):
             config().embedded_store_directory()
 
-    def test_zookeeper_is_named_as_not_supported(self) -> None:
-        with pytest.raises(ConfigError, match="ZooKeeper is not supported yet"):
-            config(zookeeper_connect="a:2181").embedded_store_directory()
+    def test_metadata_in_zookeeper_has_no_directory(self) -> None:
+        assert config(zookeeper_connect="a:2181,b:2181/c").embedded_store_directory() is None
+        read = config(metadata_store="zookeeper://a:2181/c")
+        assert (read.embedded_store_directory(), read.metadata_store) == (
+            None,
+            "zookeeper://a:2181/c",
+        )
 
     def test_a_store_of_ours_wins_over_zookeeper_connect(self) -> None:
         read = config(zookeeper_connect="a:2181", metadata_store="embedded:/d")

@@ -137,7 +137,7 @@ def test_a_key_given_under_another_name_shows_that_name() -> None:
 
 def test_what_follows_from_another_key_is_not_called_a_default() -> None:
     entry = of_broker("metadata.store", broker(zookeeper_connect="localhost:2181"))
-    assert (entry.value, entry.source) == ("zookeeper:localhost:2181", ConfigSource.STATIC_BROKER)
+    assert (entry.value, entry.source) == ("zookeeper://localhost:2181", ConfigSource.STATIC_BROKER)
 
 
 def test_places_of_logs_and_listeners_are_told() -> None:

@@ -113,6 +113,10 @@ def run_demo(
     seconds: Annotated[
         float, typer.Option(min=LEAST_SECONDS, help="Pace: produce over so many seconds.")
     ] = _PACE_SECONDS,
+    store: Annotated[
+        str,
+        typer.Option(help="Metadata store: embedded, zookeeper or zookeeper://host:port/chroot."),
+    ] = "embedded",
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the brokers' data directories.")
     ] = False,
@@ -124,7 +128,7 @@ def run_demo(
     signal.signal(signal.SIGTERM, _terminate)
     try:
         _clear(places)
-        verdict, good = _tell(story, places, seconds)
+        verdict, good = _tell(story, places, seconds, store)
         if good and not keep:
             shutil.rmtree(places.cluster)
         story.verdict(verdict, good)
@@ -148,10 +152,11 @@ def _clear(places: Places) -> None:
     os.makedirs(places.directory, exist_ok=True)
 
 
-def _tell(story: Story, places: Places, seconds: float) -> tuple[str, bool]:
+def _tell(story: Story, places: Places, seconds: float, store: str) -> tuple[str, bool]:
     """The whole story; the verdict, and whether it is good."""
-    story.chapter("Three brokers on an embedded metadata store")
-    cluster = LocalCluster(places.cluster, brokers=REPLICAS)
+    where = "an embedded metadata store" if store == "embedded" else f"a metadata store: {store}"
+    story.chapter(f"Three brokers on {where}")
+    cluster = LocalCluster(places.cluster, brokers=REPLICAS, store=store)
     try:
         cluster.up()
         story.line(f"ready; bootstrap: {cluster.bootstrap}")

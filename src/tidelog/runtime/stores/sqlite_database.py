@@ -246,5 +246,20 @@ class Database:
             raise InvariantError(f"session {session_id} was over but had ephemeral nodes")
 
 
+def raise_ids(directory: str, above: int, clock: Callable[[], int]) -> None:
+    """Transaction ids of a store go on above this one (S6). Nobody else in this process may have
+    the store open; makes the database where there is none."""
+    database = Database(directory, clock)
+    try:
+        with database.locked(0):
+            database.open()
+            try:
+                database.connection.execute("UPDATE counters SET zxid = max(zxid, ?)", (above,))
+            finally:
+                database.disconnect()
+    finally:
+        database.close()
+
+
 def _is_no_database(error: sqlite3.DatabaseError) -> bool:
     return error.sqlite_errorcode in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)

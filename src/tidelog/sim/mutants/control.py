@@ -1,4 +1,5 @@
-"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V43, E3, S1, S2).
+"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V42, V43, V80, E3, S1,
+S2).
 
 Each takes one rule out of how state is decided, written and believed; what it does stands in its
 docstring, and from there in docs/internals/mutants.md.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from tidelog.controller.activity import Verdict
 from tidelog.controller.decision import Written
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check, StoreUnavailable
@@ -83,6 +85,23 @@ def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -
         del shell
 
     return transact_unchecked, settle_unchecked, check_claim
+
+
+@_breaks("V42", "tidelog.controller.activity:Activity.tick", profile="unanswered_controllers")
+def idle_controller_unnoticed(_: Any) -> Any:
+    """A controller whose requests the store never answers stays in office."""
+    return lambda activity: Verdict.WAIT
+
+
+@_breaks("V80", "tidelog.broker.cluster_events:ClusterEvents._failed", profile="told_events")
+def events_sent_again_as_new(failed: Any) -> Any:
+    """Events whose outcome is not known are sent again under another producer id."""
+
+    def forgetful(events: Any, reason: str) -> Any:
+        events._producer_id = -1
+        return failed(events, reason)
+
+    return forgetful
 
 
 @_breaks("S1", "tidelog.sim.store_server:SimStoreServer.handle", profile="controller_moves")

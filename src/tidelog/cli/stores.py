@@ -1,0 +1,210 @@
+"""`tidelog store`: a cluster's metadata as a file, into another store, compared (rule S6).
+
+A store is named as `metadata.store` names it, by a broker's server.properties, or by the directory
+of a local cluster; a ZooKeeper server that such a cluster has for itself runs meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.documents import StoreDifference, prints
+from tidelog.cli.output import (
+    OutputFormat,
+    OutputOption,
+    print_document,
+    print_line,
+    print_table,
+    say,
+)
+from tidelog.core.config import BrokerConfig
+from tidelog.core.config_text import parse_properties, parse_toml
+from tidelog.core.errors import ConfigError
+from tidelog.local import LocalCluster
+from tidelog.metadata.store import MetadataStore
+from tidelog.runtime.stores import transfer
+from tidelog.runtime.stores.opening import make_store, zookeeper_servers
+from tidelog.runtime.stores.sqlite_database import raise_ids
+from tidelog.runtime.stores.transfer import SavedTree, TransferError
+from tidelog.runtime.stores.zookeeper_chroot import create_chroot
+
+_EXIT_DIFFERENT = 1
+_SHOWN_BYTES = 60
+
+app = typer.Typer(help="Metadata stores: move a cluster between them.", no_args_is_help=True)
+
+StoreArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORE",
+        help="embedded:DIRECTORY, zookeeper://host:port/chroot, a server.properties, or the"
+        " directory of a local cluster.",
+    ),
+]
+WaitOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to reach a store.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A store that was named; `directory` of an embedded one."""
+
+    text: str
+    config: BrokerConfig
+
+    @property
+    def directory(self) -> str | None:
+        """Where an embedded store lies."""
+        return self.config.embedded_store_directory()
+
+
+@app.command("create", epilog="Example: tidelog store create zookeeper://zk1:2181,zk2:2181/tidelog")
+def create(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
+    """Make the chroot of a cluster in ZooKeeper."""
+    with _named(store, timeout) as named:
+        if named.directory is not None:
+            raise ConfigError(f"{store}: an embedded store is made by the first broker")
+        servers = zookeeper_servers(named.config)
+        if not servers.chroot:
+            raise ConfigError(f"{store}: there is no chroot in it: .../NAME expected")
+        made = asyncio.run(create_chroot(servers, int(timeout * 1000), say))
+        print_line(f"{servers}: {'made' if made else 'is there already'}")
+
+
+@app.command("export", epilog="Example: tidelog store export /tmp/tide metadata.jsonl")
+def export(
+    store: StoreArgument,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Is written; must not exist.")],
+    timeout: WaitOption = 18.0,
+) -> None:
+    """Write a stopped cluster's metadata to a file."""
+    if os.path.exists(file):
+        raise ConfigError(f"{file} exists: it is not overwritten")
+    tree = _read(store, timeout)
+    with open(f"{file}.tmp", "x", encoding="utf-8") as output:
+        output.writelines(f"{line}\n" for line in transfer.to_lines(tree))
+    os.replace(f"{file}.tmp", file)
+    say(f"cluster {tree.cluster_id}: {len(tree.nodes)} nodes are in {file}")
+
+
+@app.command("import", epilog="Example: tidelog store import metadata.jsonl zookeeper://zk1:2181/t")
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="From `tidelog store export`.")],
+    store: StoreArgument,
+    timeout: WaitOption = 18.0,
+) -> None:
+    """Write an export into a store that holds no cluster."""
+    with open(file, encoding="utf-8") as lines:
+        tree = transfer.from_lines(lines, file)
+    with _named(store, timeout) as named:
+        directory = named.directory
+
+        async def write() -> int:
+            async with _opened(named) as opened:
+                return await transfer.write_tree(opened, tree, named.text)
+
+        if directory is not None:
+            raise_ids(directory, tree.zxid, time.monotonic_ns)
+        count = asyncio.run(write())
+        say(f"cluster {tree.cluster_id}: {count} nodes are in {named.text}")
+        say(f"set metadata.store={named.config.metadata_store} for every broker before they start")
+
+
+@prints(list[StoreDifference])
+@app.command("diff", epilog="Example: tidelog store diff /tmp/tide zookeeper://zk1:2181/tidelog")
+def diff(
+    first: StoreArgument,
+    second: StoreArgument,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: WaitOption = 18.0,
+) -> None:
+    """Compare the metadata of two stopped clusters; exit code 1 where it differs."""
+    differences = transfer.compare(_read(first, timeout), _read(second, timeout))
+    found = [StoreDifference(one.path, _text(one.first), _text(one.second)) for one in differences]
+    if output is OutputFormat.JSON:
+        print_document(found)
+    elif found:
+        print_table(
+            ("node", "first", "second"),
+            [(one.path, _short(one.first), _short(one.second)) for one in found],
+        )
+    else:
+        print_line("no differences")
+    if found:
+        raise typer.Exit(_EXIT_DIFFERENT)
+
+
+def _read(store: str, timeout: float) -> SavedTree:
+    with _named(store, timeout) as named:
+        directory = named.directory
+        if directory is not None and not os.path.isdir(directory):
+            raise TransferError(f"{store}: there is no embedded store in {directory}")
+
+        async def read() -> SavedTree:
+            async with _opened(named) as opened:
+                return await transfer.read_tree(opened, named.text)
+
+        return asyncio.run(read())
+
+
+@contextlib.contextmanager
+def _named(text: str, timeout: float) -> Iterator[Named]:
+    """The store that a word means; a server of the cluster's own runs while it is used."""
+    given = {"broker.id": "0", "zookeeper.connection.timeout.ms": str(int(timeout * 1000))}
+    if text.startswith(("embedded:", "zookeeper://")):
+        yield Named(text, BrokerConfig.from_properties({**given, "metadata.store": text}))
+        return
+    if os.path.isfile(text):
+        with open(text, encoding="utf-8") as file:
+            parse = parse_toml if text.endswith(".toml") else parse_properties
+            yield Named(text, BrokerConfig.from_properties({**parse(file.read()), **given}))
+        return
+    cluster = LocalCluster.existing(text)
+    place = next(iter(cluster.places().values()))
+    server = cluster.zookeeper
+    starts = server is not None and server.process is None
+    if server is not None and starts:
+        server.start(timeout)
+    try:
+        with _named(place.properties_path, timeout) as named:
+            yield Named(text, named.config)
+    finally:
+        if server is not None and starts:
+            server.stop()
+
+
+@contextlib.asynccontextmanager
+async def _opened(named: Named) -> AsyncIterator[MetadataStore]:
+    """An open store whose session is kept alive."""
+    loop = asyncio.get_running_loop()
+    store = make_store(named.config, loop, say)
+    await store.open()
+    beating = asyncio.create_task(_beat(store))
+    try:
+        yield store
+    finally:
+        beating.cancel()
+        await store.close()
+
+
+async def _beat(store: MetadataStore) -> None:
+    while True:
+        store.beat()
+        await asyncio.sleep(store.session_timeout_ms / 12_000)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="backslashreplace")
+
+
+def _short(text: str | None) -> str | None:
+    if text is None or len(text) <= _SHOWN_BYTES:
+        return text
+    return f"{text[:_SHOWN_BYTES]}..."

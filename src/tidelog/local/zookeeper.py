@@ -1,0 +1,245 @@
+"""A ZooKeeper server of this machine, as a background process on a directory.
+
+The server is the one in PySpark's package: five of its jars start it, nothing is downloaded. It
+keeps its directory like a local cluster keeps its own: `zoo.cfg`, `data/`, `zookeeper.log`, and
+`zookeeper.pid` with process id and start time. Meant for tests, tries and small clusters: one
+server, or a few that are told of each other. What is in it is nobody's business here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelog.local.errors import LocalClusterError
+from tidelog.local.java import find_java
+from tidelog.local.ports import LOOPBACK
+from tidelog.local.processes import ProcessIdentity, from_lasting_thread
+
+#: ZooKeeper 3.9 runs on Java 8, the jars of its package are built for 11 and later here.
+_OLDEST_JAVA = 11
+#: Without the last, which it links against, the server never serves.
+_JARS = ("zookeeper-3", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snappy-java-")
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+#: The smallest session timeout is twice, of this machine's brokers 6 s are asked for.
+_TICK_MS = 500
+_HEAP = "-Xmx256m"
+_POLL_S = 0.02
+#: The kernel kills what runs then when this program ends; execv keeps process id and start time.
+_LAUNCHER = (
+    "import os, sys; from tidelog.runtime.main import end_with_parent;"
+    " end_with_parent(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One server of an ensemble: its number and the two ports for the others."""
+
+    number: int
+    peer_port: int
+    election_port: int
+
+
+class LocalZookeeper:
+    """One server on one directory. Methods raise LocalClusterError with a message for people."""
+
+    def __init__(
+        self,
+        directory: str,
+        port: int,
+        *,
+        settings: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        ensemble: Sequence[Member] = (),
+        number: int = 0,
+        end_with_program: bool = False,
+    ) -> None:
+        """`settings` are lines of zoo.cfg beside our own, `properties` Java's of the server.
+
+        In an ensemble `number` says which of its members this one is.
+        """
+        self.directory = os.path.abspath(directory)
+        self.port = port
+        self._settings = dict(settings or {})
+        self._properties = dict(properties or {})
+        self._ensemble = tuple(ensemble)
+        self._number = number
+        self._end_with_program = end_with_program
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port` for clients."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def process(self) -> ProcessIdentity | None:
+        """The live process, None when it does not run."""
+        if self._child is not None and self._child.poll() is not None:
+            self._child = None
+        try:
+            with open(self._path("zookeeper.pid"), encoding="utf-8") as file:
+                identity = ProcessIdentity.from_text(file.read())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise LocalClusterError(f"{self._path('zookeeper.pid')}: {error}") from error
+        return identity if identity.is_alive else None
+
+    def start(self, timeout_s: float = 30.0) -> None:
+        """Start the server, and return when it serves; one that runs is left alone."""
+        self.spawn()
+        self.await_serving(timeout_s)
+
+    def spawn(self) -> None:
+        """Start the process and do not wait."""
+        if self.process is not None:
+            return
+        words = [find_java(_OLDEST_JAVA), _HEAP, "-cp", ":".join(find_jars())]
+        properties = {"zookeeper.admin.enableServer": "false", **self._properties}
+        words += [f"-D{key}={value}" for key, value in properties.items()]
+        words += [_MAIN, self._path("zoo.cfg")]
+        try:
+            os.makedirs(self._path("data"), exist_ok=True)
+            self._write("zoo.cfg", self._configuration())
+            if self._ensemble:
+                self._write("data/myid", f"{self._number}\n")
+        except OSError as error:
+            raise LocalClusterError(f"{self.directory}: {error.strerror}") from error
+        if self._end_with_program:
+            words = [sys.executable, "-c", _LAUNCHER, str(os.getpid()), *words]
+
+        def start() -> subprocess.Popen[bytes]:
+            with open(self._path("zookeeper.log"), "ab") as log:
+                return subprocess.Popen(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+
+        self._child = from_lasting_thread(start) if self._end_with_program else start()
+        identity = ProcessIdentity.of(self._child.pid)
+        if identity is not None:
+            self._write("zookeeper.pid", identity.to_text())
+
+    def await_serving(self, timeout_s: float = 30.0) -> None:
+        """Wait until it serves clients, in an ensemble as one of a quorum."""
+        deadline = time.monotonic() + timeout_s
+        while self.mode() is None:
+            if self.process is None:
+                raise LocalClusterError(
+                    f"the ZooKeeper server of {self.directory} has ended: {self._last_lines()}"
+                )
+            if time.monotonic() > deadline:
+                raise LocalClusterError(
+                    f"the ZooKeeper server on {self.address} does not serve after"
+                    f" {timeout_s:.0f} s: {self._last_lines()}"
+                )
+            time.sleep(_POLL_S)
+
+    def mode(self) -> str | None:
+        """`standalone`, `leader` or `follower` of a server that serves, else None."""
+        try:
+            with socket.create_connection((LOOPBACK, self.port), timeout=2) as connection:
+                connection.sendall(b"srvr")
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+        except OSError:
+            return None
+        for line in answer.decode(errors="replace").splitlines():
+            key, _, value = line.partition(": ")
+            if key == "Mode":
+                return value.strip()
+        return None
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the server: SIGTERM, and SIGKILL after `timeout_s`."""
+        self._end(signal.SIGTERM, timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL; returns when the process is gone."""
+        self._end(signal.SIGKILL, 10.0)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process."""
+        process = self.process
+        if process is None or not process.send(number):
+            raise LocalClusterError(f"the ZooKeeper server of {self.directory} does not run")
+
+    def _end(self, number: signal.Signals, timeout_s: float) -> None:
+        process = self.process
+        if process is not None:
+            process.send(number)
+            process.send(signal.SIGCONT)
+            if not process.await_end(timeout_s):
+                process.send(signal.SIGKILL)
+                process.await_end(timeout_s)
+        if self._child is not None:
+            self._child.wait()
+            self._child = None
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path("zookeeper.pid"))
+
+    def _configuration(self) -> str:
+        keys = {
+            "dataDir": self._path("data"),
+            "clientPortAddress": LOOPBACK,
+            "clientPort": str(self.port),
+            "tickTime": str(_TICK_MS),
+            "maxSessionTimeout": "60000",
+            "maxClientCnxns": "0",
+            "autopurge.purgeInterval": "1",
+            "admin.enableServer": "false",
+        }
+        if self._ensemble:
+            keys |= {"initLimit": "20", "syncLimit": "10"}
+            for member in self._ensemble:
+                ports = f"{member.peer_port}:{member.election_port}"
+                keys[f"server.{member.number}"] = f"{LOOPBACK}:{ports}"
+        keys |= self._settings
+        return "".join(f"{key}={value}\n" for key, value in keys.items())
+
+    def _last_lines(self) -> str:
+        try:
+            with open(self._path("zookeeper.log"), encoding="utf-8", errors="replace") as file:
+                return " | ".join(file.read()[-4000:].splitlines()[-10:]) or "it wrote nothing"
+        except FileNotFoundError:
+            return "it wrote nothing"
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+    def _write(self, name: str, text: str) -> None:
+        temporary = self._path(f"{name}.tmp")
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, self._path(name))
+
+
+def find_jars() -> list[str]:
+    """The jars that a server needs; LocalClusterError where PySpark is not installed."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise LocalClusterError(
+            "a local ZooKeeper runs from PySpark's jars, and there is no PySpark:"
+            ' pip install "tidelog[spark]", or name a server that runs'
+        )
+    folder = Path(spec.submodule_search_locations[0]) / "jars"
+    found: list[str] = []
+    for name in _JARS:
+        jars = sorted(folder.glob(f"{name}*.jar"))
+        if not jars:
+            raise LocalClusterError(f"{folder} has no {name}*.jar: ZooKeeper cannot run from it")
+        found.append(str(jars[0]))
+    return found

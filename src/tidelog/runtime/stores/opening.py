@@ -1,0 +1,71 @@
+"""Which metadata store a configuration means, made but not opened.
+
+Knows the keys of both; where `metadata.store` lies is said there alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+
+from tidelog.core.config import BrokerConfig
+from tidelog.core.errors import ConfigError
+from tidelog.metadata.store import MetadataStore
+from tidelog.runtime.stores.sqlite import SqliteStore
+from tidelog.runtime.stores.zookeeper_servers import Servers, Tls, parse_servers
+
+
+def make_store(
+    config: BrokerConfig, loop: asyncio.AbstractEventLoop, log: Callable[[str], None]
+) -> MetadataStore:
+    """The store of a broker; ConfigError, naming the key, where it cannot be."""
+    directory = config.embedded_store_directory()
+    timeout_ms = config.metadata_session_timeout_ms
+    if directory is not None:
+        return SqliteStore(directory, loop, session_timeout_ms=timeout_ms, log=log)
+    # Here alone: a broker on the embedded store needs no memory for a client of ZooKeeper.
+    from tidelog.runtime.stores.zookeeper import ZookeeperStore
+
+    return ZookeeperStore(
+        zookeeper_servers(config),
+        loop,
+        session_timeout_ms=timeout_ms,
+        connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+        log=log,
+    )
+
+
+def zookeeper_servers(config: BrokerConfig) -> Servers:
+    """The servers of `metadata.store` and how the keys `zookeeper.*` want them reached."""
+    servers = parse_servers(config.metadata_store)
+    keystore = config.zookeeper_ssl_keystore_location
+    tls = None
+    if config.zookeeper_ssl_client_enable:
+        tls = Tls(
+            ca_file=config.zookeeper_ssl_truststore_location,
+            certificate_file=keystore,
+            key_file=keystore,
+            check_hostname=config.zookeeper_ssl_endpoint_identification_algorithm == "HTTPS",
+        )
+    return dataclasses.replace(
+        servers,
+        tls=tls,
+        sasl=_credentials(config.zookeeper_sasl_credentials_file),
+        is_protected=config.zookeeper_set_acl,
+    )
+
+
+def _credentials(path: str) -> tuple[str, str] | None:
+    """User and password from a file of one line; ConfigError."""
+    if not path:
+        return None
+    key = f"zookeeper.sasl.credentials.file={path}"
+    try:
+        with open(path, encoding="utf-8") as file:
+            user, colon, password = file.read().strip().partition(":")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{key}: {error}") from error
+    if not (user and colon and password):
+        raise ConfigError(f"{key}: one line user:password expected")
+    return user, password

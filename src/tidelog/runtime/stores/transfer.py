@@ -1,0 +1,280 @@
+"""Moves a cluster's metadata between stores: export, import, comparison (rule S6).
+
+What moves are the persistent nodes but for notifications: registrations, the controller, sessions
+and who has been told of what belong to brokers that are not there meanwhile. An export is text: a
+line that says what it is, then one JSON object for each node, parents first. On import recorded
+lives of brokers (`isr_epochs`) are left out and transaction ids go on above all imported ones, so
+that no life of a broker in the new store is taken for one in the old (V10). Knows stores by their
+contract alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog.core.limits import MAX_TRANSACTION_BYTES
+from tidelog.metadata import layout
+from tidelog.metadata.json_fields import LayoutError, encode_json
+from tidelog.metadata.paths import is_path, join, name_of, parent_of
+from tidelog.metadata.store import (
+    ANY_VERSION,
+    NO_OWNER,
+    Create,
+    Delete,
+    MetadataStore,
+    Op,
+    SetData,
+    StoreError,
+)
+
+#: Their children are notifications: numbered by their parent, which begins anew elsewhere.
+_NOTIFICATIONS = (layout.CONFIG_CHANGES, layout.ISR_CHANGES, layout.LOG_DIR_EVENTS)
+_FORMAT = "tidelog metadata"
+_VERSION = 1
+_OPS_PER_TRANSACTION = 500
+_BYTES_PER_TRANSACTION = MAX_TRANSACTION_BYTES // 2
+#: A store whose ids can only be raised by using them up: some 10,000 a second.
+MAX_RAISED_IDS = 2_000_000
+_RAISED_AT_ONCE = 1000
+
+
+class TransferError(StoreError):
+    """What was asked for cannot be done; nothing was written unless the message says so."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(path, message)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedNode:
+    """A persistent node; `mzxid` is the transaction that changed it last, where it came from."""
+
+    path: str
+    data: bytes
+    mzxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTree:
+    """A cluster's metadata; `zxid` is the highest transaction id in it."""
+
+    cluster_id: str
+    zxid: int
+    nodes: tuple[SavedNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A node that two trees do not share; None where one has none."""
+
+    path: str
+    first: bytes | None
+    second: bytes | None
+
+
+async def read_tree(store: MetadataStore, where: str) -> SavedTree:
+    """All persistent nodes; TransferError while brokers are registered, or where no cluster is."""
+    await refuse_brokers(store, where)
+    nodes: list[SavedNode] = []
+    zxid = 0
+    level = ["/"]
+    while level:
+        children = await asyncio.gather(*[store.children(path) for path in level])
+        paths = [
+            join(parent, name)
+            for parent, names in zip(level, children, strict=True)
+            for name in names or ()
+        ]
+        found = await store.get_many(paths)
+        level = []
+        for path, node in zip(paths, found, strict=True):
+            if node is None or node.stat.ephemeral_owner != NO_OWNER:
+                continue
+            zxid = max(zxid, node.stat.mzxid, node.stat.czxid)
+            nodes.append(SavedNode(path, node.data, node.stat.mzxid))
+            if path not in _NOTIFICATIONS:
+                level.append(path)
+    cluster_id = next((node for node in nodes if node.path == layout.CLUSTER_ID), None)
+    if cluster_id is None:
+        raise TransferError(f"{where} holds no cluster: {layout.CLUSTER_ID} is not there")
+    name = layout.decode_cluster_id(layout.CLUSTER_ID, cluster_id.data)
+    return SavedTree(name, zxid, tuple(nodes))
+
+
+async def refuse_brokers(store: MetadataStore, where: str) -> None:
+    """TransferError while brokers are registered: what they write would be lost or mixed in."""
+    brokers = await store.children(layout.BROKER_IDS)
+    if brokers:
+        raise TransferError(
+            f"{where}: brokers {', '.join(brokers)} are registered; stop them all first (the"
+            " registration of a dead one goes with its session)"
+        )
+
+
+async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
+    """Write all nodes into a store that has none of a cluster; how many. TransferError."""
+    await refuse_brokers(store, where)
+    present = await store.get_many([layout.CLUSTER_ID, layout.TOPICS, layout.CONTROLLER_EPOCH])
+    if any(node is not None for node in present):
+        raise TransferError(
+            f"{where} holds a cluster already: import into an empty directory or chroot"
+        )
+    await _raise_ids(store, tree.zxid, where)
+    known = {"/"}
+    batch: list[Op] = []
+    size_bytes = 0
+    for node in tree.nodes:
+        if parent_of(node.path) not in known:
+            raise TransferError(f"the export has no parent of {node.path}: it is not whole")
+        known.add(node.path)
+        data = without_lives(node)
+        node_bytes = len(node.path.encode()) + len(data)
+        if batch and (
+            len(batch) >= _OPS_PER_TRANSACTION or size_bytes + node_bytes > _BYTES_PER_TRANSACTION
+        ):
+            await store.transact(batch)
+            batch, size_bytes = [], 0
+        # The cluster's id comes last: a half import is no cluster, and can be told from one.
+        if node.path != layout.CLUSTER_ID:
+            batch.append(Create(node.path, data))
+            size_bytes += node_bytes
+    batch.append(Create(layout.CLUSTER_ID, layout.encode_cluster_id(tree.cluster_id)))
+    await store.transact(batch)
+    return len(tree.nodes)
+
+
+async def _raise_ids(store: MetadataStore, above: int, where: str) -> None:
+    """Transaction ids of the store go on above this one."""
+    probe = "/tidelog-import"
+    [made] = await store.transact([Create(probe, b"")])
+    assert made.stat is not None
+    missing = above - made.stat.czxid
+    try:
+        if missing > MAX_RAISED_IDS:
+            raise TransferError(
+                f"{where}: its transaction ids are at {made.stat.czxid}, those of the export at"
+                f" {above}: import into the embedded store, or a ZooKeeper that has lived longer"
+            )
+        for first in range(0, max(missing, 0), _RAISED_AT_ONCE):
+            count = min(_RAISED_AT_ONCE, missing - first)
+            await asyncio.gather(
+                *[store.transact([SetData(probe, b"", ANY_VERSION)]) for _ in range(count)]
+            )
+    finally:
+        await store.transact([Delete(probe, ANY_VERSION)])
+
+
+def without_lives(node: SavedNode) -> bytes:
+    """A node's data; of a partition's state without `isr_epochs`."""
+    if not is_state(node.path):
+        return node.data
+    try:
+        state = json.loads(node.data)
+    except ValueError:
+        return node.data  # nobody can read it there, and nobody will be able to here
+    if not isinstance(state, dict) or state.pop("isr_epochs", None) is None:
+        return node.data
+    return encode_json(state)
+
+
+def is_state(path: str) -> bool:
+    """Whether a path is that of a partition's state."""
+    parts = path.split("/")
+    return len(parts) == 7 and path.startswith(f"{layout.TOPICS}/") and name_of(path) == "state"
+
+
+def to_lines(tree: SavedTree) -> Iterator[str]:
+    """An export as lines of text."""
+    head = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "cluster_id": tree.cluster_id,
+        "zxid": tree.zxid,
+        "nodes": len(tree.nodes),
+    }
+    yield json.dumps(head)
+    for node in tree.nodes:
+        entry: dict[str, Any] = {"path": node.path, "mzxid": node.mzxid}
+        try:
+            entry["data"] = node.data.decode()
+        except UnicodeDecodeError:
+            entry["base64"] = base64.b64encode(node.data).decode()
+        yield json.dumps(entry, ensure_ascii=False)
+
+
+def from_lines(lines: Iterable[str], where: str) -> SavedTree:
+    """Read an export; TransferError naming file and line."""
+    head: dict[str, Any] | None = None
+    nodes: list[SavedNode] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line)
+            if head is None:
+                if entry["format"] != _FORMAT or entry["version"] != _VERSION:
+                    raise ValueError("another format or version")
+                head = {"id": str(entry["cluster_id"]), "zxid": int(entry["zxid"])}
+                head["nodes"] = int(entry["nodes"])
+                continue
+            data = (
+                entry["data"].encode()
+                if "data" in entry
+                else base64.b64decode(entry["base64"], validate=True)
+            )
+            if not is_path(entry["path"]):
+                raise ValueError(f"{entry['path']!r} is not a path of a node")
+            nodes.append(SavedNode(entry["path"], data, int(entry["mzxid"])))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TransferError(
+                f"{where}, line {number}: not an export of `tidelog store export`: {error}"
+            ) from error
+    if head is None:
+        raise TransferError(f"{where} is empty: an export of `tidelog store export` expected")
+    if head["nodes"] != len(nodes):
+        raise TransferError(
+            f"{where} is cut short: {len(nodes)} nodes, {head['nodes']} were exported"
+        )
+    return SavedTree(head["id"], head["zxid"], tuple(nodes))
+
+
+def compare(first: SavedTree, second: SavedTree) -> list[Difference]:
+    """Nodes that differ, by path; the recorded lives of brokers are no difference."""
+    ones = {node.path: node for node in first.nodes}
+    others = {node.path: node for node in second.nodes}
+    differences: list[Difference] = []
+    for path in sorted({**ones, **others}):
+        one, other = ones.get(path), others.get(path)
+        if one is None or other is None or _meaning(one) != _meaning(other):
+            differences.append(
+                Difference(
+                    path, None if one is None else one.data, None if other is None else other.data
+                )
+            )
+    return differences
+
+
+def _meaning(node: SavedNode) -> object:
+    """What the data says: JSON says the same in any order of keys."""
+    data = without_lives(node)
+    try:
+        return json.loads(data)
+    except ValueError:
+        return data
+
+
+__all__: Sequence[str] = (
+    "Difference",
+    "LayoutError",
+    "SavedNode",
+    "SavedTree",
+    "TransferError",
+    "compare",
+    "from_lines",
+    "read_tree",
+    "to_lines",
+    "write_tree",
+)

@@ -1,0 +1,74 @@
+"""Which ZooKeeper servers, and how they are reached: addresses, chroot, TLS, credentials.
+
+`metadata.store=zookeeper://host:port[,host:port][/chroot]`. Knows no sessions and opens nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kazoo.hosts import collect_hosts
+
+from tidelog.core.errors import ConfigError
+from tidelog.metadata.paths import is_path
+
+SCHEME = "zookeeper://"
+_DEFAULT_PORT = 2181
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """TLS to the servers; files are PEM. Without `ca_file` the system's authorities count."""
+
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+    check_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """An ensemble as its clients see it.
+
+    `sasl`: user and password for SASL DIGEST-MD5. `is_protected`: nodes are made so that only who
+    made them may change them.
+    """
+
+    addresses: tuple[tuple[str, int], ...]
+    chroot: str = ""
+    tls: Tls | None = None
+    sasl: tuple[str, str] | None = None
+    is_protected: bool = False
+
+    @property
+    def hosts(self) -> str:
+        """`host:port,host:port`."""
+        return ",".join(_address(host, port) for host, port in self.addresses)
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.hosts}{self.chroot}"
+
+
+def parse_servers(text: str) -> Servers:
+    """Read `zookeeper://host:port,host:port/chroot`, with or without the scheme; ConfigError."""
+    rest = text.removeprefix(SCHEME)
+    hosts, slash, below = rest.partition("/")
+    chroot = slash + below.rstrip("/") if below.rstrip("/") else ""
+    expected = "zookeeper://host:port[,host:port][/chroot] expected"
+    if chroot and not is_path(chroot):
+        raise ConfigError(f"{text}: {chroot} is not a path of a node; {expected}")
+    names = [name.strip() for name in hosts.split(",")]
+    if not all(names):
+        raise ConfigError(f"{text}: a server without a name; {expected}")
+    try:
+        found, _ = collect_hosts(",".join(names))
+    except ValueError as error:
+        raise ConfigError(f"{text}: {error}; {expected}") from error
+    addresses = tuple((host, port) for host, port in found)
+    if len(set(addresses)) != len(addresses):
+        raise ConfigError(f"{text}: a server is named twice; {expected}")
+    return Servers(addresses, chroot)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

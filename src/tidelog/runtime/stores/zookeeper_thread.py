@@ -1,0 +1,242 @@
+"""The thread that keeps one session with ZooKeeper: it connects, and connects again.
+
+kazoo connects: addresses, TLS, authentication, the session's handshake and its renewal under the
+same id. The conversation after that is ours (`zookeeper_conversation`), since kazoo hands events
+and answers to different threads, loses watches with each connection, and cannot tell what it had
+sent from what it had not. Everything leaves this thread as calls for the loop, in order. A lost
+connection is no expired session (S3): only a server says that one is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionDropped,
+    KazooException,
+    SASLException,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+
+from tidelog.runtime.stores.zookeeper_conversation import (
+    Call,
+    Conversation,
+    Dropped,
+    Line,
+    LoopSide,
+    Request,
+)
+from tidelog.runtime.stores.zookeeper_servers import Servers
+
+#: A loop that does not turn must not renew its session by connecting: it waits until this part of
+#: the timeout is over, and connects then to hear what became of it.
+_STUCK_PART = 1.5
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 0.5
+
+_log = logging.getLogger("tidelog.kazoo")
+_log.addHandler(logging.NullHandler())
+_log.propagate = False
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's way to sockets, with a bound on connecting that leaves time for other servers."""
+
+    def __init__(self, connect_timeout_s: float) -> None:
+        super().__init__()
+        self._connect_timeout_s = connect_timeout_s
+
+    def create_connection(self, *arguments: Any, **named: Any) -> Any:
+        named["timeout"] = self._connect_timeout_s
+        return super().create_connection(*arguments, **named)
+
+
+class _Client(KazooClient):  # type: ignore[misc]
+    """kazoo's client as holder of addresses, credentials and the session: never started."""
+
+    def _session_callback(self, state: str) -> None:
+        """What becomes of the connection is seen by the thread that made it."""
+
+
+def _client(servers: Servers, timeout_ms: int) -> Any:
+    tls, options = servers.tls, {}
+    if tls is not None:
+        options = {
+            "use_ssl": True,
+            "ca": tls.ca_file or None,
+            "certfile": tls.certificate_file or None,
+            "keyfile": tls.key_file or None,
+            "check_hostname": tls.check_hostname,
+        }
+    sasl = None
+    if servers.sasl is not None:
+        user, password = servers.sasl
+        sasl = {"mechanism": "DIGEST-MD5", "username": user, "password": password}
+    return _Client(
+        hosts=servers.hosts,
+        timeout=timeout_ms / 1000,
+        handler=_Handler(timeout_ms / 1000 / (len(servers.addresses) + 1)),
+        sasl_options=sasl,
+        logger=_log,
+        **options,
+    )
+
+
+class ServerThread:
+    """Thread, session and connection. `deliver` runs calls on the loop, in order; `log` takes lines
+    worth a warning, on any thread."""
+
+    def __init__(
+        self,
+        servers: Servers,
+        timeout_ms: int,
+        deliver: Callable[[Sequence[Call]], None],
+        loop_side: LoopSide,
+        log: Callable[[str], None],
+    ) -> None:
+        self._log = log
+        self._client = _client(servers, timeout_ms)
+        self._connection = self._client._connection
+        self._generation = 0
+        self.line = Line(deliver, loop_side, timeout_s=timeout_ms / 1000)
+        # A daemon: one that hangs in the resolver must not keep the process.
+        self._thread = threading.Thread(target=self._run, name="tidelog-zookeeper", daemon=True)
+        self._thread.start()
+
+    # called by the loop
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """As the server granted it; before that as asked for."""
+        return round(self.line.timeout_s * 1000)
+
+    def beat(self) -> None:
+        """The loop turns."""
+        self.line.last_beat_s = time.monotonic()
+
+    def submit(self, generation: int, requests: Sequence[Request]) -> None:
+        """Send requests over a connection, if it is still that one."""
+        self.line.outbox.extend([(generation, request) for request in requests])
+        self.line.rouse()
+
+    def stop(self) -> None:
+        """End the thread, not the session."""
+        self.line.is_stopping = True
+        self.line.rouse()
+
+    # the thread
+
+    def _run(self) -> None:
+        line, fault = self.line, None
+        try:
+            self._live()
+        except SessionExpiredError:
+            line.deliver([line.loop_side.expired])
+        except BaseException as error:
+            fault = error
+        line.deliver([lambda: line.loop_side.ended(fault)])
+
+    def _live(self) -> None:
+        """Connect and converse until the session is over or the thread is stopped."""
+        pause_s = _FIRST_PAUSE_S
+        while not self.line.is_stopping:
+            addresses = self._connection._expand_client_hosts()
+            if not addresses:
+                self.line.last_failure = f"no address of {self._client.hosts} is known"
+            for host, address, port in addresses:
+                if self.line.is_stopping or not self._may_connect():
+                    break
+                try:
+                    granted_s = self._connect(host, address, port)
+                except Dropped as dropped:
+                    self.line.last_failure = str(dropped)
+                    continue
+                pause_s = _FIRST_PAUSE_S
+                self._converse(f"{host}:{port}", granted_s)
+                break
+            self._pause(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S, self.line.timeout_s / 8)
+
+    def _may_connect(self) -> bool:
+        line = self.line
+        if self._client._session_id is None or line.loop_turns:
+            return True
+        return time.monotonic() - line.last_contact_s > line.timeout_s * _STUCK_PART
+
+    def _pause(self, pause_s: float) -> None:
+        poll = select.poll()
+        poll.register(self.line.wake, select.POLLIN)
+        deadline = time.monotonic() + pause_s
+        while not self.line.is_stopping and (left_s := deadline - time.monotonic()) > 0:
+            if poll.poll(left_s * 1000):
+                self.line.hear()
+
+    def _connect(self, host: str, address: str, port: int) -> float:
+        """Connect, authenticate, start or renew the session; Dropped, SessionExpiredError.
+
+        Returns the session timeout that the server has agreed to, in seconds.
+        """
+        where = f"{host}:{port}"
+        connection, client = self._connection, self._client
+        connection._socket = None
+        client.last_zxid = self.line.seen_zxid
+        try:
+            _, part_ms = connection._connect(host, address, port)
+        except SessionExpiredError:
+            _close(connection._socket)
+            raise
+        except (ConnectionDropped, KazooTimeoutError, OSError) as error:
+            _close(connection._socket)
+            raise Dropped(f"{where}: {error or 'no answer'}") from error
+        except (AuthFailedError, SASLException) as error:
+            _close(connection._socket)
+            raise Dropped(f"{where}: authentication failed: {_cause(error)}") from error
+        except KazooException as error:
+            _close(connection._socket)
+            raise Dropped(f"{where}: {_cause(error)}") from error
+        return float(part_ms) * len(client.hosts) / 1000
+
+    def _converse(self, where: str, granted_s: float) -> None:
+        """Serve one connection until it drops."""
+        line = self.line
+        if self._generation == 0 and abs(granted_s - line.timeout_s) > 0.001:
+            self._log(
+                f"ZooKeeper at {where} grants a session timeout of {granted_s * 1000:.0f} ms in"
+                f" place of {line.timeout_s * 1000:.0f} ms: its tickTime, minSessionTimeout and"
+                " maxSessionTimeout bound it"
+            )
+        line.timeout_s = granted_s
+        self._generation += 1
+        generation, session_id, seen = self._generation, self._client._session_id, line.seen_zxid
+        sock = self._connection._socket
+        conversation = Conversation(line, generation, sock)
+        line.deliver([lambda: line.loop_side.connected(generation, session_id, seen)])
+        try:
+            conversation.serve()
+        except (Dropped, OSError) as error:
+            reason = f"{where}: {error}"
+            line.last_failure = reason
+            if not line.is_stopping:
+                self._log(f"the connection to ZooKeeper is lost: {reason}")
+            line.deliver([lambda: line.loop_side.dropped(reason)])
+        finally:
+            sock.close()
+
+
+def _close(sock: socket.socket | None) -> None:
+    if sock is not None:
+        sock.close()
+
+
+def _cause(error: BaseException) -> str:
+    """kazoo raises exceptions without words; those have a name at least."""
+    return str(error) or type(error).__name__

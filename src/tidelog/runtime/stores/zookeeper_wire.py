@@ -1,0 +1,320 @@
+"""Requests and answers of ZooKeeper as bytes, for what kazoo does not have or reads too slowly.
+
+Jute: integers are big endian, strings and buffers carry their length as an int, -1 for none. A
+frame is an int length, then a request header (xid, type) or a reply header (xid, zxid, error), then
+the record (`zookeeper.jute`, `MultiOperationRecord`, `MultiResponse`): as in ZooKeeper 3.6 to 3.9.
+Knows the store's contract, neither sockets nor sessions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tidelog.metadata.store import (
+    BadVersion,
+    Create,
+    Delete,
+    EventKind,
+    NoChildrenForEphemerals,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+    OpResult,
+    SetData,
+    Stat,
+    StoreError,
+    TransactionFailed,
+)
+
+#: `jute.maxbuffer`: a server closes the connection of a client that sends as much.
+MAX_FRAME_BYTES = 0xFFFFF - 1
+
+# xids below zero: what is no answer to a request of ours.
+XID_WATCH_EVENT = -1
+XID_PING = -2
+
+_DELETE, _EXISTS, _GET_DATA, _SET_DATA, _GET_CHILDREN = 2, 3, 4, 5, 8
+_SYNC, _PING, _CHECK, _MULTI, _CREATE2, _MULTI_READ = 9, 11, 13, 14, 15, 22
+_SET_WATCHES, _CLOSE = 101, -11
+_ERROR = -1
+
+OK = 0
+NO_NODE = -101
+SESSION_EXPIRED = -112
+SESSION_MOVED = -118
+THROTTLED = -127
+_RUNTIME_INCONSISTENCY = -2
+_BAD_ARGUMENTS = -8
+_ERRORS: dict[int, type[NoNode | NodeExists | BadVersion | NotEmpty | NoChildrenForEphemerals]] = {
+    NO_NODE: NoNode,
+    -103: BadVersion,
+    -108: NoChildrenForEphemerals,
+    -110: NodeExists,
+    -111: NotEmpty,
+}
+_REFUSALS = {
+    -1: "the server has failed (SYSTEMERROR)",
+    -6: "the server does not know the request: ZooKeeper 3.6 or later is needed (UNIMPLEMENTED)",
+    _BAD_ARGUMENTS: "the server does not take its arguments (BADARGUMENTS)",
+    -102: "not authorized: the node's access control list does not allow it (NOAUTH)",
+    -114: "the access control list is not valid: is this client authenticated? (INVALIDACL)",
+    -115: "authentication failed (AUTHFAILED)",
+    -119: "the server is read-only, without a quorum (NOTREADONLY)",
+    -125: "a quota is exceeded (QUOTAEXCEEDED)",
+    THROTTLED: "the server is throttled (THROTTLEDOP)",
+}
+
+_INT = struct.Struct(">i")
+_REPLY = struct.Struct(">iqi")
+_STAT = struct.Struct(">qqqqiiiqiiq")
+_MULTI_HEADER = struct.Struct(">i?i")
+_EVENT = struct.Struct(">ii")
+
+_EPHEMERAL, _SEQUENCE = 1, 2
+_EVENTS = {
+    1: EventKind.CREATED,
+    2: EventKind.DELETED,
+    3: EventKind.CHANGED,
+    4: EventKind.CHILDREN,
+}
+_END_OF_OPERATIONS = _MULTI_HEADER.pack(-1, True, -1)
+
+
+class ReplyHeader(NamedTuple):
+    """What stands before every answer; `zxid` is 0 or below where the server tells none."""
+
+    xid: int
+    zxid: int
+    error: int
+
+
+class Access(NamedTuple):
+    """One entry of a node's access control list."""
+
+    permissions: int
+    scheme: str
+    identity: str
+
+
+_ALL, _READ = 31, 1
+#: Anybody may do everything: Kafka's default.
+OPEN = (Access(_ALL, "world", "anyone"),)
+#: Whoever made it may do everything, all others read: Kafka's with `zookeeper.set.acl`.
+PROTECTED = (Access(_ALL, "auth", ""), Access(_READ, "world", "anyone"))
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return _INT.pack(len(data)) + data
+
+
+def _path_and_flag(path: str, flag: bool) -> bytes:
+    return _string(path) + (b"\x01" if flag else b"\x00")
+
+
+# requests: type and record, to be framed with an xid
+
+
+class Message(NamedTuple):
+    """A request before it has its xid."""
+
+    kind: int
+    record: bytes
+
+    def frame(self, xid: int) -> bytes:
+        """The bytes on the wire."""
+        return struct.pack(">iii", len(self.record) + 8, xid, self.kind) + self.record
+
+    @property
+    def frame_bytes(self) -> int:
+        """What the server holds against its limit."""
+        return len(self.record) + 8
+
+
+PING = Message(_PING, b"")
+CLOSE = Message(_CLOSE, b"")
+
+
+def exists(path: str) -> Message:
+    """Is there a node? A watch is left either way."""
+    return Message(_EXISTS, _path_and_flag(path, True))
+
+
+def get_data(path: str) -> Message:
+    """Data and stat, without a watch."""
+    return Message(_GET_DATA, _path_and_flag(path, False))
+
+
+def get_children(path: str, watch: bool) -> Message:
+    """Names of children."""
+    return Message(_GET_CHILDREN, _path_and_flag(path, watch))
+
+
+def sync(path: str) -> Message:
+    """The server catches up with its leader before it answers what comes after."""
+    return Message(_SYNC, _string(path))
+
+
+def multi_read(paths: Iterable[str]) -> Message:
+    """Data and stat of many nodes (3.6 and later)."""
+    header = _MULTI_HEADER.pack(_GET_DATA, False, -1)
+    parts = [header + _path_and_flag(path, False) for path in paths]
+    return Message(_MULTI_READ, b"".join([*parts, _END_OF_OPERATIONS]))
+
+
+def set_watches(
+    seen_zxid: int, data: Sequence[str], missing: Sequence[str], children: Sequence[str]
+) -> Message:
+    """Leave the watches of an earlier connection again; those that a change after `seen_zxid`
+    concerned fire at once. `missing` are data watches on nodes that were not there."""
+    parts = [struct.pack(">q", seen_zxid)]
+    for paths in (data, missing, children):
+        parts.append(_INT.pack(len(paths)))
+        parts.extend([_string(path) for path in paths])
+    return Message(_SET_WATCHES, b"".join(parts))
+
+
+def multi(ops: Sequence[Op], chroot: str, access: Sequence[Access]) -> Message:
+    """A transaction. Create is create2: its answer has the stat."""
+    acl = _INT.pack(len(access)) + b"".join(
+        [
+            _INT.pack(entry.permissions) + _string(entry.scheme) + _string(entry.identity)
+            for entry in access
+        ]
+    )
+    parts: list[bytes] = []
+    for op in ops:
+        path = _string(chroot_path(chroot, op.path))
+        if isinstance(op, SetData):
+            parts.append(_MULTI_HEADER.pack(_SET_DATA, False, -1))
+            parts.append(path + _INT.pack(len(op.data)) + op.data + _INT.pack(op.version))
+        elif isinstance(op, Create):
+            flags = (_EPHEMERAL if op.ephemeral else 0) | (_SEQUENCE if op.sequence else 0)
+            parts.append(_MULTI_HEADER.pack(_CREATE2, False, -1))
+            parts.append(path + _INT.pack(len(op.data)) + op.data + acl + _INT.pack(flags))
+        else:
+            kind = _DELETE if isinstance(op, Delete) else _CHECK
+            parts.append(_MULTI_HEADER.pack(kind, False, -1) + path + _INT.pack(op.version))
+    parts.append(_END_OF_OPERATIONS)
+    return Message(_MULTI, b"".join(parts))
+
+
+def chroot_path(chroot: str, path: str) -> str:
+    """The server's path of a node of ours; `chroot` is "" or begins with a slash."""
+    if not chroot:
+        return path
+    return chroot if path == "/" else chroot + path
+
+
+def unchroot_path(chroot: str, path: str) -> str:
+    """Our path of a node of the server's."""
+    return path[len(chroot) :] or "/"
+
+
+# answers; all take the frame and the offset of the record in it
+
+
+def read_header(frame: bytes) -> tuple[ReplyHeader, int]:
+    """The header of an answer, and where its record begins."""
+    return ReplyHeader(*_REPLY.unpack_from(frame, 0)), _REPLY.size
+
+
+def read_event(frame: bytes, offset: int) -> tuple[EventKind | None, str]:
+    """A watch event; the kind is None for those that tell of the connection."""
+    kind, _ = _EVENT.unpack_from(frame, offset)
+    path, _ = _read_string(frame, offset + _EVENT.size)
+    return _EVENTS.get(kind), path
+
+
+def read_node(frame: bytes, offset: int) -> tuple[Node, int]:
+    """The answer to get_data, and where it ends."""
+    length = _INT.unpack_from(frame, offset)[0]
+    offset += _INT.size
+    data = b""
+    if length > 0:  # -1: Kafka's tools make nodes without data, which is empty here
+        data = frame[offset : offset + length]
+        offset += length
+    return Node(data, _read_stat(frame, offset)), offset + _STAT.size
+
+
+def read_names(frame: bytes, offset: int) -> list[str]:
+    """The answer to get_children."""
+    count = _INT.unpack_from(frame, offset)[0]
+    offset += _INT.size
+    names: list[str] = []
+    for _ in range(count):
+        name, offset = _read_string(frame, offset)
+        names.append(name)
+    return names
+
+
+def read_nodes(frame: bytes, offset: int, paths: Sequence[str]) -> list[Node | None]:
+    """The answer to multi_read; raises StoreError where a node may not be read."""
+    nodes: list[Node | None] = []
+    for path in paths:
+        kind, _, _ = _MULTI_HEADER.unpack_from(frame, offset)
+        offset += _MULTI_HEADER.size
+        if kind == _GET_DATA:
+            node, offset = read_node(frame, offset)
+            nodes.append(node)
+            continue
+        error = _INT.unpack_from(frame, offset)[0]
+        offset += _INT.size
+        if error != NO_NODE:
+            raise error_of(error, path)
+        nodes.append(None)
+    return nodes
+
+
+def read_results(frame: bytes, offset: int, ops: Sequence[Op], chroot: str) -> list[OpResult]:
+    """The answer to multi; raises TransactionFailed."""
+    results: list[OpResult] = []
+    for index, op in enumerate(ops):
+        kind, _, _ = _MULTI_HEADER.unpack_from(frame, offset)
+        offset += _MULTI_HEADER.size
+        if kind == _CREATE2:
+            path, offset = _read_string(frame, offset)
+            results.append(OpResult(unchroot_path(chroot, path), _read_stat(frame, offset)))
+            offset += _STAT.size
+        elif kind == _SET_DATA:
+            results.append(OpResult(op.path, _read_stat(frame, offset)))
+            offset += _STAT.size
+        elif kind == _ERROR:
+            error = _INT.unpack_from(frame, offset)[0]
+            offset += _INT.size
+            # Operations before the one that failed are OK, those behind it were not looked at.
+            if error not in (OK, _RUNTIME_INCONSISTENCY):
+                raise TransactionFailed(index, _error_of_op(error, op))
+        else:
+            results.append(OpResult(op.path, None))
+    return results
+
+
+def error_of(error: int, path: str) -> StoreError:
+    """What a server's error code means for a node."""
+    known = _ERRORS.get(error)
+    if known is not None:
+        return known(path)
+    return StoreError(path, f"ZooKeeper: {_REFUSALS.get(error, f'error {error}')}")
+
+
+def _error_of_op(error: int, op: Op) -> StoreError:
+    if error == _BAD_ARGUMENTS and isinstance(op, Delete):
+        return NotEmpty(op.path)  # the server's own root, which is never empty
+    return error_of(error, op.path)
+
+
+def _read_string(frame: bytes, offset: int) -> tuple[str, int]:
+    length = _INT.unpack_from(frame, offset)[0]
+    offset += _INT.size
+    end = offset + max(length, 0)
+    return frame[offset:end].decode(), end
+
+
+def _read_stat(frame: bytes, offset: int) -> Stat:
+    czxid, mzxid, _, _, version, _, _, owner, _, _, _ = _STAT.unpack_from(frame, offset)
+    return Stat(version, czxid, mzxid, owner)
