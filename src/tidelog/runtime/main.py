@@ -116,16 +116,7 @@ async def _serve(config: BrokerConfig) -> int:
     broker = Broker(config, ports, store)
     if config.tidelog_test_interception_directory:
         intercept(broker, config.tidelog_test_interception_directory)
-    stopping = asyncio.Event()
-
-    def told_to_stop() -> None:
-        if stopping.is_set():
-            # Told again: others are not waited for any longer.
-            broker.handing_over.give_up()
-        stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told_to_stop)
+    stopping = _on_signals(loop, broker)
     await broker.start()
     watchdog.start()
     gc.collect()
@@ -140,6 +131,20 @@ async def _serve(config: BrokerConfig) -> int:
     await broker.stop()
     log.info("broker %d stopped", config.broker_id)
     return EXIT_OK
+
+
+def _on_signals(loop: asyncio.AbstractEventLoop, broker: Broker) -> asyncio.Event:
+    """Set when the process is told to stop; told again, it does not wait until others lead."""
+    stopping = asyncio.Event()
+
+    def told() -> None:
+        if stopping.is_set():
+            broker.handing_over.give_up()
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told)
+    return stopping
 
 
 def intercept(broker: Broker, directory: str) -> None:
