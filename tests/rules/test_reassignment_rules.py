@@ -28,7 +28,7 @@ from tests.controller_builders import (
 from tests.controller_office import Candidate, Office, _Wire, office
 
 from tidelog.broker.store_writer import StoreWriter
-from tidelog.controller.decision import WriteAssignments, WritePartitionState
+from tidelog.controller.decision import Conflict, WriteAssignments, WritePartitionState
 from tidelog.controller.events import SweepDue
 from tidelog.controller.image import TopicFound
 from tidelog.controller.moves import Move
@@ -36,7 +36,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.layout import TopicAssignment
-from tidelog.metadata.store import Create, Op, OpResult, SetData
+from tidelog.metadata.store import Create, Op, OpResult, SetData, Stat
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -275,8 +275,14 @@ def test_once_it_completes_no_old_replica_gets_into_the_isr_whoever_is_the_contr
     step(controller, alter(1, 2, 3, 4, leader_epoch=6, partition_epoch=11))
     step(controller)
     now = controller.image.states[TP]
+    asked = alter(1, 2, leader_epoch=now.leader_epoch, partition_epoch=now.partition_epoch)
+    step(controller, asked)
+    now = controller.image.states[TP]
+    assert now.isr == (1, 2), "a replica of the target has fallen behind"
+    stat = Stat(now.partition_epoch, 0, now.mzxid, -1)
+    read = layout.decode_partition_state("/", layout.encode_partition_state(now), stat)
     found = controller.image.topics["t"]
-    successor = loaded(TopicFound(found, {0: now}), live=brokers(1, 2, 3, 4))
+    successor = loaded(TopicFound(found, {0: read}), live=brokers(1, 2, 3, 4))
     for one in (controller, successor):
         before = one.image.states[TP]
         asked = alter(
@@ -284,6 +290,16 @@ def test_once_it_completes_no_old_replica_gets_into_the_isr_whoever_is_the_contr
         )
         [[data]] = [each.partitions for each in answer_of(step(one, asked)[1]).topics]
         assert data.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.rule("V52")
+def test_nobody_goes_on_as_before_where_only_the_topics_node_was_written() -> None:
+    controller = loaded(TopicFound(topic(), {0: state()}), live=brokers(1, 2, 3, 4))
+    changed = state(partition_epoch=11, mzxid=1001)
+    step(controller, reassign(TP, [4, 2, 1]), outcomes={1: Conflict(changed)})
+    writes, effects = step(controller)
+    assert state_writes(writes)[TP].leader_epoch == changed.leader_epoch + 1
+    assert tuple(effects.commands[1].roles[TP].state.replicas) == (4, 2, 1, 3)
 
 
 class Strike:

@@ -173,7 +173,7 @@ class MovingDraft:
             try:
                 left = self._look_at(entry)
             except KafkaError as error:
-                self._draft.decision.refused.append((topic_partition, error.message or ""))
+                self._draft.decision.refused.append((topic_partition, error.message))
                 continue
             if left is not None:
                 kept[topic_partition] = left
