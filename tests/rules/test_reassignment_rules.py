@@ -320,7 +320,9 @@ class Strike:
         return self.struck
 
     def by_store(self, store: Any) -> Candidate:
-        [found] = [one for one in self.around.brokers.values() if one.store is store]
+        # A controller's store is watched (V42).
+        held = store._store
+        [found] = [one for one in self.around.brokers.values() if one.store is held]
         return found
 
 
