@@ -69,7 +69,7 @@ def before(minutes: float, cores: int) -> list[list[Step]]:
             Step(
                 "histories",
                 (PYTHON, "-m", "pytest", "-q", "tests/cluster/test_histories.py"),
-                minutes * CLIENTS * 60 + SPARE_S,
+                None,
                 (("TIDELOG_TEST_HISTORY_S", f"{minutes * CLIENTS * 60:.0f}"),),
             ),
         ],
