@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
-from tidelog.core.ports import Files, Work
+from tidelog.core.errors import StorageError
+from tidelog.core.ports import Work
 from tidelog.log import names
 from tidelog.log.flushing import index_files
+from tidelog.log.replacing import Replacement, replace_all
 from tidelog.log.writing import cut
 
 if TYPE_CHECKING:
-    from tidelog.log.directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
 
@@ -29,23 +30,14 @@ async def close_logs(logs: Sequence[PartitionLog]) -> None:
         await cutting
     for idle in [log.flushes.idle() for log in logs]:
         await idle
-    for writing in [log.flushes.start_at_close() for log in logs]:
-        await writing
-    for sealing in [_seal(log) for log in logs]:
-        await sealing
-    if logs:
-        await _sync(logs[0].directory)
-
-
-def _sync(directory: LogDirectory) -> Completion[None]:
-    def told(done: Completion[None]) -> None:
-        if done.error is not None:
-            directory.failed(done.error)
-
-    path = directory.path
-    completion = directory.lane.submit(lambda f: f.sync_volume(path), Work.SLOW, "sync at close")
-    completion.then(told)
-    return completion
+    if not logs:
+        return
+    directory = logs[0].directory
+    try:
+        await replace_all(directory.lane, (one for log in logs for one in _last_words(log)))
+    except StorageError as error:
+        directory.failed(error)
+        raise
 
 
 def _cut_off(log: PartitionLog) -> Completion[None]:
@@ -57,17 +49,12 @@ def _cut_off(log: PartitionLog) -> Completion[None]:
     return log.directory.lane.submit(lambda files: cut(file, size, files), Work.SLOW, "cut back")
 
 
-def _seal(log: PartitionLog) -> Completion[None]:
+def _last_words(log: PartitionLog) -> list[Replacement]:
+    replacements = log.flushes.at_close()
     end = log.log_end_offset
-    if log.closed_state == (log.truncations, end):
-        return Completion.of(None)
-    replacements = index_files(log.active_segment)
-    snapshot = f"{log.path}/{names.offset_name(end, names.SNAPSHOT)}"
-    replacements.append((snapshot, log.producers.to_snapshot()))
-
-    def write(files: Files) -> None:
-        for path, data in replacements:
-            files.replace_file(path, data, sync=False)
-
-    log.closed_state = (log.truncations, end)
-    return log.directory.lane.submit(write, Work.SLOW, "seal")
+    if log.closed_state != (log.truncations, end):
+        log.closed_state = (log.truncations, end)
+        replacements += index_files(log.active_segment)
+        snapshot = f"{log.path}/{names.offset_name(end, names.SNAPSHOT)}"
+        replacements.append((snapshot, log.producers.to_snapshot()))
+    return replacements

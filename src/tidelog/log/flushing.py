@@ -34,15 +34,9 @@ class FlushOperation:
     #: Index files, snapshots, the leader-epoch checkpoint, partition.metadata: (path, content).
     replacements: list[tuple[str, bytes]] = field(default_factory=list)
     sync_directory: bool = False
-    #: The whole volume is synced afterwards.
-    leaves_sync: bool = False
 
     def __call__(self, files: Files) -> None:
         """Do it. Raises OSError."""
-        if self.leaves_sync:
-            for path, data in self.replacements:
-                files.replace_file(path, data, sync=False)
-            return
         for log in self.logs:
             files.fsync(log.handle(files))
         for path, data in self.replacements:
@@ -73,14 +67,16 @@ class Flushes:
             return self._next
         return self._run(log.log_end_offset)
 
-    def start_at_close(self) -> Completion[None]:
-        """Write what a flush would write, of a log that nobody uses any more; whoever closes syncs
-        the volume before any checkpoint tells of it."""
+    def at_close(self) -> list[tuple[str, bytes]]:
+        """The files that a flush would replace, of a log that nobody uses any more: path, content.
+        They count as replaced: whoever closes does it, and syncs the volume, before any checkpoint
+        tells of it."""
         log = self._log
-        if log.directory.failure is not None:
-            return Completion.failed(log.directory.failure)
         assert self._running is None and not log.is_truncating, f"{log.path} is still at work"
-        return self._run(log.log_end_offset, leaves_sync=True)
+        operation, sealing, snapshots = self._capture(log.log_end_offset)
+        log.cut_unsynced = log.metadata_unsynced = log.names_changed = log.epochs.changed = False
+        self._apply(log.log_end_offset, sealing, snapshots)
+        return operation.replacements
 
     def start_for_roll(self) -> None:
         """Flush what was rolled; a flush that waits will do it too."""
@@ -112,10 +108,9 @@ class Flushes:
         self._idle.append(idle)
         return idle
 
-    def _run(self, target: int, leaves_sync: bool = False) -> Completion[None]:
+    def _run(self, target: int) -> Completion[None]:
         log = self._log
         operation, sealing, snapshots = self._capture(target)
-        operation.leaves_sync = leaves_sync
         if not operation.logs and not operation.replacements and not operation.sync_directory:
             log.recovery_point = max(log.recovery_point, target)
             return Completion.of(None)

@@ -47,6 +47,7 @@ from tidelog.log.rebuilding import (
     read_indexes,
     rebuild_indexes,
 )
+from tidelog.log.replacing import write_beside
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
 from tidelog.log.swapping import finish_swaps
@@ -92,6 +93,8 @@ class LoadedLog:
     names_changed: bool = False
     #: Bytes that were no batch, or lay behind such.
     cut_bytes: int = 0
+    #: Files that are written beside these, and are to take their places when all is durable.
+    beside: list[str] = field(default_factory=list)
     notes: list[tuple[bool, str]] = field(default_factory=list)
 
 
@@ -114,7 +117,7 @@ class DamagedLog(StorageError):
 
 def load(files: Files, request: LoadRequest) -> LoadedLog:
     """Load a partition's directory. After an unclean shutdown nothing of it may be used before
-    the volume is synced. Raises OSError, DamagedLog."""
+    `put_in_place` was done for what is `beside`. Raises OSError, DamagedLog."""
     return _Loader(files, request).load()
 
 
@@ -595,10 +598,14 @@ class _Loader:
         for segment in loaded.segments[:-1]:
             if not segment.sealed:
                 for path, data in index_files(segment):
-                    self.files.replace_file(path, data, sync=False)
+                    self._write_beside(path, data)
                 segment.sealed = True
         if loaded.epochs.changed or not self.epochs_known:
             data = format_leader_epochs(loaded.epochs.entries())
-            self.files.replace_file(f"{self.path}/{LEADER_EPOCHS}", data, sync=False)
+            self._write_beside(f"{self.path}/{LEADER_EPOCHS}", data)
             loaded.epochs.changed = False
         loaded.names_changed = False
+
+    def _write_beside(self, path: str, data: bytes) -> None:
+        write_beside(self.files, path, data)
+        self.loaded.beside.append(path)

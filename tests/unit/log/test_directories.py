@@ -375,13 +375,17 @@ def test_a_close_waits_for_the_disk_once_and_then_tells_of_it(rig: Rig, small: S
     rig.files.calls.clear()
     drive(directory.close(broker_epoch=77))
     calls = rig.files.calls
-    assert [call for call, _ in calls if call in ("fsync", "sync_volume")] == ["sync_volume"]
+    waits = [call for call, _ in calls if call in ("fsync", "sync_volume")]
+    assert waits == ["sync_volume", "sync_volume"]
     synced = calls.index(("sync_volume", str(rig.path)))
     told = {"replication-offset-checkpoint", "recovery-point-offset-checkpoint"}
     told |= {"log-start-offset-checkpoint", "cleaner-offset-checkpoint", ".kafka_cleanshutdown"}
-    before = {Path(path).name for call, path in calls[:synced] if call == "replace_file"}
-    assert "00000000000000000003.snapshot" in before and not before & told
-    assert ("replace_file", str(rig.path / ".kafka_cleanshutdown")) in calls[synced:]
+    before = {Path(path).name for _, path in calls[:synced]}
+    assert "00000000000000000003.snapshot.tmp" in before and not before & told
+    last = len(calls) - calls[::-1].index(("sync_volume", str(rig.path)))
+    renamed = {Path(path).name for call, path in calls[synced:last] if call == "rename"}
+    assert "00000000000000000003.snapshot.tmp" in renamed
+    assert ("replace_file", str(rig.path / ".kafka_cleanshutdown")) in calls[last:]
 
 
 def test_a_close_whose_files_do_not_reach_the_disk_leaves_no_marker(rig: Rig, small: Small) -> None:
