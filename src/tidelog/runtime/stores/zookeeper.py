@@ -278,10 +278,12 @@ class _Life:
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
         """One multi."""
+        assert self.session_id is not None
+        session_id = self.session_id
 
         def read(error: int, frame: bytes, offset: int) -> list[OpResult]:
             _check(error, "")
-            return wire.read_results(frame, offset, ops, self._chroot)
+            return wire.read_results(frame, offset, ops, self._chroot, session_id)
 
         message = wire.multi(ops, self._chroot, self._store._access)
         if message.frame_bytes > wire.MAX_FRAME_BYTES:

@@ -250,7 +250,7 @@ class Conversation:
                 call = self._read_frame(frame)
                 if call is not None:
                     calls.append(call)
-        except struct.error as error:
+        except (struct.error, UnicodeDecodeError) as error:
             raise Dropped(f"a frame that is not ZooKeeper's: {error}") from error
         finally:
             if start:

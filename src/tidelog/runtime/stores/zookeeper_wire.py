@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog.metadata.store import (
+    NO_OWNER,
     BadVersion,
     Create,
     Delete,
@@ -37,7 +38,7 @@ MAX_FRAME_BYTES = 0xFFFFF - 1
 XID_WATCH_EVENT = -1
 XID_PING = -2
 
-_DELETE, _EXISTS, _GET_DATA, _SET_DATA, _GET_CHILDREN = 2, 3, 4, 5, 8
+_CREATE, _DELETE, _EXISTS, _GET_DATA, _SET_DATA, _GET_CHILDREN = 1, 2, 3, 4, 5, 8
 _SYNC, _PING, _CHECK, _MULTI, _CREATE2, _MULTI_READ = 9, 11, 13, 14, 15, 22
 _SET_WATCHES, _CLOSE = 101, -11
 _ERROR = -1
@@ -270,9 +271,12 @@ def read_nodes(frame: bytes, offset: int, paths: Sequence[str]) -> list[Node | N
     return nodes
 
 
-def read_results(frame: bytes, offset: int, ops: Sequence[Op], chroot: str) -> list[OpResult]:
+def read_results(
+    frame: bytes, offset: int, ops: Sequence[Op], chroot: str, session_id: int
+) -> list[OpResult]:
     """The answer to multi; raises TransactionFailed."""
     results: list[OpResult] = []
+    zxid = read_header(frame)[0].zxid
     for index, op in enumerate(ops):
         kind, _, _ = _MULTI_HEADER.unpack_from(frame, offset)
         offset += _MULTI_HEADER.size
@@ -280,6 +284,11 @@ def read_results(frame: bytes, offset: int, ops: Sequence[Op], chroot: str) -> l
             path, offset = _read_string(frame, offset)
             results.append(OpResult(unchroot_path(chroot, path), _read_stat(frame, offset)))
             offset += _STAT.size
+        elif kind == _CREATE and isinstance(op, Create):
+            # Servers before ZOOKEEPER-4026 leave out the stat, of which all is known.
+            path, offset = _read_string(frame, offset)
+            stat = Stat(0, zxid, zxid, session_id if op.ephemeral else NO_OWNER)
+            results.append(OpResult(unchroot_path(chroot, path), stat))
         elif kind == _SET_DATA:
             results.append(OpResult(op.path, _read_stat(frame, offset)))
             offset += _STAT.size
