@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
+from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidelog.metadata.store import (
     NO_OWNER,
@@ -176,3 +180,19 @@ def test_a_watch_fires_for_the_events_that_concern_it() -> None:
         (data.append, WatchEvent(EventKind.DELETED, "/a"))
     ]
     assert list(watches.requests("", 1)) == []
+
+
+@given(st.binary(max_size=200), st.integers(0, 4))
+def test_bytes_that_are_no_answer_end_the_connection_and_nothing_else(
+    body: bytes, reader: int
+) -> None:
+    readers: list[Callable[[bytes], object]] = [
+        lambda frame: wire.read_results(frame, 16, OPS, "/r", 8),
+        lambda frame: wire.read_nodes(frame, 16, ["/a", "/b"]),
+        lambda frame: wire.read_node(frame, 16),
+        lambda frame: wire.read_names(frame, 16),
+        lambda frame: wire.read_event(frame, 16),
+    ]
+    # struct.error and UnicodeDecodeError are what the conversation takes for the end.
+    with contextlib.suppress(struct.error, UnicodeDecodeError, StoreError):
+        readers[reader](bytes(16) + body)
