@@ -215,6 +215,7 @@ class _Life:
         """End the session, and the thread if it can hear of it."""
         is_connected = self._generation is not None
         if is_connected:
+            self.thread.beat()
             self._ask(Request(wire.CLOSE, _nothing, lambda answer: None))
         self._finish(StoreUnavailable("the store is closed"))
         if is_connected:
@@ -499,6 +500,7 @@ class _Life:
 
     def _fail_opening(self, error: StoreError) -> None:
         if self._generation is not None:
+            self.thread.beat()
             self._ask(Request(wire.CLOSE, _nothing, lambda answer: None))
         else:
             self.thread.stop()
