@@ -51,7 +51,7 @@ def in_store(text: str, story: Callable[[ZookeeperStore], Awaitable[T]]) -> T:
     """Run a story on the nodes themselves."""
 
     async def whole() -> T:
-        store = ZookeeperStore(parse_servers(text), asyncio.get_running_loop(), 10_000)
+        store = ZookeeperStore(parse_servers(text), asyncio.get_running_loop(), 30_000)
         await store.open()
         try:
             return await story(store)

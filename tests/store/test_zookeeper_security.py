@@ -105,7 +105,7 @@ def config(port: int, **keys: str) -> BrokerConfig:
         {
             "broker.id": "1",
             "metadata.store": f"zookeeper://{LOOPBACK}:{port}",
-            "metadata.session.timeout.ms": "3000",
+            "metadata.session.timeout.ms": "20000",
             "zookeeper.connection.timeout.ms": "2000",
             **given,
         }

@@ -363,6 +363,7 @@ class _Life:
         self._generation = generation
         self._store._session_timeout_ms = self.thread.session_timeout_ms
         if self.session_id is None:
+            self.thread.beat()  # nobody beats for a store that is not open yet
             self._check_chroot(session_id)
             return
         for message in self._watches.requests(self._chroot, seen_zxid):
@@ -476,6 +477,7 @@ class _Life:
 
     def _is_open(self, session_id: int) -> None:
         self.session_id = session_id
+        self.thread.beat()
         self._stop_timers()
         self._store._emit(SessionEvent.CONNECTED)
         if not self._opened.done():
