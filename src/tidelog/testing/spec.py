@@ -41,7 +41,7 @@ class ClusterSpec:
                 raise SpecError(f"{where}: config={value!r}: a dict of keys and values expected")
             if name == "store" and not isinstance(value, str):
                 raise SpecError(
-                    f"{where}: store={value!r}: {EMBEDDED!r}, 'zookeeper' or metadata.store"
+                    f"{where}: store={value!r}: {EMBEDDED!r} or 'zookeeper' or metadata.store"
                 )
         changed = dict(wanted)
         if "config" in changed:

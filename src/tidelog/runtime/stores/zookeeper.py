@@ -63,7 +63,6 @@ class ZookeeperStore:
         self._session_timeout_ms = session_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms or session_timeout_ms
         self._log = log
-        self._access = wire.PROTECTED if servers.is_protected else wire.OPEN
         self._life: _Life | None = None
         self._expired = False
         self._inbox: deque[Call] = deque()
@@ -286,7 +285,7 @@ class _Life:
             _check(error, "")
             return wire.read_results(frame, offset, ops, self._chroot, session_id)
 
-        message = wire.multi(ops, self._chroot, self._store._access)
+        message = wire.multi(ops, self._chroot, self._store._servers.is_protected)
         if message.frame_bytes > wire.MAX_FRAME_BYTES:
             raise RequestTooLarge(
                 "",
