@@ -108,7 +108,7 @@ def work(bootstrap: str) -> None:
 
 async def read(text: str) -> Nodes:
     """All nodes below a chroot."""
-    store = ZookeeperStore(parse_servers(text), asyncio.get_running_loop(), 10_000)
+    store = ZookeeperStore(parse_servers(text), asyncio.get_running_loop(), 30_000)
     await store.open()
     found: Nodes = {}
     try:

@@ -279,6 +279,15 @@ class TestBrokers:
         assert error.code() == KafkaError.INVALID_CONFIG
         assert key.replace("_", ".") in error.str() and words in error.str()
 
+    def test_settings_that_no_node_of_the_store_holds_are_refused(
+        self, admin: AdminClient, topic: str
+    ) -> None:
+        policy = ",".join(["delete"] * 144_000)
+        error = refusal(lambda: alter(admin, ResourceType.TOPIC, topic, cleanup_policy=policy))
+        assert error.code() == KafkaError.INVALID_CONFIG
+        assert "bytes in a node, at most 1000000 are allowed" in error.str()
+        assert f"/config/topics/{topic}" in error.str()
+
 
 class TestPartitions:
     def test_new_partitions_can_be_written_to_when_the_answer_is_there(

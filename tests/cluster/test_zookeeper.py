@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from tests.cluster.conftest import tidelog
 from tests.cluster.records import read_values, write_values
 from tests.cluster.test_bad_input import properties, refusal
+from tests.store.cutting_proxy import CuttingProxy
 from tests.zookeepers import ensemble, require_zookeeper, start_server
 
 from tidelog.core.types import TopicPartition
@@ -48,7 +51,7 @@ def in_store(text: str, story: Callable[[ZookeeperStore], Awaitable[T]]) -> T:
     """Run a story on the nodes themselves."""
 
     async def whole() -> T:
-        store = ZookeeperStore(parse_servers(text), asyncio.get_running_loop(), 10_000)
+        store = ZookeeperStore(parse_servers(text), asyncio.get_running_loop(), 30_000)
         await store.open()
         try:
             return await story(store)
@@ -145,18 +148,93 @@ def test_a_cluster_outlives_a_member_of_the_ensemble_and_its_own_leader(tmp_path
             member.kill()
 
 
+@contextlib.contextmanager
+def proxies(port: int, count: int) -> Iterator[tuple[list[CuttingProxy], Callable[..., None]]]:
+    """Proxies in front of a server, on a loop of their own, and what runs coroutines there."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def run(coroutine: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, loop).result(30)
+
+    made = [CuttingProxy(port) for _ in range(count)]
+    try:
+        for proxy in made:
+            run(proxy.listen())
+        yield made, run
+    finally:
+        for proxy in made:
+            run(proxy.close())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def set_store(cluster: LocalCluster, broker_id: int, value: str) -> None:
+    """Another metadata.store in the configuration of a broker that does not run."""
+    file = Path(cluster.places()[broker_id].properties_path)
+    lines = [
+        f"metadata.store={value}" if line.startswith("metadata.store=") else line
+        for line in file.read_text().splitlines()
+    ]
+    file.write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.rule("S3")
+def test_a_broker_whose_session_expires_stops_leading_and_comes_back_by_itself(
+    tmp_path: Path, chroot: str, server: LocalZookeeper
+) -> None:
+    """Cut off from ZooKeeper alone: clients and other brokers reach it all the time."""
+    name = chroot.rpartition("/")[2]
+    with (
+        proxies(server.port, 3) as (fronts, run),
+        LocalCluster(
+            str(tmp_path / "cluster"),
+            3,
+            store=chroot,
+            config={"metadata.session.timeout.ms": "2000"},
+            end_with_program=True,
+        ) as cluster,
+    ):
+        for broker_id, front in enumerate(fronts, 1):
+            cluster.stop(broker_id)
+            set_store(cluster, broker_id, f"zookeeper://{front.address}/{name}")
+            cluster.start(broker_id)
+        cluster.await_full_isrs()
+        make_topic(cluster, "flights")
+        cut_off = leader_of(cluster, "flights")
+        process = cluster.process(cut_off)
+        run(fronts[cut_off - 1].refuse())
+        write_values(cluster.bootstrap, FLIGHTS, [b"one"])  # still its leader, or already another
+        path = layout.broker_path(cut_off)
+
+        async def registration(store: ZookeeperStore) -> int | None:
+            node = await store.get(path)
+            return None if node is None else node.stat.czxid
+
+        while in_store(chroot, registration) is not None:
+            pass
+        write_values(cluster.bootstrap, FLIGHTS, [b"two"], timeout_ms=60_000)
+        run(fronts[cut_off - 1].listen())
+        cluster.await_full_isrs()
+        while in_store(chroot, registration) is None:
+            pass
+        assert leader_of(cluster, "flights") != cut_off
+        assert cluster.process(cut_off) == process
+        log = Path(cluster.places()[cut_off].log_path).read_text()
+        assert "the session with the store has expired" in log
+        write_values(cluster.bootstrap, FLIGHTS, [b"three"])
+        assert read_values(cluster.bootstrap, FLIGHTS) == [b"one", b"two", b"three"]
+
+
 @pytest.mark.rule("S6")
 def test_a_cluster_moves_to_zookeeper_and_back(tmp_path: Path, server: LocalZookeeper) -> None:
     directory, text = str(tmp_path / "cluster"), f"zookeeper://{server.address}/moved/here"
 
-    def set_store(value: str) -> None:
-        for place in cluster.places().values():
-            file = Path(place.properties_path)
-            lines = [
-                f"metadata.store={value}" if line.startswith("metadata.store=") else line
-                for line in file.read_text().splitlines()
-            ]
-            file.write_text("\n".join(lines) + "\n")
+    def set_stores(value: str) -> None:
+        for broker_id in cluster.broker_ids:
+            set_store(cluster, broker_id, value)
 
     def store(*words: str) -> str:
         ran = tidelog("store", *words)
@@ -182,7 +260,7 @@ def test_a_cluster_moves_to_zookeeper_and_back(tmp_path: Path, server: LocalZook
     again = tidelog("store", "import", file, text)
     assert again.returncode == 1 and "holds a cluster already" in again.stderr
 
-    set_store(text)
+    set_stores(text)
     with cluster:
         cluster.await_full_isrs()
         assert read_values(cluster.bootstrap, FLIGHTS) == [b"one"]
@@ -193,7 +271,7 @@ def test_a_cluster_moves_to_zookeeper_and_back(tmp_path: Path, server: LocalZook
     back = f"embedded:{directory}/metadata-2"
     store("export", text, f"{file}.2")
     store("import", f"{file}.2", back)
-    set_store(back)
+    set_stores(back)
     with cluster:
         cluster.await_full_isrs()
         assert read_values(cluster.bootstrap, FLIGHTS) == [b"one", b"two"]

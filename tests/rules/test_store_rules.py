@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.store.clusters import Cluster, SimCluster, SqliteCluster, told
+from tests.store.clusters import Cluster, SimCluster, SqliteCluster, ZookeeperCluster, told
 from tests.store.driver import drivers
+from tests.zookeepers import start_server
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import validate_topic_name
@@ -22,6 +23,7 @@ from tidelog.core.types import (
     TopicPartition,
     topic_id_from_text,
 )
+from tidelog.local.zookeeper import LocalZookeeper
 from tidelog.metadata import layout
 from tidelog.metadata.store import (
     ANY_VERSION,
@@ -42,10 +44,20 @@ from tidelog.metadata.store import (
 from tidelog.runtime.stores.sqlite_database import Database
 
 
-@pytest.fixture(params=["sim", "sqlite"])
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZookeeper]:
+    server = start_server(tmp_path_factory.mktemp("zookeeper"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sim", "sqlite", "zookeeper"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     if request.param == "sqlite":
         yield SqliteCluster(tmp_path / "store")
+        return
+    if request.param == "zookeeper":
+        yield ZookeeperCluster(request.getfixturevalue("zookeeper").address)
         return
     simulated = SimCluster()
     yield simulated
@@ -356,10 +368,11 @@ async def test_a_state_is_only_updated_at_the_expected_version(cluster: Cluster)
         with pytest.raises(TransactionFailed) as raised:
             await store.transact([SetData("/state", b"wrong", expected)])
         assert isinstance(raised.value.error, BadVersion)
-    await store.transact([SetData("/state", b"1", 0)])
+    [written] = await store.transact([SetData("/state", b"1", 0)])
+    assert written.stat is not None and written.stat.version == 1
     with pytest.raises(TransactionFailed):
         await store.transact([SetData("/state", b"again", 0)])
-    assert await store.get("/state") == Node(b"1", Stat(1, 1, 2, 0))
+    assert await store.get("/state") == Node(b"1", written.stat)
 
 
 @pytest.mark.rule("V6")
@@ -449,11 +462,11 @@ async def test_a_registration_is_kafkas_and_its_creation_id_is_the_broker_epoch(
         "rack": "r1",
         "previous_broker_epoch": 41,
     }
-    await store.transact([Create(path, b"", ephemeral=True), SetData(path, data, 0)])
+    [made, _] = await store.transact([Create(path, b"", ephemeral=True), SetData(path, data, 0)])
     node = await store.get(path)
-    assert node is not None
+    assert node is not None and made.stat is not None
     read = layout.decode_broker(path, 7, node)
-    assert read.broker_epoch == node.stat.czxid == 2
+    assert read.broker_epoch == node.stat.czxid == made.stat.czxid
     assert (read.endpoints, read.rack) == (broker.endpoints, "r1")
     assert read.previous_broker_epoch == 41
 

@@ -105,7 +105,7 @@ def config(port: int, **keys: str) -> BrokerConfig:
         {
             "broker.id": "1",
             "metadata.store": f"zookeeper://{LOOPBACK}:{port}",
-            "metadata.session.timeout.ms": "3000",
+            "metadata.session.timeout.ms": "20000",
             "zookeeper.connection.timeout.ms": "2000",
             **given,
         }
@@ -166,6 +166,7 @@ def credentials(path: Path, text: str) -> str:
     return str(file)
 
 
+@pytest.mark.rule("R22")
 def test_protected_nodes_are_of_who_made_them(secured: Secured, tmp_path: Path) -> None:
     """SASL DIGEST-MD5; what the broker makes is read by all, and changed by itself alone."""
     own = config(
@@ -188,6 +189,12 @@ def test_protected_nodes_are_of_who_made_them(secured: Secured, tmp_path: Path) 
                 await others.transact([SetData("/mine", b"3", ANY_VERSION)])
             assert raised.value.error.path == "/mine"
             await mine.transact([SetData("/mine", b"4", 1)])
+            await mine.transact([Create("/config", b""), Create("/config/users", b"secret")])
+            assert await others.get("/config") is not None
+            with pytest.raises(StoreError, match="not authorized.*: /config/users"):
+                await others.get("/config/users")
+            with pytest.raises(StoreError, match="not authorized.*: /config/users"):
+                await others.get_many(["/mine", "/config/users"])
         finally:
             await mine.close()
             await others.close()

@@ -343,9 +343,12 @@ def test_a_server_that_comes_late_is_found(cluster: ZookeeperCluster) -> None:
         async with proxied(cluster.servers.addresses[0][1]) as proxy:
             await proxy.refuse()
             servers = dataclasses.replace(cluster.servers, addresses=((LOOPBACK, proxy.port),))
-            store = ZookeeperStore(servers, asyncio.get_running_loop(), 10_000)
+            store = ZookeeperStore(
+                servers, asyncio.get_running_loop(), 600, connect_timeout_ms=20_000
+            )
             opening = asyncio.create_task(store.open())
-            await asyncio.sleep(0.2)
+            # For longer than a loop may be silent: nobody beats for a store that is not open.
+            await asyncio.sleep(0.8)
             assert not opening.done()
             await proxy.listen()
             await opening

@@ -22,6 +22,7 @@ from tidelog.metadata.store import (
     Node,
     Op,
     OutcomeUnknown,
+    RequestTooLarge,
     SessionExpired,
     SetData,
     StoreUnavailable,
@@ -101,6 +102,10 @@ class ConfigStore:
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {entity!r}"
                 ) from failure
             return False
+        except RequestTooLarge as error:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"too many settings for {entity!r}: {error}"
+            ) from error
         self._broker.tracer.event("config_changed", entity_type=entity_type, entity=entity)
         return True
 

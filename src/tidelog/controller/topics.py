@@ -8,6 +8,7 @@ the placement come from the caller: nothing here is random. Nothing is written h
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,11 @@ from tidelog.controller import elections, placement
 from tidelog.controller.image import Image, Topic
 from tidelog.controller.liveness import Brokers
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
-from tidelog.core.limits import MAX_NODE_BYTES, MAX_PARTITIONS_PER_REQUEST
+from tidelog.core.limits import (
+    MAX_CREATED_CONFIG_BYTES,
+    MAX_NODE_BYTES,
+    MAX_PARTITIONS_PER_REQUEST,
+)
 from tidelog.core.names import is_internal_topic, validate_topic_name
 from tidelog.core.types import ZERO_TOPIC_ID, PartitionState, TopicId
 from tidelog.wire.messages.create_topics import CreatableTopic
@@ -170,9 +175,16 @@ def check_size(partitions: int, replicas: int, widest_id: int) -> None:
 
 def _configs(wanted: CreatableTopic, defaults: TopicDefaults) -> Mapping[str, str]:
     try:
-        return defaults.validate_configs({one.name: one.value for one in wanted.configs})
+        configs = defaults.validate_configs({one.name: one.value for one in wanted.configs})
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    size_bytes = len(json.dumps(dict(configs)))  # never shorter than as it is stored
+    if size_bytes > MAX_CREATED_CONFIG_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{size_bytes} bytes of settings: at most {MAX_CREATED_CONFIG_BYTES} for a new topic",
+        )
+    return configs
 
 
 def _placed(

@@ -68,6 +68,8 @@ PRODUCER_BATCHES_REMEMBERED = 5
 PRODUCER_ID_BLOCK_SIZE = 1000
 #: One node of the metadata store: ZooKeeper's default limit (jute.maxbuffer), less its overhead.
 MAX_NODE_BYTES = 1_000_000
+#: Settings of a topic that is created: they and its assignment are one transaction.
+MAX_CREATED_CONFIG_BYTES = 32 * KIB
 #: Operations of one store transaction: 0.065 s for 10,000 writes was best at 500 to 1,000.
 MAX_TRANSACTION_OPS = 1000
 #: Bytes of one store transaction: ZooKeeper reads at most 1,048,575 of a request (jute.maxbuffer).

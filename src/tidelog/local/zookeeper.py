@@ -108,6 +108,7 @@ class LocalZookeeper:
         """Start the process and do not wait."""
         if self.process is not None:
             return
+        self._check_port()
         words = [find_java(_OLDEST_JAVA), _HEAP, "-cp", ":".join(find_jars(self._jars))]
         properties = {"zookeeper.admin.enableServer": "false", **self._properties}
         words += [f"-D{key}={value}" for key, value in properties.items()]
@@ -193,6 +194,17 @@ class LocalZookeeper:
             self._child = None
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path("zookeeper.pid"))
+
+    def _check_port(self) -> None:
+        """The server itself would end without a word."""
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, self.port))
+            except OSError as error:
+                raise LocalClusterError(
+                    f"no ZooKeeper server for {self.directory} on {self.address}: {error.strerror}"
+                ) from error
 
     def _configuration(self) -> str:
         keys = {

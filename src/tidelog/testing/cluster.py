@@ -65,13 +65,12 @@ class Cluster:
         interceptions = f"{directory}/interceptions"
         self._control = InterceptionControl(interceptions)
         keys = {"tidelog.test.interception.directory": interceptions}
-        if self.spec.store != EMBEDDED:
-            keys["metadata.store"] = self.spec.store
         return LocalCluster(
             f"{directory}/cluster",
             self.spec.brokers,
             config={**keys, **self.spec.config},
             log_dirs=self.spec.log_dirs,
+            store=None if self.spec.store == EMBEDDED else self.spec.store,
             end_with_program=True,
             client_id=KIT_CLIENT_ID,
         )

@@ -55,7 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("tidelog_scope", "how long tidelog_cluster lives", default="function")
     parser.addini("tidelog_brokers", "brokers of a cluster", default="")
     parser.addini("tidelog_log_dirs", "log directories of a broker", default="")
-    parser.addini("tidelog_store", "metadata store: embedded, or metadata.store", default="")
+    parser.addini(
+        "tidelog_store", "metadata store: embedded, zookeeper, or metadata.store", default=""
+    )
     parser.addini("tidelog_config", "key=value lines for every broker", type="linelist", default=[])
 
 

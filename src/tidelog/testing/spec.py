@@ -26,7 +26,7 @@ class ClusterSpec:
     brokers: int = 3
     config: Mapping[str, str] = field(default_factory=dict)
     log_dirs: int = 1
-    #: `embedded`, or a value of the key `metadata.store`.
+    #: `embedded`, `zookeeper` (a server of the cluster's own), or a value of `metadata.store`.
     store: str = EMBEDDED
 
     def with_(self, where: str, wanted: Mapping[str, Any]) -> ClusterSpec:
@@ -40,7 +40,9 @@ class ClusterSpec:
             if name == "config" and not isinstance(value, Mapping):
                 raise SpecError(f"{where}: config={value!r}: a dict of keys and values expected")
             if name == "store" and not isinstance(value, str):
-                raise SpecError(f"{where}: store={value!r}: {EMBEDDED!r} or embedded:DIRECTORY")
+                raise SpecError(
+                    f"{where}: store={value!r}: {EMBEDDED!r} or 'zookeeper' or metadata.store"
+                )
         changed = dict(wanted)
         if "config" in changed:
             changed["config"] = {**self.config, **config_text(changed["config"])}

@@ -180,6 +180,14 @@ def test_configuration_is_checked(image: Image) -> None:
     assert "retention.ms" in error.message
 
 
+def test_settings_of_a_new_topic_fit_beside_its_assignment(image: Image) -> None:
+    policy = ",".join(["delete"] * 5_000)
+    wanted = CreatableTopic("t", 1, 1, configs=[CreatableTopicConfig("cleanup.policy", policy)])
+    error = refused(image, wanted)
+    assert error.code is ErrorCode.INVALID_CONFIG
+    assert "bytes of settings: at most 32768" in error.message
+
+
 @pytest.mark.rule("V13")
 @pytest.mark.parametrize(("value", "expected"), [("true", True), ("false", False)])
 def test_a_topic_may_have_its_own_word_on_unclean_elections(

@@ -63,7 +63,6 @@ class ZookeeperStore:
         self._session_timeout_ms = session_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms or session_timeout_ms
         self._log = log
-        self._access = wire.PROTECTED if servers.is_protected else wire.OPEN
         self._life: _Life | None = None
         self._expired = False
         self._inbox: deque[Call] = deque()
@@ -215,6 +214,7 @@ class _Life:
         """End the session, and the thread if it can hear of it."""
         is_connected = self._generation is not None
         if is_connected:
+            self.thread.beat()
             self._ask(Request(wire.CLOSE, _nothing, lambda answer: None))
         self._finish(StoreUnavailable("the store is closed"))
         if is_connected:
@@ -278,12 +278,14 @@ class _Life:
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
         """One multi."""
+        assert self.session_id is not None
+        session_id = self.session_id
 
         def read(error: int, frame: bytes, offset: int) -> list[OpResult]:
             _check(error, "")
-            return wire.read_results(frame, offset, ops, self._chroot)
+            return wire.read_results(frame, offset, ops, self._chroot, session_id)
 
-        message = wire.multi(ops, self._chroot, self._store._access)
+        message = wire.multi(ops, self._chroot, self._store._servers.is_protected)
         if message.frame_bytes > wire.MAX_FRAME_BYTES:
             raise RequestTooLarge(
                 "",
@@ -360,6 +362,7 @@ class _Life:
         self._generation = generation
         self._store._session_timeout_ms = self.thread.session_timeout_ms
         if self.session_id is None:
+            self.thread.beat()  # nobody beats for a store that is not open yet
             self._check_chroot(session_id)
             return
         for message in self._watches.requests(self._chroot, seen_zxid):
@@ -473,6 +476,7 @@ class _Life:
 
     def _is_open(self, session_id: int) -> None:
         self.session_id = session_id
+        self.thread.beat()
         self._stop_timers()
         self._store._emit(SessionEvent.CONNECTED)
         if not self._opened.done():
@@ -497,6 +501,7 @@ class _Life:
 
     def _fail_opening(self, error: StoreError) -> None:
         if self._generation is not None:
+            self.thread.beat()
             self._ask(Request(wire.CLOSE, _nothing, lambda answer: None))
         else:
             self.thread.stop()

@@ -1,8 +1,9 @@
 """One connection to a ZooKeeper server: frames out, frames in, pings, silence.
 
 Requests go out in the order in which the loop made them; what comes in becomes calls for the loop,
-in the order of the wire (S1). The session is renewed by pings only while the loop turns (DESIGN.md,
-rule 4). Knows neither how connections are made nor what requests mean: they read their own answers.
+in the order of the wire (S1). The session is renewed, by pings and requests, only while the loop
+turns (DESIGN.md, rule 4). Knows neither how connections are made nor what requests mean: they read
+their own answers.
 """
 
 from __future__ import annotations
@@ -171,6 +172,8 @@ class Conversation:
     # out
 
     def _take_requests(self) -> None:
+        if not self._line.loop_turns:
+            return  # a request renews the session as well as a ping
         outbox = self._line.outbox
         while outbox:
             generation, request = outbox.popleft()
@@ -250,7 +253,7 @@ class Conversation:
                 call = self._read_frame(frame)
                 if call is not None:
                     calls.append(call)
-        except struct.error as error:
+        except (struct.error, UnicodeDecodeError) as error:
             raise Dropped(f"a frame that is not ZooKeeper's: {error}") from error
         finally:
             if start:

@@ -120,8 +120,11 @@ class ServerThread:
         return round(self.line.timeout_s * 1000)
 
     def beat(self) -> None:
-        """The loop turns."""
+        """The loop turns; what was held back while it did not goes on."""
+        turned = self.line.loop_turns
         self.line.last_beat_s = time.monotonic()
+        if not turned:
+            self.line.rouse()
 
     def submit(self, generation: int, requests: Sequence[Request]) -> None:
         """Send requests over a connection, if it is still that one."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from tidelog.metadata.store import (
+    NO_OWNER,
     BadVersion,
     Create,
     Delete,
@@ -37,7 +39,7 @@ MAX_FRAME_BYTES = 0xFFFFF - 1
 XID_WATCH_EVENT = -1
 XID_PING = -2
 
-_DELETE, _EXISTS, _GET_DATA, _SET_DATA, _GET_CHILDREN = 2, 3, 4, 5, 8
+_CREATE, _DELETE, _EXISTS, _GET_DATA, _SET_DATA, _GET_CHILDREN = 1, 2, 3, 4, 5, 8
 _SYNC, _PING, _CHECK, _MULTI, _CREATE2, _MULTI_READ = 9, 11, 13, 14, 15, 22
 _SET_WATCHES, _CLOSE = 101, -11
 _ERROR = -1
@@ -103,8 +105,11 @@ class Access(NamedTuple):
 _ALL, _READ = 31, 1
 #: Anybody may do everything: Kafka's default.
 OPEN = (Access(_ALL, "world", "anyone"),)
-#: Whoever made it may do everything, all others read: Kafka's with `zookeeper.set.acl`.
+#: Whoever made it may do everything, all others read: Kafka's with `zookeeper.set.acl` (R22).
 PROTECTED = (Access(_ALL, "auth", ""), Access(_READ, "world", "anyone"))
+#: The same for what holds secrets: nobody else reads it.
+SECRET = (Access(_ALL, "auth", ""),)
+_SECRET_ROOT = "/config/users"
 
 
 def _string(text: str) -> bytes:
@@ -178,14 +183,25 @@ def set_watches(
     return Message(_SET_WATCHES, b"".join(parts))
 
 
-def multi(ops: Sequence[Op], chroot: str, access: Sequence[Access]) -> Message:
+def access_to(path: str, is_protected: bool) -> tuple[Access, ...]:
+    """Who may do what with a new node of ours (R22)."""
+    if not is_protected:
+        return OPEN
+    is_secret = path == _SECRET_ROOT or path.startswith(f"{_SECRET_ROOT}/")
+    return SECRET if is_secret else PROTECTED
+
+
+@lru_cache(maxsize=8)
+def _acl(access: tuple[Access, ...]) -> bytes:
+    entries = [
+        _INT.pack(entry.permissions) + _string(entry.scheme) + _string(entry.identity)
+        for entry in access
+    ]
+    return _INT.pack(len(access)) + b"".join(entries)
+
+
+def multi(ops: Sequence[Op], chroot: str, is_protected: bool) -> Message:
     """A transaction. Create is create2: its answer has the stat."""
-    acl = _INT.pack(len(access)) + b"".join(
-        [
-            _INT.pack(entry.permissions) + _string(entry.scheme) + _string(entry.identity)
-            for entry in access
-        ]
-    )
     parts: list[bytes] = []
     for op in ops:
         path = _string(chroot_path(chroot, op.path))
@@ -193,6 +209,7 @@ def multi(ops: Sequence[Op], chroot: str, access: Sequence[Access]) -> Message:
             parts.append(_MULTI_HEADER.pack(_SET_DATA, False, -1))
             parts.append(path + _INT.pack(len(op.data)) + op.data + _INT.pack(op.version))
         elif isinstance(op, Create):
+            acl = _acl(access_to(op.path, is_protected))
             flags = (_EPHEMERAL if op.ephemeral else 0) | (_SEQUENCE if op.sequence else 0)
             parts.append(_MULTI_HEADER.pack(_CREATE2, False, -1))
             parts.append(path + _INT.pack(len(op.data)) + op.data + acl + _INT.pack(flags))
@@ -270,9 +287,12 @@ def read_nodes(frame: bytes, offset: int, paths: Sequence[str]) -> list[Node | N
     return nodes
 
 
-def read_results(frame: bytes, offset: int, ops: Sequence[Op], chroot: str) -> list[OpResult]:
+def read_results(
+    frame: bytes, offset: int, ops: Sequence[Op], chroot: str, session_id: int
+) -> list[OpResult]:
     """The answer to multi; raises TransactionFailed."""
     results: list[OpResult] = []
+    zxid = read_header(frame)[0].zxid
     for index, op in enumerate(ops):
         kind, _, _ = _MULTI_HEADER.unpack_from(frame, offset)
         offset += _MULTI_HEADER.size
@@ -280,6 +300,11 @@ def read_results(frame: bytes, offset: int, ops: Sequence[Op], chroot: str) -> l
             path, offset = _read_string(frame, offset)
             results.append(OpResult(unchroot_path(chroot, path), _read_stat(frame, offset)))
             offset += _STAT.size
+        elif kind == _CREATE and isinstance(op, Create):
+            # Servers before ZOOKEEPER-4026 leave out the stat, of which all is known.
+            path, offset = _read_string(frame, offset)
+            stat = Stat(0, zxid, zxid, session_id if op.ephemeral else NO_OWNER)
+            results.append(OpResult(unchroot_path(chroot, path), stat))
         elif kind == _SET_DATA:
             results.append(OpResult(op.path, _read_stat(frame, offset)))
             offset += _STAT.size
