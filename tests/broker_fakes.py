@@ -29,6 +29,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.config import BrokerConfig
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import ConnectionLost, ErrorCode
+from tidelog.core.metrics import Metrics
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 from tidelog.log.producers import ProducerState
@@ -412,6 +413,19 @@ class FakeConnection:
         else:
             deliver(answer)
 
+    async def call(self, api_key: int, version: int, message: Any, timeout_ms: int) -> Any:
+        """The answer, or what `send` would have told of."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def answered(answer: Any, error: Exception | None) -> None:
+            if error is None:
+                future.set_result(answer)
+            else:
+                future.set_exception(error)
+
+        self.send(api_key, version, message, timeout_ms, answered)
+        return await future
+
     def keep_frames(self) -> None:
         self.kept += 1
 
@@ -454,6 +468,7 @@ class FakeBroker:
         self.config = BrokerConfig.from_properties(settings)
         self.clock = clock
         self.tracer = FakeTracer()
+        self.metrics = Metrics()
         self.failures: list[tuple[str, BaseException]] = []
         self.tasks = Tasks(loop, clock, lambda name, error: self.failures.append((name, error)))
         self.timers = TimerWheel(clock)

@@ -233,6 +233,15 @@ class _Peers:
 
 class _View:
     controller_id = -1
+    brokers = ()
+
+    def partition(self, _: TopicPartition) -> None:
+        """No topic is known here, that of events included."""
+
+
+class _Creation:
+    def create(self, _: list[str]) -> None:
+        """Topics are made by the tests alone."""
 
 
 class Candidate:
@@ -266,7 +275,7 @@ class Candidate:
         self.broker_epoch = -1
         self.session = self
         self.peers = _Peers(self)
-        self.view = _View()
+        self.view, self.auto_creation = _View(), _Creation()
         self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
         self.controller = ControllerShell(self)  # type: ignore[arg-type]
         self.producer_ids = ProducerIds(self)  # type: ignore[arg-type]

@@ -43,19 +43,20 @@ _PURPOSE: Final = "cluster-events"
 #: Events of one batch: encoding them takes the loop a few milliseconds.
 _BATCH_EVENTS: Final = 200
 _RETRY_MS: Final = 200
+#: Where fewer brokers live than the topic wants replicas, others may still be on their way.
+_FEW_BROKERS_MS: Final = 15_000
 _TIMEOUT_MS: Final = 5_000
 #: A new producer id is taken long before sequence numbers end.
 _MAX_SEQUENCE: Final = 1 << 30
-_WRITTEN: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
-#: What the leader says of a batch that will never do.
-_NEVER: Final = (
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ErrorCode.UNKNOWN_PRODUCER_ID,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.INVALID_RECORD,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.INVALID_TOPIC_EXCEPTION,
+#: What passes: the same batch is sent again. After anything else it never would be taken.
+_PASSING: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
 )
 
 
@@ -78,6 +79,8 @@ class ClusterEvents:
         self._batch: list[NewRecord] = []
         self._producer_id = -1
         self._sequence = 0
+        #: Since when the topic is known to be missing.
+        self._lacking_since_ms: int | None = None
         #: Events that found no room since that was last told, and how often it was.
         self._dropped = 0
         self._times_dropped = 0
@@ -165,8 +168,7 @@ class ClusterEvents:
         broker = self._broker
         partition = broker.view.partition(_PARTITION)
         if partition is None:
-            broker.auto_creation.create([CLUSTER_EVENTS])
-            return self._failed("there is no topic yet")
+            return self._failed(self._make_topic())
         if partition.leader == NO_LEADER:
             return self._failed("nobody leads it")
         if self._producer_id < 0 or (not self._batch and self._sequence > _MAX_SEQUENCE):
@@ -190,13 +192,29 @@ class ClusterEvents:
             return self._failed(str(error))
         return self._answered(ErrorCode(answer.responses[0].partition_responses[0].error_code))
 
+    def _make_topic(self) -> str:
+        """Ask for the topic; soon after a start only where it gets all its replicas, as they could
+        not be added later. Returns what is waited for."""
+        broker = self._broker
+        now_ms = broker.clock.monotonic_ms()
+        if self._lacking_since_ms is None:
+            self._lacking_since_ms = now_ms
+        live, wanted = (
+            len(broker.view.brokers),
+            broker.config.cluster_events_topic_replication_factor,
+        )
+        if live < wanted and now_ms - self._lacking_since_ms < _FEW_BROKERS_MS:
+            return f"there is no topic yet, and {live} of {wanted} brokers to hold it"
+        broker.auto_creation.create([CLUSTER_EVENTS])
+        return "there is no topic yet"
+
     def _answered(self, code: ErrorCode) -> bool:
-        if code in _WRITTEN:
+        if code is ErrorCode.NONE:
             self._reason = ""
             self._sequence += len(self._batch)
             self._batch = []
             return True
-        if code in _NEVER:
+        if code not in _PASSING:
             # It may be there or not; as another producer's it could be there twice.
             self._drop(len(self._batch))
             self._batch = []

@@ -35,7 +35,10 @@ from tidelog.controller.events import (
     ElectLeadersAsked,
     Event,
     ProducerIdsAsked,
+    ReassignmentsAsked,
+    ReassignmentsListAsked,
     RebalanceDue,
+    SweepDue,
     UncleanRead,
 )
 from tidelog.controller.topics import TopicDefaults
@@ -58,11 +61,15 @@ from tidelog.metadata.store import (
 )
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
 from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
+from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -144,6 +151,7 @@ class ControllerShell:
         self._topics_changed = False
         self._deletions_changed = False
         self._election_changed = False
+        self._reassignments_changed = False
         #: Topics whose configuration has changed, and whether any may have.
         self._configs_changed: dict[str, None] = {}
         self._every_config_changed = False
@@ -262,6 +270,20 @@ class ControllerShell:
     def elect_leaders(self, request: ElectLeadersRequest, refusal: Refusal) -> Pending | Any:
         """Preferred or unclean leaders."""
         return self._ask(lambda ticket: ElectLeadersAsked(ticket, request), refusal, when_told=True)
+
+    def reassign(
+        self, request: AlterPartitionReassignmentsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """Partitions to move to other brokers, or back (KIP-455)."""
+        return self._ask(
+            lambda ticket: ReassignmentsAsked(ticket, request), refusal, when_told=True
+        )
+
+    def list_reassignments(
+        self, request: ListPartitionReassignmentsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """The partitions that are being moved (KIP-455)."""
+        return self._ask(lambda ticket: ReassignmentsListAsked(ticket, request), refusal)
 
     def delete_topics(self, request: DeleteTopicsRequest, refusal: Refusal) -> Pending | Any:
         """Topics to delete; answered when they are gone or the client's time is over."""
@@ -453,7 +475,7 @@ class ControllerShell:
         for event in await self._patiently(term, lambda: term.reader.load(*lists)):
             term.controller.offer(event)
         term.events.has_read()
-        self._election_changed = True
+        self._election_changed = self._reassignments_changed = True
 
     def _balance(self, term: _Term) -> None:
         """Look from time to time whether preferred replicas lead (V46)."""
@@ -466,10 +488,13 @@ class ControllerShell:
         self.broker.timers.after(interval_ms, partial(self._balance, term))
 
     def _look_again(self, term: _Term) -> None:
-        """Read the nodes of topics again that could not be read: somebody may have mended them."""
+        """Read the nodes of topics again that could not be read: somebody may have mended them.
+        Reassignments are swept, too (V50)."""
         if self._term is not term:
             return
         image = term.controller.image
+        if image.moving or image.reassignments is not None:
+            self.offer(SweepDue())
         unreadable = [name for name in image.unreadable if not image.is_deleting(name)]
         if unreadable:
             self._read_again(unreadable)
@@ -539,6 +564,11 @@ class ControllerShell:
             )
             if asked is not None:
                 controller.offer(asked)
+        if self._reassignments_changed:
+            self._reassignments_changed = False
+            controller.offer(
+                await self._patiently(term, lambda: reader.reassignments(self._on_reassignments))
+            )
 
     async def _check_claim(self) -> None:
         """DeposedError unless `/controller` is of this very session; watched from here on."""
@@ -580,6 +610,16 @@ class ControllerShell:
                 partition_epoch=state.partition_epoch,
                 controller_epoch=state.controller_epoch,
             )
+        for topic_partition, reason in effects.refused:
+            tracer.event("reassignment_refused", partition=str(topic_partition), reason=reason)
+            self._log(
+                logging.ERROR,
+                f"{layout.REASSIGN_PARTITIONS} asks for what cannot be, {topic_partition} is left"
+                f" where it is: {reason}",
+            )
+        for topic_partition, replicas in effects.reassigned:
+            tracer.event("partition_reassigned", partition=str(topic_partition), replicas=replicas)
+            self._log(logging.INFO, f"{topic_partition} is reassigned to {list(replicas)}")
         for name in effects.removed:
             tracer.event("topic_removed", topic=name)
         for broker_id, left in effects.handed_over:
@@ -619,6 +659,10 @@ class ControllerShell:
 
     def _on_election(self, event: WatchEvent) -> None:
         self._election_changed = True
+        self._wake.set()
+
+    def _on_reassignments(self, event: WatchEvent) -> None:
+        self._reassignments_changed = True
         self._wake.set()
 
     def _log(self, level: int, message: str) -> None:

@@ -13,7 +13,7 @@ Versions are those that Kafka 3.9 sends.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -283,15 +283,19 @@ class CommandBuilder:
         """Tell everybody who is alive."""
         self._brokers_changed = True
 
-    def tell_role(self, topic_partition: TopicPartition, is_new: bool) -> None:
+    def tell_role(
+        self, topic_partition: TopicPartition, is_new: bool, new_replicas: tuple[int, ...] = ()
+    ) -> None:
         """Tell all live replicas of a partition what they are in it; nothing without a state, or
-        once its topic is to be deleted: a role told later would make the replica again (V22)."""
+        once its topic is to be deleted: a role told later would make the replica again (V22).
+        `new_replicas`: these are made, though the others are there (D3)."""
         if not self._has_roles(topic_partition):
             return
         role = self._role(topic_partition, is_new)
         for replica in self._image.replicas(topic_partition):
             if replica in self._image.brokers:
-                self._of(replica).roles[topic_partition] = role
+                made = replica in new_replicas and not is_new
+                self._of(replica).roles[topic_partition] = _as_new(role) if made else role
 
     def retell_role(self, broker_id: int, topic_partition: TopicPartition, is_new: bool) -> None:
         """Tell one broker what it is in a partition, unless it is told anyway or is gone."""
@@ -347,11 +351,26 @@ class CommandBuilder:
         told: dict[int, list[TopicPartition]] = {}
         for topic_partition in self._image.topics[topic].partitions():
             self.show(topic_partition)
-            for replica in self._image.replicas(topic_partition):
+            for replica in self._image.assigned(topic_partition):
                 if replica in self._image.brokers:
                     self._of(replica).stops[topic_partition] = Stop(EPOCH_DURING_DELETE, True)
                     told.setdefault(replica, []).append(topic_partition)
         return {broker_id: tuple(partitions) for broker_id, partitions in told.items()}
+
+    def leave(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        """Tell live replicas that a reassignment has taken away to stop and to delete what they
+        have (V52); returns whom it told."""
+        image = self._image
+        stay = image.replicas(topic_partition)
+        stop = Stop(image.states[topic_partition].leader_epoch, True)
+        told = [
+            replica
+            for replica in image.assigned(topic_partition)
+            if replica not in stay and replica in image.brokers
+        ]
+        for replica in told:
+            self._of(replica).stops[topic_partition] = stop
+        return tuple(told)
 
     def tell_everything(self, broker_id: int) -> None:
         """Tell a broker all that it should hold and know (V35, V41)."""
@@ -379,6 +398,9 @@ class CommandBuilder:
         for topic_partition in image.hosted_by(broker_id):
             if topic_partition in told:
                 roles[topic_partition] = told[topic_partition]
+            elif broker_id not in image.replicas(topic_partition):
+                # It is to go: what comes back to life is stray there (V45).
+                continue
             elif self._has_roles(topic_partition):
                 roles[topic_partition] = self._role(topic_partition, False)
         commands.roles = roles
@@ -410,6 +432,11 @@ class CommandBuilder:
 
     def _new_role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
         state = self._image.states[topic_partition]
+        move = self._image.move(topic_partition)
+        if move is not None and self._image.is_completing(topic_partition):
+            move = None
+        removing = () if move is None else move.removing
+        adding = () if move is None else tuple(one for one in move.adding if one not in removing)
         return Role(
             self._image.topics[topic_partition.topic].topic_id,
             LeaderAndIsrPartitionState(
@@ -420,6 +447,8 @@ class CommandBuilder:
                 isr=state.isr,
                 partition_epoch=state.partition_epoch,
                 replicas=self._image.replicas(topic_partition),
+                adding_replicas=adding,
+                removing_replicas=removing,
                 is_new=is_new,
                 leader_recovery_state=state.leader_recovery_state,
             ),
@@ -435,21 +464,7 @@ class CommandBuilder:
 
 
 def _as_new(role: Role) -> Role:
-    state = role.state
-    return Role(
-        role.topic_id,
-        LeaderAndIsrPartitionState(
-            partition_index=state.partition_index,
-            controller_epoch=state.controller_epoch,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=state.isr,
-            partition_epoch=state.partition_epoch,
-            replicas=state.replicas,
-            is_new=True,
-            leader_recovery_state=state.leader_recovery_state,
-        ),
-    )
+    return Role(role.topic_id, replace(role.state, is_new=True))
 
 
 def _live_broker(broker: BrokerInfo) -> UpdateMetadataBroker:

@@ -26,11 +26,13 @@ from tidelog.controller.decision import (
     DeleteTopicsAnswer,
     ForgetDeletion,
     ForgetPreferredElection,
+    KeepReassignments,
     Outcome,
     QueueDeletion,
     RemoveTopic,
     TakeProducerIds,
     Write,
+    WriteAssignments,
     WritePartitionState,
     Written,
 )
@@ -50,18 +52,25 @@ from tidelog.controller.events import (
     PreferredElectionRead,
     ProducerIdsAsked,
     ProducerIdsRead,
+    ReassignmentsAsked,
+    ReassignmentsListAsked,
+    ReassignmentsRead,
     RebalanceDue,
     StopReplicaAnswered,
+    SweepDue,
     TopicsRead,
     UncleanRead,
 )
 from tidelog.controller.image import (
+    AssignmentsWritten,
     BrokersChanged,
     DeletionCommanded,
     DeletionRequested,
     Image,
+    LeavingCommanded,
     PartitionsAdded,
     ProducerIdsFound,
+    ReassignmentsFound,
     ReplicaAnswered,
     ReplicasRemade,
     ReplicasStopped,
@@ -72,6 +81,7 @@ from tidelog.controller.image import (
     TopicUnreadable,
     UncleanChanged,
 )
+from tidelog.controller.moving import MovingDraft
 from tidelog.controller.shutdowns import HandOver, ShutdownAnswer
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION
@@ -99,6 +109,10 @@ class Effects:
     #: Registrations that have gone (broker id, broker epoch) and come since the last decision.
     gone: list[tuple[int, int]] = field(default_factory=list)
     arrived: list[BrokerInfo] = field(default_factory=list)
+    #: Reassignments that an administrator's node asks for and that cannot be, and why.
+    refused: list[tuple[TopicPartition, str]] = field(default_factory=list)
+    #: Reassignments that have ended, and the replicas that there are now.
+    reassigned: list[tuple[TopicPartition, tuple[int, ...]]] = field(default_factory=list)
 
 
 class Controller:
@@ -124,6 +138,11 @@ class Controller:
         self._preferred: dict[TopicPartition, None] = {}
         #: `/admin/preferred_replica_election` goes when none is left.
         self._election_requested = False
+        #: Reassignments to look at, those whose replicas may have to be told to go, and whether
+        #: `/admin/reassign_partitions` is to be looked at (V50).
+        self._moves: dict[TopicPartition, None] = {}
+        self._stopping: dict[TopicPartition, None] = {}
+        self._requested = False
         self._deleting: list[DeleteTopicsAnswer] = []
         self._given_up: dict[int, None] = {}
         #: Controlled shutdowns under way, by broker; and answers to those that are not.
@@ -148,6 +167,9 @@ class Controller:
             or self._election_requested
             or self._hand_overs
             or self._shutdown_answers
+            or self._moves
+            or self._stopping
+            or self._requested
             or any(d.done or not d.commanded for d in self.image.deletions.values())
         )
 
@@ -176,25 +198,42 @@ class Controller:
         dirty, self._dirty = self._dirty, {}
         for topic_partition in dirty:
             draft.elect(topic_partition)
-        self._requests(draft, events)
+        moving = MovingDraft(draft)
+        self._requests(draft, moving, events)
+        if not self._full:
+            # A new controller resumes them once its full commands are out (V41).
+            self._bring_forward(moving)
+        moving.close()
         self._give_back(draft)
         decision = draft.decision
         decision.writes.extend(self._deletion_writes())
         if self._election_requested and not self._preferred:
             self._election_requested = False
             decision.writes.append(ForgetPreferredElection())
-        decision.shown, self._shown = self._shown, {}
+        decision.shown.update(self._shown)
+        self._shown = {}
         decision.full, self._full = tuple(self._full), {}
         decision.brokers_changed, self._brokers_changed = self._brokers_changed, False
         self._deciding = decision
         return decision
 
-    def _requests(self, draft: Draft, events: Iterable[Event]) -> None:
+    def _bring_forward(self, moving: MovingDraft) -> None:
+        looked_at, self._moves = self._moves, {}
+        for topic_partition in looked_at:
+            moving.advance(topic_partition)
+        if self._requested:
+            self._requested = False
+            moving.look_at_requests()
+
+    def _requests(self, draft: Draft, moving: MovingDraft, events: Iterable[Event]) -> None:
         producer_ids = []
         for event in events:
             # Before the leaders' own requests: those are judged against who leads then.
             if isinstance(event, ElectLeadersAsked):
                 draft.elect_leaders(event)
+        for event in events:
+            if isinstance(event, ReassignmentsAsked) and not moving.reassign(event):
+                self._events.append(event)
         for event in events:
             match event:
                 case AlterPartitionAsked():
@@ -204,6 +243,8 @@ class Controller:
                 case CreatePartitionsAsked():
                     if not draft.create_partitions(event):
                         self._events.append(event)
+                case ReassignmentsListAsked():
+                    moving.list(event)
                 case DeleteTopicsAsked():
                     draft.delete_topics(event)
                 case ProducerIdsAsked():
@@ -259,6 +300,12 @@ class Controller:
             case RebalanceDue():
                 due = balance.out_of_balance(self.image, event.percentage)
                 self._preferred.update(dict.fromkeys(due))
+            case ReassignmentsRead():
+                self.image.reassignments = event.found
+                self._look_at_requests()
+            case SweepDue():
+                self._moves.update(self.image.moving)
+                self._look_at_requests()
             case LeaderAndIsrAnswered():
                 if self._is_current(event.broker_id, event.broker_epoch):
                     self._replicas_answered(event)
@@ -267,6 +314,7 @@ class Controller:
                     self.image.apply(
                         ReplicasStopped(event.broker_id, tuple(event.topic_partitions))
                     )
+                    self._look_at_moves(event.topic_partitions)
             case CommandsDropped():
                 if self._is_current(event.broker_id, event.broker_epoch):
                     self._full[event.broker_id] = None
@@ -292,6 +340,7 @@ class Controller:
             for topic_partition in self.image.hosted_by(broker_id):
                 self._dirty[topic_partition] = None
                 self._shown[topic_partition] = None
+            self._look_at_moves(self.image.hosted_by(broker_id))
         self._full.update(dict.fromkeys(changes.arrived))
 
     def _shutdown_asked(self, event: ControlledShutdownAsked) -> None:
@@ -314,6 +363,13 @@ class Controller:
                 ShutdownAnswer(ticket, ErrorCode.STALE_BROKER_EPOCH) for ticket in hand_over.tickets
             )
 
+    def _look_at_requests(self) -> None:
+        self._requested = self._requested or self.image.reassignments is not None
+
+    def _look_at_moves(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        moving = self.image.moving
+        self._moves.update(dict.fromkeys(one for one in topic_partitions if one in moving))
+
     def _topics_read(self, event: TopicsRead) -> None:
         names = dict.fromkeys(event.names)
         for name in [*self.image.topics, *self.image.unreadable]:
@@ -328,6 +384,10 @@ class Controller:
                 for topic_partition in found.topic.partitions():
                     self._dirty[topic_partition] = None
                     self._shown[topic_partition] = None
+                for partition in found.topic.moves:
+                    self._moves[TopicPartition(found.topic.name, partition)] = None
+                    self._stopping[TopicPartition(found.topic.name, partition)] = None
+        self._look_at_requests()
 
     def _deletions_read(self, event: DeletionsRead) -> None:
         for name in event.names:
@@ -378,6 +438,7 @@ class Controller:
         if decision is not self._deciding:
             raise InvariantError("not the decision in flight")
         self._deciding = None
+        effects = Effects({}, refused=decision.refused)
         conflicts: list[WritePartitionState] = []
         removed: list[str] = []
         published: list[tuple[TopicPartition, PartitionState]] = []
@@ -405,8 +466,16 @@ class Controller:
                         changes.extend(_first_changes(write.growth.topic.topic_id, made))
                     else:
                         reread.append(write.growth.topic.name)
+                case WriteAssignments():
+                    if isinstance(outcome, Written):
+                        effects.reassigned.extend(self._assigned(write, outcome))
+                    else:
+                        reread.append(write.topic.name)
+                case KeepReassignments():
+                    self._reassignments_kept(write, outcome)
                 case QueueDeletion():
                     self.image.apply(DeletionRequested(write.name))
+                    self._look_at_requests()
                 case RemoveTopic():
                     self.image.apply(TopicGone(write.name))
                     removed.append(write.name)
@@ -414,7 +483,7 @@ class Controller:
                     self._producer_ids_taken(write, outcome)
         for topic_partition in decision.remade:
             self.image.apply(ReplicasRemade(topic_partition))
-        effects = Effects(self._commands(decision, published, conflicts))
+        effects.commands = self._commands(decision, published, conflicts)
         effects.published, effects.removed, effects.reread = published, removed, reread
         effects.changes = changes
         effects.gone, self._gone = self._gone, []
@@ -456,6 +525,9 @@ class Controller:
             self._dirty[topic_partition] = None
         else:
             self.image.apply(TopicUnreadable(topic_partition.topic, outcome.reason))
+        if topic_partition in self.image.moving:
+            self._moves[topic_partition] = None
+            self._stopping[topic_partition] = None
 
     def _topic_made(
         self, write: CreateTopic, outcome: Written
@@ -483,6 +555,32 @@ class Controller:
             (TopicPartition(topic.name, partition), state) for partition, state in states.items()
         ]
 
+    def _assigned(
+        self, write: WriteAssignments, outcome: Written
+    ) -> list[tuple[TopicPartition, tuple[int, ...]]]:
+        """Take over a topic's node; returns the reassignments that are over with it."""
+        topic, before = write.topic, self.image.topics[write.topic.name].moves
+        since = {
+            partition: replace(topic.moves[partition], since_zxid=outcome.mzxid)
+            for partition in write.begun
+            if partition in topic.moves
+        }
+        self.image.apply(AssignmentsWritten(replace(topic, moves={**topic.moves, **since})))
+        for partition in write.begun:
+            topic_partition = TopicPartition(topic.name, partition)
+            self._moves[topic_partition] = None
+        ended = [partition for partition in before if partition not in topic.moves]
+        if ended:
+            self._look_at_requests()
+        return [(TopicPartition(topic.name, one), topic.assignments[one]) for one in ended]
+
+    def _reassignments_kept(self, write: KeepReassignments, outcome: Outcome) -> None:
+        if isinstance(outcome, Conflict):
+            # Somebody has changed the node: a watch tells, and it is read again.
+            return
+        found = ReassignmentsFound(write.expected_version + 1, write.entries)
+        self.image.reassignments = found if write.entries else None
+
     def _producer_ids_taken(self, write: TakeProducerIds, outcome: Outcome) -> None:
         if isinstance(outcome, Written):
             self.image.apply(ProducerIdsFound(write.last, write.expected_version + 1))
@@ -507,7 +605,7 @@ class Controller:
             if write is None:
                 builder.tell_role(topic_partition, is_new=True)
             elif not write.asked_by_leader:
-                builder.tell_role(topic_partition, write.is_new)
+                builder.tell_role(topic_partition, write.is_new, write.new_replicas)
         for write in conflicts:
             builder.show(write.topic_partition)
             builder.tell_role(write.topic_partition, is_new=False)
@@ -518,6 +616,7 @@ class Controller:
         for topic_partition in decision.shown:
             builder.show(topic_partition)
         self._command_deletions(builder)
+        self._command_leaving(builder)
         for retell in decision.retold:
             builder.retell_role(retell.broker_id, retell.topic_partition, retell.is_new)
         if decision.brokers_changed:
@@ -534,6 +633,17 @@ class Controller:
             told = builder.delete(name) if name in self.image.topics else {}
             self.image.apply(DeletionCommanded(name, told))
 
+    def _command_leaving(self, builder: CommandBuilder) -> None:
+        """Replicas that a reassignment takes away are told to go once the target is all there is;
+        those on dead brokers are strays when they return (V52, V45)."""
+        stopping, self._stopping = self._stopping, {}
+        for topic_partition in stopping:
+            deleting = self.image.is_deleting(topic_partition.topic)
+            if self.image.is_completing(topic_partition) and not deleting:
+                told = builder.leave(topic_partition)
+                self.image.apply(LeavingCommanded(topic_partition, told))
+                self._moves[topic_partition] = None
+
     def _answers(
         self, decision: Decision, outcomes: Sequence[Outcome], removed: Sequence[str]
     ) -> list[tuple[int, Any]]:
@@ -544,8 +654,10 @@ class Controller:
             decision.creation_answers,
             decision.growth_answers,
             decision.election_answers,
+            decision.reassignment_answers,
         ):
             answers.extend((answer.ticket, answer.message(outcomes)) for answer in waiting)
+        answers.extend(decision.ready_answers)
         index = decision.producer_id_write
         again = index is not None and isinstance(outcomes[index], Conflict)
         for producer_answer in decision.producer_id_answers:
@@ -588,6 +700,9 @@ class Controller:
         other._forgotten = dict(self._forgotten)
         other._preferred = dict(self._preferred)
         other._election_requested = self._election_requested
+        other._moves = dict(self._moves)
+        other._stopping = dict(self._stopping)
+        other._requested = self._requested
         other._deleting = [answer.copy() for answer in self._deleting]
         other._given_up = dict(self._given_up)
         other._hand_overs = {key: one.copy() for key, one in self._hand_overs.items()}
@@ -603,6 +718,8 @@ class Controller:
             tuple(self._preferred),
             self._election_requested,
             tuple((key, len(one.led), len(one.followed)) for key, one in self._hand_overs.items()),
+            tuple(self._moves),
+            tuple(self._stopping),
             self.settings.unclean,
             len(self._events),
             self._deciding is None,
@@ -616,16 +733,4 @@ def _first_changes(
 
 
 def _modified_in(state: PartitionState, mzxid: int) -> PartitionState:
-    return PartitionState(
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        isr=state.isr,
-        controller_epoch=state.controller_epoch,
-        partition_epoch=state.partition_epoch,
-        leader_recovery_state=state.leader_recovery_state,
-        isr_epochs=state.isr_epochs,
-        elr=state.elr,
-        last_leader=state.last_leader,
-        removed=state.removed,
-        mzxid=mzxid,
-    )
+    return replace(state, mzxid=mzxid)

@@ -173,6 +173,7 @@ def _published(
         isr_epochs=tuple(brokers[member].broker_epoch for member in isr),
         elr=state.elr,
         last_leader=state.last_leader,
+        reassigned_to=state.reassigned_to,
     )
 
 
@@ -194,6 +195,7 @@ def _leaderless(
             isr_epochs=tuple(recorded[member] for member in survivors),
             elr=state.elr,
             last_leader=state.last_leader,
+            reassigned_to=state.reassigned_to,
         )
     )
 

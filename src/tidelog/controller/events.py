@@ -9,16 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.controller.image import ProducerIdsFound, TopicFound, TopicUnreadable
+from tidelog.controller.image import (
+    ProducerIdsFound,
+    ReassignmentsFound,
+    TopicFound,
+    TopicUnreadable,
+)
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import BrokerInfo, TopicId, TopicPartition
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
 from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
+from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,18 @@ class PreferredElectionRead:
 
 
 @dataclass(frozen=True, slots=True)
+class ReassignmentsRead:
+    """`/admin/reassign_partitions` as it is now, None where it is not there (R1)."""
+
+    found: ReassignmentsFound | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepDue:
+    """It is time to look at every reassignment again, whatever happened (V50)."""
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceDue:
     """It is time to look whether preferred replicas lead (V46)."""
 
@@ -85,7 +106,7 @@ class LeaderAndIsrAnswered:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaAnswered:
-    """A broker's answer to StopReplica: these replicas are deleted, or never will be (V22)."""
+    """A broker's answer to StopReplica: these are stopped, or never will be (V22, V52)."""
 
     broker_id: int
     broker_epoch: int
@@ -137,6 +158,22 @@ class ElectLeadersAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class ReassignmentsAsked:
+    """A client asks for partitions to be moved, or to be left where they were (KIP-455)."""
+
+    ticket: int
+    request: AlterPartitionReassignmentsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsListAsked:
+    """A client asks which partitions are being moved (KIP-455)."""
+
+    ticket: int
+    request: ListPartitionReassignmentsRequest
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteTopicsAsked:
     """A client asks for topics to be deleted."""
 
@@ -167,6 +204,8 @@ Reading = (
     | ProducerIdsRead
     | UncleanRead
     | PreferredElectionRead
+    | ReassignmentsRead
+    | SweepDue
     | RebalanceDue
     | LeaderAndIsrAnswered
     | StopReplicaAnswered
@@ -178,6 +217,8 @@ Asked = (
     | CreatePartitionsAsked
     | ElectLeadersAsked
     | ControlledShutdownAsked
+    | ReassignmentsAsked
+    | ReassignmentsListAsked
     | DeleteTopicsAsked
     | ProducerIdsAsked
 )

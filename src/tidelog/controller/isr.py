@@ -188,4 +188,5 @@ def _accepted(
         isr_epochs=tuple(brokers[member].broker_epoch for member in wanted.isr),
         elr=state.elr,
         last_leader=state.last_leader,
+        reassigned_to=state.reassigned_to,
     )

@@ -285,7 +285,7 @@ class BrokerConfig:
     )
     cluster_events_topic_replication_factor: int = integer(
         3,
-        "Replication factor of __cluster_events; where fewer brokers live when it is made, as many "
+        "Replication factor of __cluster_events; where fewer brokers live for 15 seconds, as many "
         "as those.",
         at_least=1,
         at_most=INT16_MAX,

@@ -60,11 +60,13 @@ class LocalZookeeper:
         *,
         settings: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
+        jars: Sequence[str] = (),
         ensemble: Sequence[Member] = (),
         number: int = 0,
         end_with_program: bool = False,
     ) -> None:
-        """`settings` are lines of zoo.cfg beside our own, `properties` Java's of the server.
+        """`settings` are lines of zoo.cfg beside our own, `properties` Java's of the server, `jars`
+        beginnings of the names of further jars of PySpark (TLS needs netty).
 
         In an ensemble `number` says which of its members this one is.
         """
@@ -72,6 +74,7 @@ class LocalZookeeper:
         self.port = port
         self._settings = dict(settings or {})
         self._properties = dict(properties or {})
+        self._jars = tuple(jars)
         self._ensemble = tuple(ensemble)
         self._number = number
         self._end_with_program = end_with_program
@@ -105,7 +108,7 @@ class LocalZookeeper:
         """Start the process and do not wait."""
         if self.process is not None:
             return
-        words = [find_java(_OLDEST_JAVA), _HEAP, "-cp", ":".join(find_jars())]
+        words = [find_java(_OLDEST_JAVA), _HEAP, "-cp", ":".join(find_jars(self._jars))]
         properties = {"zookeeper.admin.enableServer": "false", **self._properties}
         words += [f"-D{key}={value}" for key, value in properties.items()]
         words += [_MAIN, self._path("zoo.cfg")]
@@ -227,7 +230,7 @@ class LocalZookeeper:
         os.replace(temporary, self._path(name))
 
 
-def find_jars() -> list[str]:
+def find_jars(further: Sequence[str] = ()) -> list[str]:
     """The jars that a server needs; LocalClusterError where PySpark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
@@ -237,9 +240,9 @@ def find_jars() -> list[str]:
         )
     folder = Path(spec.submodule_search_locations[0]) / "jars"
     found: list[str] = []
-    for name in _JARS:
+    for name in (*_JARS, *further):
         jars = sorted(folder.glob(f"{name}*.jar"))
         if not jars:
             raise LocalClusterError(f"{folder} has no {name}*.jar: ZooKeeper cannot run from it")
-        found.append(str(jars[0]))
+        found += [str(jar) for jar in jars]
     return found

@@ -351,6 +351,7 @@ class Cluster:
             broker = SimBroker(self, node, settings.of(broker_id))
             self.brokers[broker_id] = broker
             self.replication.add(broker)
+        self.published.on_left.append(self._left)
         world.scheduler.after_event = self._after_event
         world.judge_crash = self._judge_crash
         self.store.may_expire = self._may_expire
@@ -393,6 +394,22 @@ class Cluster:
             for op, result in zip(ops, results, strict=True)
         ]
         self.world.note(-1, "store", f"{zxid} session {session_id}: {'; '.join(changes)}")
+
+    def _left(self, key: LogKey, node_id: int, since_zxid: int) -> None:
+        """A replica is assigned no more. Where its broker has been registered since it was to go,
+        it was told, and has answered that it is gone (V52); whoever comes later finds a stray."""
+        broker = self.brokers[node_id]
+        registered = self.published.brokers.get(node_id)
+        if registered is None or registered > since_zxid or broker.broker is None:
+            return
+        if not broker.is_up or broker.broker.broker_epoch != registered:
+            return
+        for partition in broker.broker.replicas.all():
+            if LogKey(partition.topic_id, partition.topic_partition.partition) == key:
+                self.world.violate(
+                    f"{partition.topic_partition}: the topic's node was written before broker"
+                    f" {node_id} had given its replica up (V52)"
+                )
 
     def _check_session(
         self, zxid: int, session_id: int, ops: Sequence[Op], _: Sequence[OpResult]

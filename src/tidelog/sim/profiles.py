@@ -73,6 +73,9 @@ class Profile:
     churn: tuple[str, ...] = ()
     #: What it is known to show and nobody has mended yet: searches over all profiles leave it out.
     known_defect: str = ""
+    #: How many brokers there are, and replicas of each partition.
+    brokers: int = 3
+    replicas: int = 3
     #: Range of the delays of messages between nodes and the store.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
     #: Whether every kind of fault there is takes part, each as often as another; `weights` count
@@ -294,6 +297,30 @@ PROFILES: Final[Mapping[str, Profile]] = {
             left_out=0.0,
             mean_interval_ms=(60, 250),
             restart_ms=((20, 200), (20, 600)),
+        ),
+        # Partitions are moved to other brokers and back, while brokers and controllers come and go.
+        Profile(
+            "reassignments",
+            weights={
+                "crash_any": 3.0,
+                "crash_leader": 3.0,
+                "crash_controller": 3.0,
+                "expire_controller": 3.0,
+                "expire_session": 2.0,
+                "strike": 3.0,
+                "lose_answer": 2.0,
+                "slow_link": 2.0,
+                "cut_two_ways": 1.0,
+                "elect_preferred": 1.0,
+            },
+            left_out=0.3,
+            mean_interval_ms=(150, 800),
+            restart_ms=((20, 400), (200, 2_500)),
+            recreates=0.3,
+            brokers=5,
+            churn=("partitions_moved",),
+            scenario="controller_lost_at_each_write",
+            has_own_streams=True,
         ),
         # Disks are full, now for one batch and not for the next, as topics grow and come anew: what
         # a new producer writes first finds no room.
