@@ -22,7 +22,7 @@ from tests.controller_builders import (
 )
 
 from tidelog.controller import balance, elections, shutdowns
-from tidelog.controller.commands import Stop
+from tidelog.controller.commands import CommandBuilder, Stop
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Conflict
 from tidelog.controller.events import BrokersRead, ControlledShutdownAsked, DeletionsRead
@@ -135,6 +135,15 @@ class TestHandingOver:
         assert state_writes(writes) == {}
         assert remaining(answer_of(effects)) == []
         assert 1 not in effects.commands
+
+    def test_nothing_is_told_to_stop_that_cannot_be(self) -> None:
+        controller = controller_of(state((1, 2, 3)), state((2, 3)), live=(1, 2, 3, 4))
+        builder = CommandBuilder(controller.image)
+        for broker_id, topic_partition in ((1, P0), (4, P1), (9, P1), (1, P2)):
+            builder.stop_replica(broker_id, topic_partition)
+        assert builder.build() == {}, "a leader, no replica, nobody, no partition"
+        builder.stop_replica(1, P1)
+        assert builder.build()[1].stops == {P1: Stop(5, delete=False)}
 
 
 class TestWhatRemains:
