@@ -142,8 +142,7 @@ class ClusterEvents:
 
     def _drop(self, count: int) -> None:
         if self._dropped == 0:
-            self._broker.tracer.mark("cluster_events_dropped")
-            self._log("events of the cluster are dropped: too many wait")
+            self._log(f"events of the cluster are missing in {CLUSTER_EVENTS} from here on")
         self._dropped += count
         self._broker.metrics.add(EVENTS_DROPPED, count)
 
