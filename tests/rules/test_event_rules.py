@@ -42,8 +42,13 @@ def three() -> Iterator[Office]:
 def recorded(around: Office) -> list[ClusterEvent]:
     """What brokers record from now on, in order."""
     told: list[ClusterEvent] = []
+
+    def now(_: int, events: Iterator[ClusterEvent | None]) -> None:
+        told.extend(event for event in events if event is not None)
+
     for one in around.brokers.values():
         one.cluster_events.record = told.extend  # type: ignore[method-assign]
+        one.cluster_events.record_later = now  # type: ignore[method-assign]
     return told
 
 
@@ -261,6 +266,27 @@ def test_nobody_waits_for_events_and_those_without_room_are_counted(
         [(_, _, values)] = leader.batches
         assert values[0]["count"] == 15 and numbers(values) == list(range(10))
         assert broker.failures == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V80")
+def test_events_are_made_when_they_are_sent_and_not_when_they_are_recorded() -> None:
+    async def story() -> None:
+        broker, clock, leader, _ = a_writer()
+        made: list[int] = []
+
+        def events() -> Iterator[ClusterEvent | None]:
+            for number in range(450):
+                made.append(number)
+                yield event(number) if number % 3 else None
+
+        broker.cluster_events.record_later(450, events())
+        assert made == [], "commands are not held back"
+        await until_idle(broker, clock)
+        sent = [number for _, _, values in leader.batches for number in numbers(values)]
+        assert sent == [number for number in range(450) if number % 3]
+        assert len(leader.batches) == 3
 
     asyncio.run(story())
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.controller import cluster_events
@@ -67,12 +68,24 @@ class _Told(NamedTuple):
     event: ClusterEvent
 
 
+@dataclass(slots=True)
+class _Recorded:
+    """Events that were recorded together, made one by one as they are sent."""
+
+    time_ms: int
+    events: Iterator[ClusterEvent | None]
+    #: How many of them are left.
+    count: int
+
+
 class ClusterEvents:
     """The events of one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._queue: deque[_Told] = deque()
+        self._queue: deque[_Recorded] = deque()
+        #: Events in the queue.
+        self._waiting = 0
         self._wake = Signal(broker.ports.loop)
         self._is_running = False
         #: Sent, with an outcome that is not known yet or to be sent again.
@@ -101,14 +114,21 @@ class ClusterEvents:
 
     def record(self, events: Iterable[ClusterEvent]) -> None:
         """Tell of events; at once, whatever becomes of them."""
-        if not self.is_on:
+        told = list(events)
+        self.record_later(len(told), iter(told))
+
+    def record_later(self, count: int, events: Iterator[ClusterEvent | None]) -> None:
+        """Tell of `count` events that are made when they are sent (None: there is none after all);
+        to make those of thousands of partitions now would hold their commands back."""
+        if not self.is_on or count == 0:
             return
-        time_ms = self._broker.clock.wall_ms()
-        for event in events:
-            if len(self._queue) < MAX_CLUSTER_EVENTS_QUEUED:
-                self._queue.append(_Told(time_ms, event))
-            else:
-                self._drop(1)
+        room = max(0, MAX_CLUSTER_EVENTS_QUEUED - self._waiting)
+        if count > room:
+            self._drop(count - room)
+            count = room
+        if count:
+            self._queue.append(_Recorded(self._broker.clock.wall_ms(), events, count))
+            self._waiting += count
         if not self._is_running:
             self._is_running = True
             self._broker.tasks.spawn("cluster events", self._run())
@@ -116,14 +136,13 @@ class ClusterEvents:
 
     def close(self) -> None:
         """The broker stops: what was not sent stays untold."""
-        left = len(self._queue) + len(self._batch)
+        left = self._waiting + len(self._batch)
         if left:
             self._log(f"{left} events of the cluster are not in {CLUSTER_EVENTS}: stopping")
 
     def _drop(self, count: int) -> None:
         if self._dropped == 0:
-            self._broker.tracer.mark("cluster_events_dropped")
-            self._log("events of the cluster are dropped: too many wait")
+            self._log(f"events of the cluster are missing in {CLUSTER_EVENTS} from here on")
         self._dropped += count
         self._broker.metrics.add(EVENTS_DROPPED, count)
 
@@ -178,6 +197,8 @@ class ClusterEvents:
             self._producer_id, self._sequence = taken, 0
         if not self._batch:
             self._batch = self._next_batch()
+            if not self._batch:
+                return True
         producer = Producer(self._producer_id, 0, self._sequence)
         data = PartitionProduceData(0, build_batch(self._batch, producer=producer))
         request = ProduceRequest(
@@ -227,10 +248,19 @@ class ClusterEvents:
         if self._dropped:
             count, self._dropped = self._dropped, 0
             self._times_dropped += 1
-            event = cluster_events.dropped(broker_id, epoch, self._times_dropped, count)
-            told.append(_Told(self._broker.clock.wall_ms(), event))
-        while self._queue and len(told) < _BATCH_EVENTS:
-            told.append(self._queue.popleft())
+            missing = cluster_events.dropped(broker_id, epoch, self._times_dropped, count)
+            told.append(_Told(self._broker.clock.wall_ms(), missing))
+        for _ in range(_BATCH_EVENTS):
+            if not self._queue:
+                break
+            first = self._queue[0]
+            event = next(first.events, None)
+            if event is not None:
+                told.append(_Told(first.time_ms, event))
+            self._waiting -= 1
+            first.count -= 1
+            if first.count == 0:
+                self._queue.popleft()
         return [
             NewRecord(one.event.key, one.event.value(broker_id, one.time_ms), one.time_ms)
             for one in told

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.controller import cluster_events
-from tidelog.controller.cluster_events import FAILOVER, ClusterEvent
+from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
 from tidelog.controller.failover import Failovers, Turn
 from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import PARTITIONS_UNLED
@@ -95,20 +95,23 @@ class TermEvents:
             over += self._failovers.removed(name, now_ms)
         self._broker.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
         if self._broker.cluster_events.is_on:
-            self._record(self._of(effects, image))
+            self._tell(effects, image)
         self._tell_failovers(over)
 
-    def _of(self, effects: Effects, image: Image) -> list[ClusterEvent]:
+    def _tell(self, effects: Effects, image: Image) -> None:
         epoch = self._controller_epoch
         told = [cluster_events.session_lost(*one, epoch) for one in effects.gone]
         for broker in effects.arrived:
             told += cluster_events.registered(broker, epoch)
-        for change in effects.changes:
-            preferred = image.replicas(change.topic_partition)[0]
-            event = cluster_events.of_state(change, image.brokers, preferred, epoch)
-            if event is not None:
-                told.append(event)
-        return told
+        self._record(told)
+        brokers, changes = image.brokers, effects.changes
+        self._broker.cluster_events.record_later(
+            len(changes),
+            (
+                cluster_events.of_state(change, brokers, _preferred(image, change), epoch)
+                for change in changes
+            ),
+        )
 
     def answered(
         self, broker_id: int, outcomes: Sequence[tuple[TopicPartition, ErrorCode]]
@@ -142,3 +145,11 @@ class TermEvents:
 
     def _record(self, events: Iterable[ClusterEvent]) -> None:
         self._broker.cluster_events.record(events)
+
+
+def _preferred(image: Image, change: StateChange) -> int:
+    """The first replica of a partition; -1 where its topic has gone meanwhile."""
+    name, partition = change.topic_partition
+    topic = image.topics.get(name)
+    replicas = () if topic is None else topic.assignments.get(partition, ())
+    return replicas[0] if replicas else NO_LEADER

@@ -73,8 +73,8 @@ def tail(
     ):
         if CLUSTER_EVENTS not in client.metadata().topics:
             raise NotFoundError(
-                f"this cluster has no topic {CLUSTER_EVENTS}: its brokers write one where they are"
-                " started with cluster.events.enable=true"
+                f"this cluster has no topic {CLUSTER_EVENTS}: its brokers write one after"
+                " tidelog configs alter --brokers -c cluster.events.enable=true"
             )
         words = [PartitionWord(CLUSTER_EVENTS, None)]
         write = _writer(kind or list(KINDS), json_text if as_json else event_line)

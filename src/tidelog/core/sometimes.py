@@ -59,7 +59,6 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "deposed_while_writing": "a controller's write is refused, as another has been elected",
     "election_won_unknowingly": "a controller learns of its election by reading back",
     "controller_node_left_over": "/controller is of this session, and nobody acts for it",
-    "cluster_events_dropped": "more happens than can be written to __cluster_events",
     "controller_stalled": "the store does not answer a controller, which begins anew",
     "controller_race_lost": "another broker was quicker to become controller",
     "controller_resigned_with_waiting": "somebody waits for an answer when a term ends",
