@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tidelog.controller.commands import Stop
 from tidelog.core.types import NO_LEADER
 from tidelog.sim.mutants.mutant import Catalogue
 
@@ -36,11 +37,25 @@ def completion_order_reversed(original: Any) -> Any:
     return advance
 
 
-@_breaks("V52", "tidelog.controller.image:Image.replicas", profile=_PROFILE)
-def old_replica_readded(_: Any) -> Any:
+@_breaks(
+    "V52",
+    "tidelog.controller.image:Image.replicas",
+    "tidelog.controller.commands:CommandBuilder.leave",
+    profile=_PROFILE,
+)
+def old_replica_readded(_replicas: Any, _leave: Any) -> Any:
     """While a move completes, leaders and the controller still count the old replicas as assigned:
-    they may come back into the ISR, and are deleted there."""
-    return lambda self, topic_partition: self.assigned(topic_partition)
+    they come back into the ISR, and are deleted there."""
+
+    def leave(self: Any, topic_partition: Any) -> tuple[int, ...]:
+        image = self._image
+        stop = Stop(image.states[topic_partition].leader_epoch, True)
+        told = tuple(one for one in image.move(topic_partition).removing if one in image.brokers)
+        for one in told:
+            self._of(one).stops[topic_partition] = stop
+        return told
+
+    return (lambda self, topic_partition: self.assigned(topic_partition), leave)
 
 
 @_breaks("V52", "tidelog.controller.image:Image.has_left", profile=_PROFILE)
