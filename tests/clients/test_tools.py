@@ -129,10 +129,10 @@ def test_kafka_reassign_partitions(
     asked = ("--reassignment-json-file", str(path))
     told = tools.run("kafka-reassign-partitions", *server, *asked, "--execute")
     assert f"Successfully started partition reassignment for {topic}-0" in told
-    assert '"replicas":[1,2,3]' in told, "it keeps what was there for a way back"
-    verify = (*asked, "--verify", "--preserve-throttles")
+    assert "Current partition replica assignment" in told, "for a way back"
+    verify = (*asked, "--verify")
     for _ in range(60):
-        told = tools.run("kafka-reassign-partitions", *server, *verify)
+        told = tools.run("kafka-reassign-partitions", *server, *verify, fails=None)
         if "still in progress" not in told:
             break
     assert f"Reassignment of partition {topic}-0 is completed." in told
