@@ -27,6 +27,7 @@ from tidelog.cli import (
     partitions,
     pipeline,
     produce,
+    reassign,
     simulation,
     stores,
     topics,
@@ -52,6 +53,7 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(partitions.leaders_app, name="leaders")
+app.add_typer(reassign.app, name="reassign")
 app.add_typer(brokers.log_dirs_app, name="log-dirs")
 app.add_typer(partitions.records_app, name="records")
 app.add_typer(events.app, name="events")

@@ -56,6 +56,8 @@ class PublishedTopic:
     moving: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     #: The fewest replicas that each partition ever had.
     fewest: dict[int, int] = field(default_factory=dict)
+    #: When the replicas of a partition became others, or another order.
+    assigned_ns: dict[int, int] = field(default_factory=dict)
     #: Transaction since which a replica is to go, by partition and replica.
     leaving_since: dict[tuple[int, int], int] = field(default_factory=dict)
     #: Transaction that removed the topic node; -1 while it is there.
@@ -198,8 +200,10 @@ class Published:
         that are gone from it were stopped (V52)."""
         before, topic.assignment = topic.assignment, assignment
         for number, replicas in before.items():
-            if number not in assignment or replicas is assignment[number]:
+            if number not in assignment:
                 continue
+            if replicas != assignment[number]:
+                topic.assigned_ns[number] = self._now_ns()
             what = f"{topic.name}-{number}"
             key = LogKey(topic.topic_id, number)
             state = self.partitions.get(key)

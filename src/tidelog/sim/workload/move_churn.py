@@ -62,7 +62,8 @@ class PartitionsMoved(ChurnKind):
         count = self.work.replication_factor
         if draw.random() < _OTHER_FACTOR:
             count += draw.choice((-1, 1))
-        return tuple(draw.sample(list(self.work.cluster.brokers), count))
+        brokers = list(self.work.cluster.brokers)
+        return tuple(draw.sample(brokers, min(count, len(brokers))))
 
     def _leave_in_the_store(self, targets: dict[TopicPartition, tuple[int, ...] | None]) -> None:
         """As Kafka's older tools did: the node is written where there is none."""
