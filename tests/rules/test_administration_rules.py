@@ -130,11 +130,11 @@ def test_a_topic_that_somebody_else_changed_is_read_and_grows_from_there(three: 
     node = three.read(path)
     assert node is not None
     theirs = layout.decode_topic(path, node.data)
-    more_of_theirs = TopicAssignment(theirs.topic_id, {**theirs.partitions, 1: (2, 3)})
+    more_of_theirs = TopicAssignment(theirs.topic_id, {**theirs.partitions, 1: (2, 3, 1)})
     three.write(SetData(path, layout.encode_topic(more_of_theirs), ANY_VERSION))
     assert three.grow(controller, "t", 2).error_code == ErrorCode.INVALID_UPDATE_VERSION
     three.until(lambda: NEW in controller.controller._term.controller.image.states)  # type: ignore[union-attr]
-    assert three.state(NEW).isr == (2, 3)
+    assert three.state(NEW).isr == (2, 3, 1)
     assert three.grow(controller, "t", 2).error_code == ErrorCode.INVALID_PARTITIONS
     assert three.grow(controller, "t", 3).error_code == ErrorCode.NONE
 

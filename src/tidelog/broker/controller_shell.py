@@ -30,6 +30,7 @@ from tidelog.controller.events import (
     Event,
     ProducerIdsAsked,
     RebalanceDue,
+    RemovePartitionsAsked,
     UncleanRead,
 )
 from tidelog.controller.topics import TopicDefaults
@@ -37,6 +38,7 @@ from tidelog.core.tasks import Signal
 from tidelog.core.topic_config import validate_topic_configs
 from tidelog.core.types import TopicId
 from tidelog.metadata import layout
+from tidelog.metadata.paths import name_of
 from tidelog.metadata.store import (
     ANY_VERSION,
     Create,
@@ -55,6 +57,7 @@ from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
+from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -132,6 +135,10 @@ class ControllerShell:
         self._topics_changed = False
         self._deletions_changed = False
         self._election_changed = False
+        self._removals_changed = False
+        self._additions_changed = False
+        #: Topics whose nodes were written, by this broker or by another.
+        self._touched: dict[str, None] = {}
         #: Topics whose configuration has changed, and whether any may have.
         self._configs_changed: dict[str, None] = {}
         self._every_config_changed = False
@@ -236,6 +243,12 @@ class ControllerShell:
         return self._ask(
             lambda ticket: CreatePartitionsAsked(ticket, request, seed), refusal, when_told=True
         )
+
+    def remove_partitions(
+        self, request: RemovePartitionsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """The highest partitions of topics to be removed; answered when that is durable."""
+        return self._ask(lambda ticket: RemovePartitionsAsked(ticket, request), refusal)
 
     def elect_leaders(self, request: ElectLeadersRequest, refusal: Refusal) -> Pending | Any:
         """Preferred or unclean leaders."""
@@ -380,13 +393,16 @@ class ControllerShell:
         """Set the watches, then read everything (V41)."""
         self._brokers_changed = self._topics_changed = self._deletions_changed = False
         self._configs_changed, self._every_config_changed, self._reread = {}, False, {}
-        lists = await self._patiently(
+        self._touched = {}
+        ids, topics, deletions = await self._patiently(
             term,
             lambda: term.reader.lists(self._on_brokers, self._on_topics, self._on_deletions),
         )
-        for event in await self._patiently(term, lambda: term.reader.load(*lists)):
+        for event in await self._patiently(
+            term, lambda: term.reader.load(ids, topics, deletions, self._on_topic)
+        ):
             term.controller.offer(event)
-        self._election_changed = True
+        self._election_changed = self._removals_changed = self._additions_changed = True
 
     def _balance(self, term: _Term) -> None:
         """Look from time to time whether preferred replicas lead (V46)."""
@@ -416,6 +432,9 @@ class ControllerShell:
     async def _turn(self, term: _Term) -> None:
         """Read what changed, decide, write, command, answer; or wait for something to do."""
         await self._refresh(term)
+        while former := term.controller.wanted_former():
+            wanted = list(former)
+            term.controller.offer(await self._patiently(term, partial(term.reader.former, wanted)))
         if self._term is not term:
             return
         if not term.controller.has_work:
@@ -435,6 +454,8 @@ class ControllerShell:
         if self._brokers_changed:
             self._brokers_changed = False
             controller.offer(await self._patiently(term, lambda: reader.brokers(self._on_brokers)))
+        if self._touched:
+            await self._look_at_touched(term)
         if self._topics_changed:
             self._topics_changed = False
             reread, self._reread = self._reread, {}
@@ -444,7 +465,9 @@ class ControllerShell:
                 if name not in reread
             }
             controller.offer(
-                await self._patiently(term, lambda: reader.topics(self._on_topics, known))
+                await self._patiently(
+                    term, lambda: reader.topics(self._on_topics, self._on_topic, known)
+                )
             )
         await self._refresh_requests(term)
         if self._deletions_changed:
@@ -452,6 +475,17 @@ class ControllerShell:
             controller.offer(
                 await self._patiently(term, lambda: reader.deletions(self._on_deletions))
             )
+
+    async def _look_at_touched(self, term: _Term) -> None:
+        """Topics whose nodes were written: those that have another version than the image are read
+        again (V25)."""
+        image = term.controller.image
+        touched, self._touched = self._touched, {}
+        unknown = [name for name in touched if name in image.unreadable]
+        versions = {name: image.topics[name].version for name in touched if name in image.topics}
+        changed = await self._patiently(term, lambda: term.reader.changed(versions, self._on_topic))
+        if changed or unknown:
+            self._read_again([*changed, *unknown])
 
     async def _refresh_requests(self, term: _Term) -> None:
         """Read what administrators have left, configuration included."""
@@ -461,6 +495,17 @@ class ControllerShell:
             wanted = list(names)
             self._configs_changed, self._every_config_changed = {}, False
             controller.offer(await self._patiently(term, lambda: reader.unclean(wanted)))
+        if self._removals_changed:
+            self._removals_changed = False
+            for event in await self._patiently(term, lambda: reader.removals(self._on_removals)):
+                controller.offer(event)
+        if self._additions_changed:
+            self._additions_changed = False
+            seed = self.broker.ports.random.randrange(0, 1 << 31)
+            for event in await self._patiently(
+                term, lambda: reader.additions(self._on_additions, seed)
+            ):
+                controller.offer(event)
         if self._election_changed:
             self._election_changed = False
             asked = await self._patiently(
@@ -510,6 +555,9 @@ class ControllerShell:
             )
         for name in effects.removed:
             tracer.event("topic_removed", topic=name)
+        for report in effects.reports:
+            tracer.event("store_edit_refused", reason=report)
+            self._log(logging.ERROR, report)
         if effects.reread:
             self._read_again(effects.reread)
 
@@ -525,6 +573,18 @@ class ControllerShell:
 
     def _on_topics(self, event: WatchEvent) -> None:
         self._topics_changed = True
+        self._wake.set()
+
+    def _on_topic(self, event: WatchEvent) -> None:
+        self._touched[name_of(event.path)] = None
+        self._wake.set()
+
+    def _on_removals(self, event: WatchEvent) -> None:
+        self._removals_changed = True
+        self._wake.set()
+
+    def _on_additions(self, event: WatchEvent) -> None:
+        self._additions_changed = True
         self._wake.set()
 
     def _on_deletions(self, event: WatchEvent) -> None:

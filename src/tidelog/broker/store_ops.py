@@ -17,14 +17,17 @@ from tidelog.controller.decision import (
     CreateTopic,
     ForgetDeletion,
     ForgetPreferredElection,
+    ForgetRequest,
     Outcome,
     QueueDeletion,
+    QueueRemovals,
+    RemovePartitions,
     TakeProducerIds,
     Write,
     WritePartitionState,
     Written,
 )
-from tidelog.controller.image import ProducerIdsFound
+from tidelog.controller.image import ProducerIdsFound, Topic
 from tidelog.core import limits
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout
@@ -35,6 +38,8 @@ from tidelog.metadata.store import (
     Delete,
     Node,
     NodeExists,
+    NoNode,
+    NotEmpty,
     Op,
     SetData,
     TransactionFailed,
@@ -178,18 +183,16 @@ class TopicUnit(Unit):
         return True
 
 
-class GrowthUnit(Unit):
-    """A topic's node with more partitions than before."""
+class TopicChangeUnit(Unit):
+    """A topic's node with other partitions than before."""
 
     __slots__ = ("_data", "_expected")
 
-    def __init__(self, write: int, added: AddPartitions) -> None:
-        topic = added.growth.topic
+    def __init__(self, write: int, topic: Topic) -> None:
         path = layout.topic_path(topic.name)
         self._expected = topic.version - 1
         self._data = layout.encode_topic(TopicAssignment(topic.topic_id, topic.assignments))
         super().__init__(write, path, [SetData(path, self._data, self._expected)])
-        self.parents = (layout.topic_partitions_path(topic.name),)
 
     def judge(self, node: Node | None) -> Verdict:
         """Written, pending, or a conflict with what somebody else made of the topic."""
@@ -202,8 +205,52 @@ class GrowthUnit(Unit):
         return Conflict(reason="the topic's node has changed")
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """A parent may have been made meanwhile."""
+        """A parent may have been made meanwhile, a request have been taken back."""
+        if isinstance(failure.error, NoNode | NotEmpty):
+            kept = [
+                op
+                for op in self.ops
+                if not (isinstance(op, Delete) and op.path == failure.error.path)
+            ]
+            dropped = len(kept) < len(self.ops)
+            self.ops = kept
+            return dropped
         return self._drop_existing(failure)
+
+
+class RemovalRequestUnit(Unit):
+    """A request to remove a partition, or what it says now."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, write: int, topic_partition: TopicPartition, drain: bool) -> None:
+        path = layout.partition_request_path(topic_partition, is_removal=True)
+        self._data = layout.encode_partition_removal(drain)
+        super().__init__(write, path, [Create(path, self._data)])
+        self.parents = (layout.partition_requests_path(topic_partition.topic, is_removal=True),)
+
+    def judge(self, node: Node | None) -> Verdict:
+        """Whoever did it, it is done."""
+        done = node is not None and node.data == self._data
+        return Written() if done else PENDING
+
+    def adapt(self, failure: TransactionFailed) -> bool:
+        """The request may be there already, or have gone; its parent likewise."""
+        error, path = failure.error, self.witness
+        if error.path != path:
+            return self._drop_existing(failure)
+        op: Op
+        if isinstance(error, NodeExists):
+            op = SetData(path, self._data, ANY_VERSION)
+        elif isinstance(error, NoNode) and isinstance(self.ops[-1], Create):
+            self.make_parents(self.parents)
+            return True
+        elif isinstance(error, NoNode):
+            op = Create(path, self._data)
+        else:
+            return False
+        self.ops[-1] = op
+        return True
 
 
 class RequestUnit(Unit):
@@ -265,19 +312,31 @@ def units_of(index: int, write: Write) -> list[Unit]:
     match write:
         case WritePartitionState():
             topic_partition = write.topic_partition
-            unit = StateUnit(index, topic_partition, write.state, write.expected_epoch)
+            state_unit = StateUnit(index, topic_partition, write.state, write.expected_epoch)
             if write.expected_epoch == NO_STATE:
-                unit.parents = (
+                state_unit.parents = (
                     layout.topic_partitions_path(topic_partition.topic),
                     layout.partition_path(topic_partition),
                 )
-            return [unit]
+            return [state_unit]
         case CreateTopic():
             made = write.made
             return _with_states(index, TopicUnit(index, write), made.topic.name, made.states)
         case AddPartitions():
             growth = write.growth
-            return _with_states(index, GrowthUnit(index, write), growth.topic.name, growth.states)
+            unit = TopicChangeUnit(index, growth.topic)
+            unit.parents = (layout.topic_partitions_path(growth.topic.name),)
+            return _with_states(index, unit, growth.topic.name, growth.states)
+        case RemovePartitions():
+            return _removal_units(index, write)
+        case QueueRemovals():
+            return [
+                RemovalRequestUnit(index, TopicPartition(write.name, partition), drain)
+                for partition, drain in write.wanted.items()
+            ]
+        case ForgetRequest():
+            path = layout.partition_request_path(write.topic_partition, is_removal=write.is_removal)
+            return [RequestUnit(index, path, present=False)]
         case QueueDeletion():
             return [RequestUnit(index, layout.delete_topic_path(write.name), present=True)]
         case ForgetDeletion():
@@ -290,6 +349,29 @@ def units_of(index: int, write: Write) -> list[Unit]:
             raise TypeError(f"not a conditional write: {write!r}")
 
 
+def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
+    """The topic's node, with as many of the requests as fit, and the others behind it: those that
+    are left find no partition of their number any more."""
+    name = write.topic.name
+    first: Unit = TopicChangeUnit(index, write.topic)
+    units = [first]
+    paths = [
+        layout.partition_request_path(TopicPartition(name, partition), is_removal=True)
+        for partition in write.partitions
+    ]
+    parent = layout.partition_requests_path(name, is_removal=True)
+    size_bytes = first.size_bytes
+    for path in [*paths, parent]:
+        delete = Delete(path, ANY_VERSION)
+        size_bytes += _size_of(delete)
+        if len(units) == 1 and len(first.ops) < MAX_OPS and size_bytes <= MAX_BYTES:
+            first.ops.append(delete)
+        elif path != parent:
+            units.append(RequestUnit(index, path, present=False))
+    first.alone = len(units) > 1
+    return units
+
+
 def _with_states(
     index: int, first: Unit, topic: str, states: Mapping[int, PartitionState]
 ) -> list[Unit]:
@@ -298,8 +380,10 @@ def _with_states(
     size_bytes = first.size_bytes
     for partition, state in sorted(states.items()):
         topic_partition = TopicPartition(topic, partition)
-        unit = StateUnit(index, topic_partition, state, NO_STATE)
-        unit.make_parents([layout.partition_path(topic_partition)])
+        expected = state.partition_epoch - 1
+        unit = StateUnit(index, topic_partition, state, expected)
+        if expected == NO_STATE:
+            unit.make_parents([layout.partition_path(topic_partition)])
         size_bytes += unit.size_bytes
         fits = len(first.ops) + len(unit.ops) <= MAX_OPS and size_bytes <= MAX_BYTES
         if fits and len(units) == 1:

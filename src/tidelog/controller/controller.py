@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidelog.controller import balance, liveness
+from tidelog.controller import adoption, balance, liveness, removals
 from tidelog.controller.commands import CommandBuilder, Commands
 from tidelog.controller.decision import (
     AddPartitions,
@@ -27,6 +27,8 @@ from tidelog.controller.decision import (
     ForgetPreferredElection,
     Outcome,
     QueueDeletion,
+    QueueRemovals,
+    RemovePartitions,
     RemoveTopic,
     TakeProducerIds,
     Write,
@@ -35,19 +37,25 @@ from tidelog.controller.decision import (
 )
 from tidelog.controller.draft import Draft, Settings
 from tidelog.controller.events import (
+    AdditionsRead,
     AlterPartitionAsked,
     BrokersRead,
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
     DeletionsRead,
+    DrainRead,
     ElectLeadersAsked,
     Event,
+    FormerRead,
     LeaderAndIsrAnswered,
     PreferredElectionRead,
     ProducerIdsAsked,
     ProducerIdsRead,
     RebalanceDue,
+    RemovalsRead,
+    RemovePartitionsAsked,
+    RequestsUnreadable,
     StopReplicaAnswered,
     TopicsRead,
     UncleanRead,
@@ -56,9 +64,16 @@ from tidelog.controller.image import (
     BrokersChanged,
     DeletionCommanded,
     DeletionRequested,
+    FormerFound,
     Image,
     PartitionsAdded,
+    PartitionsClosed,
+    PartitionsDrained,
+    PartitionsRemoved,
     ProducerIdsFound,
+    RemovalCommanded,
+    RemovalsAdded,
+    RemovalsRequested,
     ReplicaAnswered,
     ReplicasRemade,
     ReplicasStopped,
@@ -87,6 +102,8 @@ class Effects:
     removed: list[str] = field(default_factory=list)
     #: Topics whose nodes somebody else has changed: read them again.
     reread: list[str] = field(default_factory=list)
+    #: What somebody left in the store and cannot be done, for the log.
+    reports: list[str] = field(default_factory=list)
 
 
 class Controller:
@@ -110,6 +127,11 @@ class Controller:
         self._election_requested = False
         self._deleting: list[DeleteTopicsAnswer] = []
         self._given_up: dict[int, None] = {}
+        #: Requests to add partitions that stand in the store, and a seed for their placement (V7).
+        self._additions = AdditionsRead({}, 0)
+        #: Requests in the store that cannot be done: (partition, is a removal) -> why.
+        self._refused: dict[tuple[TopicPartition, bool], str] = {}
+        self._reports: list[str] = []
 
     def offer(self, event: Event) -> None:
         """Queue an event."""
@@ -128,7 +150,24 @@ class Controller:
             or self._preferred
             or self._election_requested
             or any(d.done or not d.commanded for d in self.image.deletions.values())
+            or removals.has_work(self.image)
         )
+
+    def wanted_former(self) -> list[TopicPartition]:
+        """Partitions that are about to be added, and of which it is not known whether there were
+        some of their number before: `FormerRead` must tell before they can be decided (V71)."""
+        asked: dict[str, int] = {}
+        additions = [self._additions.wanted]
+        for event in self._events:
+            if isinstance(event, CreatePartitionsAsked):
+                for one in event.request.topics:
+                    asked[one.name] = max(one.count, asked.get(one.name, 0))
+            elif isinstance(event, AdditionsRead):
+                additions.append(event.wanted)
+        for wanted in additions:
+            for name, partitions in wanted.items():
+                asked[name] = max(asked.get(name, 0), *(one + 1 for one in partitions))
+        return adoption.unknown_numbers(asked, self.image)
 
     def give_up(self, ticket: int) -> Any | None:
         """A client's time for DeleteTopics is over: the answer, None while it is not decided (it
@@ -151,12 +190,16 @@ class Controller:
         for event in events:
             self._take(event)
         draft = Draft(self.image, self.settings)
+        self._remove_partitions(draft)
         dirty, self._dirty = self._dirty, {}
         for topic_partition in dirty:
             draft.elect(topic_partition)
         self._requests(draft, events)
+        for name, wanted in self._additions.wanted.items():
+            draft.add_requested(name, wanted, self._additions.seed)
         self._give_back(draft)
         decision = draft.decision
+        decision.reports[:0], self._reports = self._reports, []
         decision.writes.extend(self._deletion_writes())
         if self._election_requested and not self._preferred:
             self._election_requested = False
@@ -166,6 +209,16 @@ class Controller:
         decision.brokers_changed, self._brokers_changed = self._brokers_changed, False
         self._deciding = decision
         return decision
+
+    def _remove_partitions(self, draft: Draft) -> None:
+        """What is due for partitions on their way out, before anything else is decided of them."""
+        for (topic_partition, is_removal), reason in self._refused.items():
+            draft.refuse_request(topic_partition, reason, is_removal=is_removal)
+        self._refused = {}
+        for name in self.image.removals:
+            draft.finish_removal(name)
+            for topic_partition in removals.to_bury(name, self.image):
+                draft.bury(topic_partition)
 
     def _requests(self, draft: Draft, events: Iterable[Event]) -> None:
         producer_ids = []
@@ -181,6 +234,9 @@ class Controller:
                     draft.create_topics(event)
                 case CreatePartitionsAsked():
                     if not draft.create_partitions(event):
+                        self._events.append(event)
+                case RemovePartitionsAsked():
+                    if not draft.remove_partitions(event):
                         self._events.append(event)
                 case DeleteTopicsAsked():
                     draft.delete_topics(event)
@@ -214,6 +270,19 @@ class Controller:
                 self._topics_read(event)
             case DeletionsRead():
                 self._deletions_read(event)
+            case RemovalsRead():
+                self._removals_read(event)
+            case AdditionsRead():
+                self._additions = event
+            case RequestsUnreadable():
+                reason = "its node says nothing that can be done"
+                for one in event.topic_partitions:
+                    self._refused[one, event.is_removal] = reason
+            case FormerRead():
+                self.image.apply(FormerFound(event.states))
+            case DrainRead():
+                for name, partition in event.topic_partitions:
+                    self.image.apply(PartitionsDrained(name, (partition,)))
             case ProducerIdsRead():
                 self.image.producer_ids = event.found
             case UncleanRead():
@@ -258,11 +327,29 @@ class Controller:
             if isinstance(found, TopicFound) and found.topic.name in self.image.unreadable:
                 # Brokers may have registered meanwhile, and were told nothing of its partitions.
                 self._full.update(dict.fromkeys(self.image.brokers))
+            if isinstance(found, TopicFound):
+                found = self._adopted(found)
             self.image.apply(found)
             if isinstance(found, TopicFound):
                 for topic_partition in found.topic.partitions():
                     self._dirty[topic_partition] = None
                     self._shown[topic_partition] = None
+
+    def _adopted(self, found: TopicFound) -> TopicFound:
+        known = self.image.topics.get(found.topic.name)
+        if known is None or known.topic_id != found.topic.topic_id:
+            return found
+        adopted = adoption.adopt(known, found, self.image)
+        for change in adopted.changes:
+            self.image.apply(change)
+        if adopted.report:
+            self._reports.append(adopted.report)
+        return adopted.found
+
+    def _removals_read(self, event: RemovalsRead) -> None:
+        good, bad = removals.accepted(event.wanted, self.image)
+        self.image.apply(RemovalsRequested(good))
+        self._refused.update({(one, True): reason for one, reason in bad.items()})
 
     def _deletions_read(self, event: DeletionsRead) -> None:
         for name in event.names:
@@ -332,7 +419,15 @@ class Controller:
                     if isinstance(outcome, Written):
                         published.extend(self._partitions_added(write, outcome))
                     else:
-                        reread.append(write.growth.topic.name)
+                        self._number_unknown(write.growth.topic.name, reread)
+                case QueueRemovals():
+                    if isinstance(outcome, Written):
+                        self.image.apply(RemovalsAdded(write.name, write.wanted))
+                case RemovePartitions():
+                    if isinstance(outcome, Written):
+                        self.image.apply(PartitionsRemoved(write.topic, write.partitions))
+                    else:
+                        self._number_unknown(write.topic.name, reread)
                 case QueueDeletion():
                     self.image.apply(DeletionRequested(write.name))
                 case RemoveTopic():
@@ -344,6 +439,7 @@ class Controller:
             self.image.apply(ReplicasRemade(topic_partition))
         effects = Effects(self._commands(decision, published, conflicts))
         effects.published, effects.removed, effects.reread = published, removed, reread
+        effects.reports = decision.reports
         effects.answers = self._answers(decision, outcomes, removed)
         return effects
 
@@ -386,6 +482,12 @@ class Controller:
             (TopicPartition(topic.name, partition), state) for partition, state in states.items()
         ]
 
+    def _number_unknown(self, name: str, reread: list[str]) -> None:
+        """Somebody else has changed the partitions of a topic: nothing is known of them."""
+        reread.append(name)
+        for topic_partition in [one for one in self.image.former if one.topic == name]:
+            del self.image.former[topic_partition]
+
     def _producer_ids_taken(self, write: TakeProducerIds, outcome: Outcome) -> None:
         if isinstance(outcome, Written):
             self.image.apply(ProducerIdsFound(write.last, write.expected_version + 1))
@@ -419,6 +521,7 @@ class Controller:
         for topic_partition in decision.shown:
             builder.show(topic_partition)
         self._command_deletions(builder)
+        self._command_removals(builder)
         for retell in decision.retold:
             builder.retell_role(retell.broker_id, retell.topic_partition, retell.is_new)
         if decision.brokers_changed:
@@ -435,6 +538,22 @@ class Controller:
             told = builder.delete(name) if name in self.image.topics else {}
             self.image.apply(DeletionCommanded(name, told))
 
+    def _command_removals(self, builder: CommandBuilder) -> None:
+        for name in list(self.image.removals):
+            if name not in self.image.topics or self.image.is_deleting(name):
+                continue
+            removal = self.image.removals[name]
+            closing = removals.to_close(name, self.image)
+            for partition in dict.fromkeys((*closing, *removal.closed)):
+                if partition not in closing or partition not in removal.closed:
+                    builder.tell_role(TopicPartition(name, partition), is_new=False)
+            due = removals.to_command(name, self.image)
+            if due:
+                told = builder.remove(due)
+                numbers = tuple(one.partition for one in due)
+                self.image.apply(RemovalCommanded(name, numbers, told))
+            self.image.apply(PartitionsClosed(name, closing))
+
     def _answers(
         self, decision: Decision, outcomes: Sequence[Outcome], removed: Sequence[str]
     ) -> list[tuple[int, Any]]:
@@ -444,6 +563,7 @@ class Controller:
         for waiting in (
             decision.creation_answers,
             decision.growth_answers,
+            decision.removal_answers,
             decision.election_answers,
         ):
             answers.extend((answer.ticket, answer.message(outcomes)) for answer in waiting)
@@ -488,6 +608,9 @@ class Controller:
         other._election_requested = self._election_requested
         other._deleting = [answer.copy() for answer in self._deleting]
         other._given_up = dict(self._given_up)
+        other._additions = self._additions
+        other._refused = dict(self._refused)
+        other._reports = list(self._reports)
         return other
 
     def key(self) -> tuple[object, ...]:
@@ -516,5 +639,6 @@ def _modified_in(state: PartitionState, mzxid: int) -> PartitionState:
         elr=state.elr,
         last_leader=state.last_leader,
         removed=state.removed,
+        first_epochs=state.first_epochs,
         mzxid=mzxid,
     )

@@ -186,4 +186,5 @@ def _accepted(
         isr_epochs=tuple(brokers[member].broker_epoch for member in wanted.isr),
         elr=state.elr,
         last_leader=state.last_leader,
+        first_epochs=state.first_epochs,
     )

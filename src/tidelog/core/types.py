@@ -95,6 +95,10 @@ class PartitionState:
     isr_epochs: tuple[int, ...] | None = None
     elr: tuple[int, ...] = ()
     last_leader: int = NO_LEADER
+    #: The partition was removed: the node is kept for its epochs (V71).
     removed: bool = False
+    #: (leader epoch, partition epoch) of the first state of the partition's present life; above
+    #: zero where a partition of that number was removed before (V71).
+    first_epochs: tuple[int, int] = (0, 0)
     #: Transaction id of the node's last change; bounds bounces where isr_epochs is absent (V10).
     mzxid: int = field(default=0, compare=False)

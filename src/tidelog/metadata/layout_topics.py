@@ -1,8 +1,9 @@
 """What is where: `/brokers/topics/T` (V5) and `/brokers/topics/T/partitions/P/state` (V6).
 
 Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9). The state node has
-keys of ours: `isr_epochs` (parallel to `isr`, V10), `elr` and `last_leader` (E1), `removed` (V71);
-Kafka passes over them and drops them when it rewrites the node, so absence has a safe meaning.
+keys of ours: `isr_epochs` (parallel to `isr`, V10), `elr` and `last_leader` (E1), `removed` and
+`first_epochs` (V71); Kafka passes over them and drops them when it rewrites the node, so absence
+has a safe meaning.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ def encode_partition_state(state: PartitionState) -> bytes:
         value["last_leader"] = state.last_leader
     if state.removed:
         value["removed"] = True
+    if any(state.first_epochs):
+        value["first_epochs"] = state.first_epochs
     return encode_json(value)
 
 
@@ -108,9 +111,18 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
         isr_epochs = fields.integers("isr_epochs", minimum=-1, maximum=INT64_MAX, distinct=False)
         if len(isr_epochs) != len(isr):
             raise fields.fault("isr_epochs", f"{len(isr)} broker epochs, one for each of isr")
+    leader_epoch = fields.integer("leader_epoch", minimum=0)
+    first_epochs = (0, 0)
+    if fields.has("first_epochs"):
+        first = fields.integers("first_epochs", minimum=0, distinct=False)
+        if len(first) != 2 or first[0] > leader_epoch:
+            raise fields.fault(
+                "first_epochs", f"a leader epoch up to {leader_epoch} and a partition epoch"
+            )
+        first_epochs = (first[0], first[1])
     return PartitionState(
         leader=fields.integer("leader"),
-        leader_epoch=fields.integer("leader_epoch", minimum=0),
+        leader_epoch=leader_epoch,
         isr=isr,
         controller_epoch=fields.integer("controller_epoch"),
         partition_epoch=stat.version,
@@ -121,6 +133,7 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
         elr=fields.integers("elr") if fields.has("elr") else (),
         last_leader=fields.integer("last_leader", NO_LEADER),
         removed=fields.boolean("removed", False),
+        first_epochs=first_epochs,
         mzxid=stat.mzxid,
     )
 
