@@ -26,6 +26,12 @@ def three() -> Iterator[Office]:
         yield made
 
 
+@pytest.fixture
+def four() -> Iterator[Office]:
+    with office(4) as made:
+        yield made
+
+
 def with_topic(around: Office, partitions: int = 3) -> Candidate:
     """The controller, once it has made topic t on all brokers."""
     controller = around.controller()
@@ -183,14 +189,14 @@ def test_a_partition_added_again_has_higher_epochs_than_any_before(three: Office
 
 
 @pytest.mark.rule("V71", "V41")
-def test_a_later_controller_knows_the_tombstones(three: Office) -> None:
-    controller = with_topic(three)
-    three.shrink(controller, "t", 1)
-    await_count(three, 1)
+def test_a_later_controller_knows_the_tombstones(four: Office) -> None:
+    controller = with_topic(four)
+    four.shrink(controller, "t", 1)
+    await_count(four, 1)
     controller.crash()
-    three.until(lambda: any(one.is_controller for one in three.brokers.values()))
-    assert three.grow(three.controller(), "t", 2).error_code == ErrorCode.NONE
-    assert three.state(TopicPartition("t", 1)).leader_epoch == 2
+    four.until(lambda: any(one.is_controller for one in four.brokers.values()))
+    assert four.grow(four.controller(), "t", 2).error_code == ErrorCode.NONE
+    assert four.state(TopicPartition("t", 1)).leader_epoch == 2
 
 
 @pytest.mark.rule("V71", "D3")
@@ -438,15 +444,15 @@ def test_an_edit_that_cannot_be_carried_out_is_left_alone(
 
 
 @pytest.mark.rule("V71")
-def test_a_tombstone_that_lost_its_word_is_one_still(three: Office) -> None:
+def test_a_tombstone_that_lost_its_word_is_one_still(four: Office) -> None:
     """A controller that knows nothing of removals drops keys of ours when it writes."""
-    controller = with_topic(three)
-    three.shrink(controller, "t", 2)
-    await_count(three, 2)
+    controller = with_topic(four)
+    four.shrink(controller, "t", 2)
+    await_count(four, 2)
     data = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":5,"isr":[]}'
-    three.write(SetData(layout.partition_state_path(LAST), data, ANY_VERSION))
+    four.write(SetData(layout.partition_state_path(LAST), data, ANY_VERSION))
     controller.crash()
-    three.until(lambda: any(one.is_controller for one in three.brokers.values()))
-    assert three.grow(three.controller(), "t", 3).error_code == ErrorCode.NONE
-    again: PartitionState = three.state(LAST)
+    four.until(lambda: any(one.is_controller for one in four.brokers.values()))
+    assert four.grow(four.controller(), "t", 3).error_code == ErrorCode.NONE
+    again: PartitionState = four.state(LAST)
     assert (again.leader_epoch, again.first_epochs[0]) == (6, 6)

@@ -558,6 +558,10 @@ class ControllerShell:
         for report in effects.reports:
             tracer.event("store_edit_refused", reason=report)
             self._log(logging.ERROR, report)
+        # They are to be watched.
+        self._touched.update(dict.fromkeys(effects.made))
+        if effects.made:
+            self._wake.set()
         if effects.reread:
             self._read_again(effects.reread)
 

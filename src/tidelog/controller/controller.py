@@ -100,6 +100,8 @@ class Effects:
     #: What was published, for those who watch.
     published: list[tuple[TopicPartition, PartitionState]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    #: Topics that this decision has made.
+    made: list[str] = field(default_factory=list)
     #: Topics whose nodes somebody else has changed: read them again.
     reread: list[str] = field(default_factory=list)
     #: What somebody left in the store and cannot be done, for the log.
@@ -157,6 +159,7 @@ class Controller:
         """Partitions that are about to be added, and of which it is not known whether there were
         some of their number before: `FormerRead` must tell before they can be decided (V71)."""
         asked: dict[str, int] = {}
+        told: dict[TopicPartition, PartitionState | None] = {}
         additions = [self._additions.wanted]
         for event in self._events:
             if isinstance(event, CreatePartitionsAsked):
@@ -164,10 +167,13 @@ class Controller:
                     asked[one.name] = max(one.count, asked.get(one.name, 0))
             elif isinstance(event, AdditionsRead):
                 additions.append(event.wanted)
+            elif isinstance(event, FormerRead):
+                told.update(event.states)
         for wanted in additions:
             for name, partitions in wanted.items():
                 asked[name] = max(asked.get(name, 0), *(one + 1 for one in partitions))
-        return adoption.unknown_numbers(asked, self.image)
+        unknown = adoption.unknown_numbers(asked, self.image)
+        return [one for one in unknown if one not in told]
 
     def give_up(self, ticket: int) -> Any | None:
         """A client's time for DeleteTopics is over: the answer, None while it is not decided (it
@@ -440,6 +446,11 @@ class Controller:
         effects = Effects(self._commands(decision, published, conflicts))
         effects.published, effects.removed, effects.reread = published, removed, reread
         effects.reports = decision.reports
+        effects.made = [
+            write.made.topic.name
+            for write, outcome in zip(decision.writes, outcomes, strict=True)
+            if isinstance(write, CreateTopic) and isinstance(outcome, Written)
+        ]
         effects.answers = self._answers(decision, outcomes, removed)
         return effects
 
