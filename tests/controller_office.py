@@ -7,7 +7,7 @@ other half is a script that records the commands it gets and answers them as tol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -235,6 +235,19 @@ class _View:
     controller_id = -1
 
 
+class _Drains:
+    """What consumer groups have read, as told."""
+
+    def __init__(self) -> None:
+        self.read: list[TopicPartition] = []
+
+    async def read_to_the_end(
+        self, leaders: Mapping[TopicPartition, int], coordinators: Iterable[int]
+    ) -> list[TopicPartition]:
+        del coordinators
+        return [one for one in self.read if one in leaders]
+
+
 class Candidate:
     """One broker: a real controller shell, and a script for the rest. Passes for a `Broker`."""
 
@@ -252,6 +265,7 @@ class Candidate:
         )
         self.script = Script(broker_id)
         self.previous_broker_epoch = -1
+        self.drains = _Drains()
         self.start()
 
     def start(self) -> None:

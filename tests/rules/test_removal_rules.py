@@ -311,6 +311,29 @@ def test_leaders_of_partitions_that_drain_are_told_to_take_no_more(three: Office
 
 
 @pytest.mark.rule("V71")
+def test_a_partition_that_drains_goes_when_every_group_has_read_it(three: Office) -> None:
+    controller = with_topic(three)
+    three.shrink(controller, "t", 1, drain=True)
+    three.pass_time(2_000)
+    assert len(three.assignments("t")) == 3
+    # The lower one waits for the higher one.
+    controller.drains.read = [TopicPartition("t", 1)]
+    three.pass_time(2_000)
+    assert len(three.assignments("t")) == 3
+    controller.drains.read = [LAST]
+    await_count(three, 1)
+
+
+@pytest.mark.rule("V71")
+def test_a_drain_that_is_asked_for_again_without_goes_on_at_once(three: Office) -> None:
+    controller = with_topic(three)
+    three.shrink(controller, "t", 2, drain=True)
+    three.pass_time(1_000)
+    assert three.shrink(controller, "t", 2).error_code == ErrorCode.NONE
+    await_count(three, 2)
+
+
+@pytest.mark.rule("V71")
 def test_leaders_take_records_again_when_the_request_is_taken_back(three: Office) -> None:
     controller = with_topic(three)
     three.shrink(controller, "t", 2, drain=True)

@@ -21,6 +21,7 @@ from tidelog.broker.config_store import ConfigStore
 from tidelog.broker.connections import Connection
 from tidelog.broker.controller_shell import ControllerShell
 from tidelog.broker.coordinators.groups import GroupCoordinators
+from tidelog.broker.drains import Drains
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
 from tidelog.broker.idle import IdleConnections
@@ -72,6 +73,7 @@ class Broker:
         self.directories: list[LogDirectory] = []
         self.replicas = Replicas(self)
         self.isr_changes = IsrChanges(self)
+        self.drains = Drains(self)
         self.fetchers = Fetchers(self)
         self.controller = ControllerShell(self)
         self.groups = GroupCoordinators(self)

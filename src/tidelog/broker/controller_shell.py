@@ -18,6 +18,7 @@ from tidelog.broker.channels import Channels
 from tidelog.broker.requests import Pending
 from tidelog.broker.store_reader import StoreReader
 from tidelog.broker.store_writer import DeposedError, StoreWriter
+from tidelog.controller import removals
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller, Effects
 from tidelog.controller.draft import Settings
@@ -26,6 +27,7 @@ from tidelog.controller.events import (
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
+    DrainRead,
     ElectLeadersAsked,
     Event,
     ProducerIdsAsked,
@@ -34,9 +36,10 @@ from tidelog.controller.events import (
     UncleanRead,
 )
 from tidelog.controller.topics import TopicDefaults
+from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.tasks import Signal
 from tidelog.core.topic_config import validate_topic_configs
-from tidelog.core.types import TopicId
+from tidelog.core.types import PartitionState, TopicId, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.paths import name_of
 from tidelog.metadata.store import (
@@ -68,6 +71,8 @@ _RETRY_MS = 50
 _HEARD_LIMIT_MS = 1_000
 #: A new controller lets the cluster settle before it looks for its balance (Kafka's 5 s).
 _FIRST_BALANCE_MS = 5_000
+#: Between two looks at what consumer groups have read.
+_DRAIN_LOOK_MS = 500
 #: Between two looks at topics whose nodes cannot be read.
 _LOOK_AGAIN_MS = 5_000
 #: Answer for a request that this broker is not the controller for; made by the API's own handler.
@@ -117,6 +122,8 @@ class _Term:
             shell.verify,
         )
         self.waiting: dict[int, _Waiting] = {}
+        #: Somebody looks whether groups have read partitions that are to be removed.
+        self.is_draining = False
 
 
 class ControllerShell:
@@ -404,6 +411,47 @@ class ControllerShell:
             term.controller.offer(event)
         self._election_changed = self._removals_changed = self._additions_changed = True
 
+    async def _drain(self, term: _Term) -> None:
+        """Look again and again whether consumer groups have read what is to be removed then; until
+        nothing waits for them (V71)."""
+        try:
+            while self._term is term:
+                image = term.controller.image
+                waiting = removals.to_drain(image)
+                if not waiting:
+                    return
+                watched = self._watched_states(term, waiting)
+                if watched is not None:
+                    leaders = {one: watched[one].leader for one in waiting}
+                    coordinators = {
+                        state.leader
+                        for one, state in watched.items()
+                        if one.topic == CONSUMER_OFFSETS
+                    }
+                    read = await self.broker.drains.read_to_the_end(leaders, coordinators)
+                    # Somebody else may have led, or coordinated, meanwhile.
+                    if read and watched == self._watched_states(term, waiting):
+                        self.offer(DrainRead(read))
+                await self.broker.tasks.sleep(_DRAIN_LOOK_MS)
+        finally:
+            term.is_draining = False
+
+    def _watched_states(
+        self, term: _Term, waiting: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, PartitionState] | None:
+        """States of partitions that drain and of those that groups are kept in; None where one is
+        not led, or where a broker has not answered yet what it was told of its role."""
+        image = term.controller.image
+        offsets = image.topics.get(CONSUMER_OFFSETS)
+        found: dict[TopicPartition, PartitionState] = {}
+        for one in (*waiting, *(() if offsets is None else offsets.partitions())):
+            state = image.states.get(one)
+            if state is None or state.leader not in image.brokers:
+                return None
+            found[one] = state
+        is_told = all(term.channels.is_idle(found[one].leader) for one in waiting)
+        return found if is_told else None
+
     def _balance(self, term: _Term) -> None:
         """Look from time to time whether preferred replicas lead (V46)."""
         if self._term is not term:
@@ -564,6 +612,9 @@ class ControllerShell:
             self._wake.set()
         if effects.reread:
             self._read_again(effects.reread)
+        if not term.is_draining and removals.to_drain(term.controller.image):
+            term.is_draining = True
+            self.broker.tasks.spawn("drain", self._drain(term))
 
     # watches
 
