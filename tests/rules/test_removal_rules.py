@@ -123,7 +123,7 @@ def test_replicas_are_deleted_under_the_epoch_that_ends_them(three: Office) -> N
         assert stops_of(one) == {LAST: (three.state(LAST).leader_epoch, True)}
 
 
-@pytest.mark.rule("V71", "V82")
+@pytest.mark.rule("V71", "V17")
 def test_every_broker_hears_that_the_partition_is_gone(three: Office) -> None:
     controller = with_topic(three)
     three.shrink(controller, "t", 2)
