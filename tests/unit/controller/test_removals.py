@@ -194,6 +194,18 @@ class TestRequests:
         writes, _ = step(controller, remove(("t", 1)))
         assert writes == [QueueRemovals("t", {1: False, 2: False})]
 
+    def test_refusals_while_others_go(self) -> None:
+        controller = of()
+        run(controller, wanted(2, drain=True))
+        _, effects = step(controller, remove(("t", 0)))
+        assert "keeps at least one" in answer_of(effects).results[0].error_message
+        _, effects = step(controller, remove(("t", 3)))
+        assert "fewer than that can be left" in answer_of(effects).results[0].error_message
+        _, effects = step(controller, grow(more("t", 4)))
+        assert "partitions 2 to 2 of topic 't' are being removed" in (
+            answer_of(effects).results[0].error_message
+        )
+
     def test_leaders_cannot_be_elected_for_what_is_gone(self) -> None:
         _, effects = step(buried(3, 2), elect(LAST, unclean=True))
         [[one]] = [it.partition_result for it in answer_of(effects).replica_election_results]
@@ -389,6 +401,7 @@ class TestAdditions:
         controller.offer(grow(more("t", 4), more("none", 4), more("t", 2)))
         assert controller.wanted_former() == [new]
         controller.offer(FormerRead({new: None}))
+        controller.offer(wanted())
         assert controller.wanted_former() == []
         step(controller)
         step(controller, FormerRead({new: TOMBSTONE}))
