@@ -13,7 +13,6 @@ from typing import Final
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.history.operations import Operation
 from tidelog.sim.checkers.histories import check_history, operations
-from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.checkers.storage import check_disk
 from tidelog.sim.clientele import Clientele
 from tidelog.sim.cluster import Cluster
@@ -141,7 +140,7 @@ class Ending:
             topic = cluster.published.topics.get(producer.partition.topic)
             if producer.is_done or topic is None:
                 continue
-            key = LogKey(topic.topic_id, producer.partition.partition)
+            key = cluster.published.key(topic.topic_id, producer.partition.partition)
             if cluster.waits_for_operator(key):
                 producer.abandon()
         return self._clientele.producers
@@ -184,7 +183,7 @@ class Ending:
         topic = self._cluster.published.topics.get(CONSUMER_OFFSETS)
         partition = self._cluster.groups.partition_of(member.plan.name)
         return topic is not None and self._cluster.waits_for_operator(
-            LogKey(topic.topic_id, partition)
+            self._cluster.published.key(topic.topic_id, partition)
         )
 
     # What is read
@@ -197,7 +196,10 @@ class Ending:
                 continue
             for key, truth in cluster.replication.truths.items():
                 read_end = cluster.clients.read_end.get(key, 0)
-                if key.topic_id == topic.topic_id and read_end < len(truth.committed):
+                is_of_topic = key.topic_id == topic.topic_id
+                if is_of_topic and cluster.published.is_over(key):
+                    continue
+                if is_of_topic and read_end < len(truth.committed):
                     return True
         return False
 
@@ -213,7 +215,7 @@ class Ending:
             topic = cluster.published.topics.get(reader.partition.topic)
             if topic is None:
                 return False
-            key = LogKey(topic.topic_id, reader.partition.partition)
+            key = cluster.published.key(topic.topic_id, reader.partition.partition)
             end = len(cluster.replication.truth(key).committed)
             waits = cluster.waits_for_operator(key)
             return not waits and (reader.topic_id != topic.topic_id or reader.position < end)

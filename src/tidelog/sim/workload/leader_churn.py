@@ -60,7 +60,7 @@ class LeadersElected(ChurnKind):
         topic = published.topics.get(partition.topic)
         if topic is None or topic.created_ns >= begin_ns:
             return  # it was made anew meanwhile: which one was meant is not known
-        key = LogKey(topic.topic_id, partition.partition)
+        key = published.key(topic.topic_id, partition.partition)
         preferred = topic.assignment[partition.partition][0]
         state = published.partitions[key]
         if state.leader != preferred and self._led_ns.get((key, preferred), -1) < begin_ns:
