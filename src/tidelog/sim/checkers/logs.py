@@ -248,7 +248,9 @@ class NodeLogs:
             gone = self.logs.pop(key)
             end = gone.end
             for _, segment in gone.segments:
-                self._owners.pop(segment.file, None)
+                # The same files may be those of another life by now.
+                if self._owners.get(segment.file) is gone:
+                    del self._owners[segment.file]
             gone.rebuild([])
             changed.append(gone)
             if end and self.on_cut is not None:
