@@ -223,9 +223,10 @@ class Published:
         topic = self.topics.get(name)
         if topic is not None and topic.topic_id == topic_id:
             gone = [number for number in topic.assignment if number not in assignment]
-            self._taken_from_node(topic, gone, len(assignment))
-            if gone and any(self.key(topic_id, number) not in self.removed for number in gone):
+            if any(self.key(topic_id, number) not in self.removed for number in gone):
                 self._violate(f"partitions {gone} of topic {name} have vanished (V70)")
+            elif any(number < len(assignment) for number in gone):
+                self._violate(f"partitions {gone} of topic {name} are not its highest (V71)")
             topic.assignment = assignment
             return
         if topic_id in self.all_topics:
@@ -233,11 +234,6 @@ class Published:
         self.topics[name] = self.all_topics[topic_id] = PublishedTopic(
             name, topic_id, self._now_ns(), assignment
         )
-
-    def _taken_from_node(self, topic: PublishedTopic, gone: Sequence[int], left: int) -> None:
-        """Only the highest partitions go, and by then nothing of them is promised (V71)."""
-        if any(number < left for number in gone):
-            self._violate(f"partitions {gone} of topic {topic.name} have left {left} (V71)")
 
     def _state_written(
         self, topic: PublishedTopic, key: LogKey, value: dict[str, Any], version: int
