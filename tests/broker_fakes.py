@@ -611,6 +611,8 @@ def state(
     isr: tuple[int, ...] = (1, 2, 3),
     replicas: tuple[int, ...] = (1, 2, 3),
     is_new: bool = False,
+    first_leader_epoch: int = 0,
+    is_closing: bool = False,
 ) -> LeaderAndIsrPartitionState:
     """What a partition is told."""
     return LeaderAndIsrPartitionState(
@@ -622,6 +624,8 @@ def state(
         partition_epoch=partition_epoch,
         replicas=replicas,
         is_new=is_new,
+        first_leader_epoch=first_leader_epoch,
+        is_closing=is_closing,
     )
 
 

@@ -7,7 +7,7 @@ other half is a script that records the commands it gets and answers them as tol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -71,6 +71,12 @@ from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
+)
+from tidelog.wire.messages.remove_partitions import (
+    RemovePartitionsRequest,
+    RemovePartitionsResponse,
+    RemovePartitionsTopic,
+    RemovePartitionsTopicResult,
 )
 from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -244,6 +250,19 @@ class _Creation:
         """Topics are made by the tests alone."""
 
 
+class _Drains:
+    """What consumer groups have read, as told."""
+
+    def __init__(self) -> None:
+        self.read: list[TopicPartition] = []
+
+    async def read_to_the_end(
+        self, leaders: Mapping[TopicPartition, int], coordinators: Iterable[int]
+    ) -> list[TopicPartition]:
+        del coordinators
+        return [one for one in self.read if one in leaders]
+
+
 class Candidate:
     """One broker: a real controller shell, and a script for the rest. Passes for a `Broker`."""
 
@@ -261,6 +280,7 @@ class Candidate:
         )
         self.script = Script(broker_id)
         self.previous_broker_epoch = -1
+        self.drains = _Drains()
         self.start()
 
     def start(self) -> None:
@@ -524,6 +544,29 @@ class Office:
         [result] = answer.results
         return result
 
+    def shrink(self, candidate: Candidate, name: str, count: int, *, drain: bool = False) -> Any:
+        """Ask for a topic to have no more than so many partitions; the result."""
+        request = RemovePartitionsRequest([RemovePartitionsTopic(name, count, drain)])
+        answer = self.answer(candidate, lambda shell: shell.remove_partitions(request, no_removal))
+        [result] = answer.results
+        return result
+
+    def assignments(self, name: str) -> dict[int, tuple[int, ...]]:
+        """What the topic's node says."""
+        path = layout.topic_path(name)
+        node = self.read(path)
+        assert node is not None
+        return dict(layout.decode_topic(path, node.data).partitions)
+
+    def edit(self, name: str, assignments: dict[int, tuple[int, ...]]) -> None:
+        """Write other partitions into a topic's node, as a tool would."""
+        path = layout.topic_path(name)
+        node = self.read(path)
+        assert node is not None
+        topic_id = layout.decode_topic(path, node.data).topic_id
+        data = layout.encode_topic(TopicAssignment(topic_id, assignments))
+        self.write(SetData(path, data, ANY_VERSION))
+
     def elect(
         self, candidate: Candidate, *wanted: TopicPartition, unclean: bool = False
     ) -> list[ErrorCode]:
@@ -570,6 +613,13 @@ def no_partitions() -> CreatePartitionsResponse:
     """What a broker that is not the controller says."""
     refused = CreatePartitionsTopicResult(error_code=ErrorCode.NOT_CONTROLLER)
     return CreatePartitionsResponse(results=[refused])
+
+
+def no_removal() -> RemovePartitionsResponse:
+    """The answer of a broker that is not the controller."""
+    return RemovePartitionsResponse(
+        results=[RemovePartitionsTopicResult("", ErrorCode.NOT_CONTROLLER)]
+    )
 
 
 def no_election() -> ElectLeadersResponse:

@@ -73,6 +73,10 @@ from tidelog.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from tidelog.wire.messages.remove_partitions import (
+    RemovePartitionsRequest,
+    RemovePartitionsTopic,
+)
 from tidelog.wire.registry import (
     ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
@@ -95,6 +99,7 @@ from tidelog.wire.registry import (
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
+    REMOVE_PARTITIONS,
 )
 
 CLIENT_APIS = [
@@ -114,6 +119,7 @@ CLIENT_APIS = [
     ALTER_CONFIGS,
     DESCRIBE_LOG_DIRS,
     CREATE_PARTITIONS,
+    REMOVE_PARTITIONS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
     DESCRIBE_TOPIC_PARTITIONS,
@@ -263,6 +269,10 @@ _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
         [DescribableLogDirTopic(topic, [partition])]
     ),
     CREATE_PARTITIONS: _create_partitions,
+    # It has one partition: that many are left.
+    REMOVE_PARTITIONS: lambda version, topic, topic_id, partition: RemovePartitionsRequest(
+        [RemovePartitionsTopic(topic, 1)], validate_only=True
+    ),
     ELECT_LEADERS: _elect_leaders,
     ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
     LIST_PARTITION_REASSIGNMENTS: lambda version, topic, topic_id, partition: (

@@ -18,6 +18,8 @@ from tests.clients.kcat import needs_kcat
 from tests.unit.cli.documents import check
 
 from tidelog.cli import documents
+from tidelog.client.groups import CommittedOffset
+from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
 
@@ -398,6 +400,40 @@ class TestUpkeep:
         shell.json(documents.TopicDeleted, "topics", "delete", "whole-life")
         assert "whole-life" not in json.loads(shell("topics", "list", "-o", "json"))
         shell("produce", "whole-life", "x", code=1)
+
+    def test_partitions_are_removed_when_their_groups_have_read_them(
+        self, shell: Shell, cluster: LocalCluster
+    ) -> None:
+        words = ("--partitions", "3", "--replication-factor", "3")
+        shell("topics", "create", "drained", *words)
+        for _ in range(5):
+            shell("produce", "drained", "-p", "2", "there")
+        last = TopicPartition("drained", 2)
+        remove = ("topics", "remove-partitions", "drained", "--partitions", "1", "--drain")
+        with BlockingClient(cluster.bootstrap) as client:
+            client.commit("drainers", {last: CommittedOffset(2)})
+            told = shell.json(documents.PartitionsRemoved, *remove, "--dry-run")
+            assert (told["partitions"], told["removed"]) == (2, False)
+            [lost] = told["lost"]
+            assert (lost["partition"], lost["first_offset"], lost["end_offset"]) == (2, 0, 5)
+            assert lost["size_bytes"] > 0
+            assert lost["groups"] == [{"group": "drainers", "committed": 2, "unread": 3}]
+            assert set(client.partition_counts("drained").values()) == {3}
+            shell(*remove, "--no-wait")
+            assert "waits until drainers have read what is there" in shell.err
+            assert "topic drained will have 2 partitions" in shell.err
+            # It is read on, and takes no more.
+            assert client.list_offsets({last: -1})[last].offset == 5
+            shell("produce", "drained", "-p", "2", "late", "--timeout", "1", code=1)
+            assert set(client.partition_counts("drained").values()) == {3}
+            client.commit("drainers", {last: CommittedOffset(5)})
+            eventually(
+                lambda: set(client.partition_counts("drained").values()) == {2},
+                "the end of the partition",
+            )
+            eventually(lambda: client.committed("drainers") == {}, "the end of its offsets")
+        shell("topics", "remove-partitions", "drained", "--partitions", "2", code=1)
+        assert "keeps at least one" in shell.err
 
     def test_leaders_go_back_and_brokers_tell_who_leads(
         self, shell: Shell, topic: str, cluster: LocalCluster

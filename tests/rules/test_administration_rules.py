@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from tests.controller_builders import (
     TP,
+    answer_of,
     grow,
     loaded,
     more,
@@ -19,8 +20,9 @@ from tests.controller_builders import (
     step,
     topic,
 )
-from tests.controller_office import Candidate, Office, office
+from tests.controller_office import Candidate, Office, no_partitions, office
 
+from tidelog.controller.decision import AddPartitions, Conflict
 from tidelog.controller.events import PreferredElectionRead, RebalanceDue
 from tidelog.controller.image import TopicFound
 from tidelog.core.errors import ErrorCode
@@ -34,6 +36,7 @@ from tidelog.wire.messages.alter_partition import (
     RequestPartitionData,
     RequestTopicData,
 )
+from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
 
 NEW = TopicPartition("t", 1)
 
@@ -123,18 +126,41 @@ def test_a_deposed_controller_adds_nothing(three: Office) -> None:
 
 
 @pytest.mark.rule("V70", "V15")
+def test_a_topic_that_somebody_else_changed_meanwhile_is_read_again() -> None:
+    controller = loaded()
+    [write] = step(controller, grow(more("t", 2)))[0]
+    assert isinstance(write, AddPartitions)
+    controller = loaded()
+    _, effects = step(controller, grow(more("t", 2)), outcomes={0: Conflict()})
+    assert answer_of(effects).results[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert effects.reread == ["t"]
+    assert NEW not in controller.image.states
+
+
+@pytest.mark.rule("V70", "V15")
+def test_what_somebody_else_wrote_meanwhile_is_not_written_over(three: Office) -> None:
+    controller = three.controller()
+    three.create(controller, "t", (1, 2, 3))
+    three.pass_time(100)
+    three.cut_off.append(f"b{controller.broker_id}")
+    request = CreatePartitionsRequest([more("t", 2)])
+    answers = three.ask(controller, lambda shell: shell.create_partitions(request, no_partitions))
+    three.pass_time(50)
+    three.edit("t", {0: (1, 2, 3), 1: (2, 3, 1)})
+    three.cut_off.clear()
+    three.until(lambda: bool(answers))
+    assert answers[0].results[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
+    three.until(lambda: three.read(layout.partition_state_path(NEW)) is not None)
+    assert three.assignments("t") == {0: (1, 2, 3), 1: (2, 3, 1)}
+
+
+@pytest.mark.rule("V70", "V15", "V25")
 def test_a_topic_that_somebody_else_changed_is_read_and_grows_from_there(three: Office) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
-    path = layout.topic_path("t")
-    node = three.read(path)
-    assert node is not None
-    theirs = layout.decode_topic(path, node.data)
-    more_of_theirs = TopicAssignment(theirs.topic_id, {**theirs.partitions, 1: (2, 3)})
-    three.write(SetData(path, layout.encode_topic(more_of_theirs), ANY_VERSION))
-    assert three.grow(controller, "t", 2).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    three.edit("t", {0: (1, 2, 3), 1: (2, 3, 1)})
     three.until(lambda: NEW in controller.controller._term.controller.image.states)  # type: ignore[union-attr]
-    assert three.state(NEW).isr == (2, 3)
+    assert three.state(NEW).isr == (2, 3, 1)
     assert three.grow(controller, "t", 2).error_code == ErrorCode.INVALID_PARTITIONS
     assert three.grow(controller, "t", 3).error_code == ErrorCode.NONE
 

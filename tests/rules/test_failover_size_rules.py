@@ -106,4 +106,4 @@ def test_clients_are_told_published_leaders_only_and_find_each_next_one(
         result = run.run()
     assert result.violation == ""
     assert told[0].unpublished == []
-    assert told[0].answers > 50 and told[0].transitions > 3
+    assert told[0].answers > 20 and told[0].transitions >= 1

@@ -28,7 +28,7 @@ from tests.wire_oracles import kafka_python_oracle, kio_oracle
 from tidelog.wire import schema
 from tidelog.wire.codec import encode_request, encode_response
 from tidelog.wire.messages.api_versions import ApiVersionsResponse
-from tidelog.wire.registry import API
+from tidelog.wire.registry import API, FIRST_OWN_KEY
 
 HERE = Path(__file__).parent
 TABLE = HERE / "oracle_table.txt"
@@ -118,6 +118,23 @@ def old_kio() -> Iterator[OldKio]:
     oracle.close()
 
 
+def is_own(spec: schema.FieldSpec) -> bool:
+    """Whether a field is ours and not Kafka's: oracles fail at tags that they do not know."""
+    return spec.tag is not None and spec.tag >= FIRST_OWN_KEY
+
+
+def without_own_fields(value: Any) -> Any:
+    """A message with our own fields at their defaults, so that they are not in its bytes."""
+    for field in schema.fields_of(type(value)):
+        inside = getattr(value, field.name)
+        if is_own(field.spec):
+            setattr(value, field.name, field.spec.default)
+        elif field.spec.kind == "array" and isinstance(field.spec.element, type):
+            for each in inside or ():
+                without_own_fields(each)
+    return value
+
+
 def known_to(oracle: str, case: Case, old_kio: OldKio) -> bool:
     """Whether the oracle has this message at this version."""
     module = snake(API[case.api_key].name)
@@ -165,7 +182,7 @@ def same_struct(ours: Any, theirs: dict[str, Any], version: int) -> bool:
     """Whether the oracle read the same fields under the same names, and no others."""
     left = dict(theirs)
     for field in schema.fields_of(type(ours)):
-        if version not in field.spec.versions:
+        if version not in field.spec.versions or is_own(field.spec):
             continue
         plain = field.name.removesuffix("_ms")
         names = (
@@ -194,7 +211,7 @@ def test_the_oracle_reads_and_writes_our_bytes(line: str, old_kio: OldKio) -> No
     case = CASES[f"{name} {version}"]
 
     def check(draw: Random) -> None:
-        sent = message(draw, case.message, case.version, tame=True)
+        sent = without_own_fields(message(draw, case.message, case.version, tame=True))
         if oracle == "kafka-python" and case.message is ApiVersionsResponse:
             sent.error_code = 0  # it reads all others at version 0
         ours = encode(case, sent)
@@ -237,5 +254,9 @@ def test_the_table_does_not_shrink(old_kio: OldKio, capsys: pytest.CaptureFixtur
     unrecorded = sorted(set(table) - set(recorded()))
     assert not unrecorded, f"to be added to {TABLE.name}: {unrecorded}"
     assert set(table) >= REQUIRED
-    alone = [name for name in CASES if not any(line.startswith(name + " ") for line in table)]
+    alone = [
+        name
+        for name, case in CASES.items()
+        if case.api_key < FIRST_OWN_KEY and not any(line.startswith(name + " ") for line in table)
+    ]
     assert not alone, f"no oracle at all: {alone}"

@@ -22,6 +22,7 @@ from tidelog.broker.config_store import ConfigStore
 from tidelog.broker.connections import Connection
 from tidelog.broker.controller_shell import ControllerShell
 from tidelog.broker.coordinators.groups import GroupCoordinators
+from tidelog.broker.drains import Drains
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
 from tidelog.broker.handing_over import HandingOver
@@ -45,7 +46,7 @@ from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartitio
 from tidelog.log.directory import LogDirectory
 from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.api_versions import ApiVersion
-from tidelog.wire.registry import API
+from tidelog.wire.registry import API, FIRST_OWN_KEY
 
 if TYPE_CHECKING:
     from tidelog.metadata.store import MetadataStore
@@ -76,6 +77,7 @@ class Broker:
         self.directories: list[LogDirectory] = []
         self.replicas = Replicas(self)
         self.isr_changes = IsrChanges(self)
+        self.drains = Drains(self)
         self.fetchers = Fetchers(self)
         self.cluster_events = ClusterEvents(self)
         self.controller = ControllerShell(self)
@@ -124,7 +126,10 @@ class Broker:
     async def _listen(self, endpoint: Endpoint) -> Listener:
         try:
             return await self.ports.network.listen(
-                endpoint.host, endpoint.port, self._accept, self.config.socket_request_max_bytes
+                endpoint.host,
+                endpoint.port,
+                partial(self._accept, endpoint.listener),
+                self.config.socket_request_max_bytes,
             )
         except OSError as error:
             raise ConfigError(
@@ -194,8 +199,9 @@ class Broker:
 
     # connections
 
-    def _accept(self, transport: Transport) -> FrameHandler:
-        connection = Connection(self, transport)
+    def _accept(self, listener: str, transport: Transport) -> FrameHandler:
+        serves_own = listener == self.config.inter_broker_listener_name
+        connection = Connection(self, transport, serves_own)
         if len(self._connections) >= self.config.max_connections:
             connection.close(f"max.connections={self.config.max_connections} reached")
         self._connections[connection] = None
@@ -216,11 +222,13 @@ class Broker:
         """Put something before every handler; before `start` only."""
         self._handlers = {key: wrap(entry) for key, entry in self._handlers.items()}
 
-    def advertised_versions(self) -> list[ApiVersion]:
-        """What ApiVersions answers, derived from the cards."""
+    def advertised_versions(self, serves_own: bool) -> list[ApiVersion]:
+        """What ApiVersions answers, derived from the cards; APIs of ours only where they are
+        served, which is on the listener between brokers (G5)."""
         return [
             ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)
             for key, entry in self._handlers.items()
+            if serves_own or key < FIRST_OWN_KEY
         ]
 
     def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request) -> Pending:

@@ -112,6 +112,11 @@ class Channel:
         """Do not call back any more; a broker that never answers would be asked for ever."""
         self._on_idle.pop(callback, None)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the broker has answered all that it was told."""
+        return not self._busy
+
     def close(self) -> None:
         """Send nothing more; what is in flight is not waited for."""
         self._closed = True
@@ -370,6 +375,11 @@ class Channels:
         """Queue commands for brokers that have a channel."""
         for broker_id, one in commands.items():
             self._channels[broker_id].add(one)
+
+    def is_idle(self, broker_id: int) -> bool:
+        """Whether a broker is there and has answered all that it was told."""
+        channel = self._channels.get(broker_id)
+        return channel is not None and channel.is_idle
 
     def when_told(self, callback: Callable[[], None], limit_ms: int) -> None:
         """Call back once: when every broker has answered what it was told so far, or after

@@ -7,7 +7,9 @@ replaces everything, so that a deletion that this broker missed cannot stay visi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
@@ -39,6 +41,8 @@ class PartitionView:
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
     partition_epoch: int
+    #: Above 0 where the partition is in a later life than its first (V71).
+    first_leader_epoch: int = 0
 
 
 @dataclass(slots=True)
@@ -48,6 +52,15 @@ class TopicView:
     name: str
     topic_id: TopicId
     partitions: dict[int, PartitionView] = field(default_factory=dict)
+
+
+class Gone(NamedTuple):
+    """What the controller's word has ended."""
+
+    #: Those included whose names mean another topic now.
+    topics: list[str]
+    #: Of topics that are there; those included that were added again meanwhile (V71).
+    partitions: list[TopicPartition]
 
 
 class ClusterView:
@@ -89,9 +102,8 @@ class ClusterView:
         self.topics = {}
         self._names = {}
 
-    def apply(self, request: UpdateMetadataRequest) -> list[str]:
-        """Take over what the controller tells; returns the topics that are gone, those included
-        whose names mean another topic now.
+    def apply(self, request: UpdateMetadataRequest) -> Gone:
+        """Take over what the controller tells; returns what is gone by it.
 
         A topic that everything is told about but this, without a partition, is one that the
         controller could not read: it stays as it was known (V35).
@@ -100,6 +112,7 @@ class ClusterView:
             self.topics if request.type == _FULL else [t.topic_name for t in request.topic_states]
         )
         known = {name: self.topics[name].topic_id for name in named if name in self.topics}
+        before = self._told_of(request, known)
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
         if request.type == _FULL:
@@ -127,11 +140,36 @@ class ClusterView:
             if topic_state.partition_states:
                 self._apply_topic(topic_state)
         after = self.topics
-        return [
+        gone = [
             name
             for name, topic_id in known.items()
             if name not in after or after[name].topic_id != topic_id
         ]
+        for name in gone:
+            before.pop(name, None)
+        removed = [
+            TopicPartition(name, number)
+            for name, partitions in before.items()
+            for number, partition in partitions.items()
+            if _has_ended(partition, after[name].partitions.get(number))
+        ]
+        return Gone(gone, removed)
+
+    def _told_of(
+        self, request: UpdateMetadataRequest, known: Iterable[str]
+    ) -> dict[str, dict[int, PartitionView]]:
+        """What is known of the partitions that a request tells of."""
+        if request.type == _FULL:
+            return {name: dict(self.topics[name].partitions) for name in known}
+        before: dict[str, dict[int, PartitionView]] = {}
+        for topic in request.topic_states:
+            view = self.topics.get(topic.topic_name)
+            if view is not None:
+                found = before.setdefault(topic.topic_name, {})
+                for state in topic.partition_states:
+                    if state.partition_index in view.partitions:
+                        found[state.partition_index] = view.partitions[state.partition_index]
+        return before
 
     def _apply_topic(self, topic_state: UpdateMetadataTopicState) -> None:
         name = topic_state.topic_name
@@ -159,6 +197,11 @@ class ClusterView:
         self._names.pop(topic.topic_id, None)
 
 
+def _has_ended(before: PartitionView, after: PartitionView | None) -> bool:
+    """Whether a partition is gone, or of that number another one is there now (V71)."""
+    return after is None or before.leader_epoch < after.first_leader_epoch
+
+
 def _partition_view(state: UpdateMetadataPartitionState) -> PartitionView:
     return PartitionView(
         leader=state.leader,
@@ -167,4 +210,5 @@ def _partition_view(state: UpdateMetadataPartitionState) -> PartitionView:
         isr=tuple(state.isr),
         offline_replicas=tuple(state.offline_replicas),
         partition_epoch=state.zk_version,
+        first_leader_epoch=state.first_leader_epoch,
     )

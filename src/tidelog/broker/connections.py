@@ -33,6 +33,7 @@ from tidelog.wire.registry import (
     API,
     API_VERSIONS,
     FETCH,
+    FIRST_OWN_KEY,
     LEADER_AND_ISR,
     PRODUCE,
     STOP_REPLICA,
@@ -66,8 +67,10 @@ class _Slot:
 class Connection:
     """FrameHandler of one accepted connection."""
 
-    def __init__(self, broker: Broker, transport: Transport) -> None:
+    def __init__(self, broker: Broker, transport: Transport, serves_own: bool = True) -> None:
         self._broker = broker
+        #: Whether APIs of ours are served here (G5).
+        self.serves_own = serves_own
         self._transport = transport
         self._slots: deque[_Slot] = deque()
         #: Answers in the slots, which wait for others before them.
@@ -168,7 +171,7 @@ class Connection:
         try:
             header, body_offset = decode_header(frame)
             handler = broker.handler(header.api_key, header.api_version)
-            if handler is None:
+            if handler is None or (header.api_key >= FIRST_OWN_KEY and not self.serves_own):
                 raise UnsupportedVersion(header)
             if len(frame) > limits.MAX_LISTING_REQUEST_BYTES and header.api_key not in _BULK_APIS:
                 raise ProtocolError(
@@ -214,7 +217,8 @@ class Connection:
         slot = _Slot(RequestHeader(API_VERSIONS, 0, header.correlation_id, header.client_id))
         self._slots.append(slot)
         answer = ApiVersionsResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self._broker.advertised_versions()
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=self._broker.advertised_versions(self.serves_own),
         )
         self._fill(slot, answer)
 

@@ -22,6 +22,7 @@ from tidelog.broker.requests import Pending
 from tidelog.broker.store_reader import StoreReader
 from tidelog.broker.store_writer import DeposedError, StoreWriter
 from tidelog.broker.term_events import TermEvents
+from tidelog.controller import removals
 from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller, Effects
@@ -32,20 +33,24 @@ from tidelog.controller.events import (
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
+    DrainRead,
     ElectLeadersAsked,
     Event,
     ProducerIdsAsked,
     ReassignmentsAsked,
     ReassignmentsListAsked,
     RebalanceDue,
+    RemovePartitionsAsked,
     SweepDue,
     UncleanRead,
 )
 from tidelog.controller.topics import TopicDefaults
+from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.tasks import Signal
 from tidelog.core.topic_config import validate_topic_configs
-from tidelog.core.types import TopicId
+from tidelog.core.types import PartitionState, TopicId, TopicPartition
 from tidelog.metadata import layout
+from tidelog.metadata.paths import name_of
 from tidelog.metadata.store import (
     ANY_VERSION,
     Check,
@@ -70,6 +75,7 @@ from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
 from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -80,6 +86,8 @@ _RETRY_MS = 50
 _HEARD_LIMIT_MS = 1_000
 #: A new controller lets the cluster settle before it looks for its balance (Kafka's 5 s).
 _FIRST_BALANCE_MS = 5_000
+#: Between two looks at what consumer groups have read.
+_DRAIN_LOOK_MS = 500
 #: Between two looks at topics whose nodes cannot be read.
 _LOOK_AGAIN_MS = 5_000
 #: Answer for a request that this broker is not the controller for; made by the API's own handler.
@@ -131,6 +139,8 @@ class _Term:
             self.events,
         )
         self.waiting: dict[int, _Waiting] = {}
+        #: Somebody looks whether groups have read partitions that are to be removed.
+        self.is_draining = False
 
 
 class ControllerShell:
@@ -152,6 +162,10 @@ class ControllerShell:
         self._deletions_changed = False
         self._election_changed = False
         self._reassignments_changed = False
+        self._removals_changed = False
+        self._additions_changed = False
+        #: Topics whose nodes were written, by this broker or by another.
+        self._touched: dict[str, None] = {}
         #: Topics whose configuration has changed, and whether any may have.
         self._configs_changed: dict[str, None] = {}
         self._every_config_changed = False
@@ -266,6 +280,12 @@ class ControllerShell:
         return self._ask(
             lambda ticket: CreatePartitionsAsked(ticket, request, seed), refusal, when_told=True
         )
+
+    def remove_partitions(
+        self, request: RemovePartitionsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """The highest partitions of topics to be removed; answered when that is durable."""
+        return self._ask(lambda ticket: RemovePartitionsAsked(ticket, request), refusal)
 
     def elect_leaders(self, request: ElectLeadersRequest, refusal: Refusal) -> Pending | Any:
         """Preferred or unclean leaders."""
@@ -468,14 +488,59 @@ class ControllerShell:
         """Set the watches, then read everything (V41)."""
         self._brokers_changed = self._topics_changed = self._deletions_changed = False
         self._configs_changed, self._every_config_changed, self._reread = {}, False, {}
-        lists = await self._patiently(
+        self._touched = {}
+        ids, topics, deletions = await self._patiently(
             term,
             lambda: term.reader.lists(self._on_brokers, self._on_topics, self._on_deletions),
         )
-        for event in await self._patiently(term, lambda: term.reader.load(*lists)):
+        for event in await self._patiently(
+            term, lambda: term.reader.load(ids, topics, deletions, self._on_topic)
+        ):
             term.controller.offer(event)
         term.events.has_read()
         self._election_changed = self._reassignments_changed = True
+        self._removals_changed = self._additions_changed = True
+
+    async def _drain(self, term: _Term) -> None:
+        """Look again and again whether consumer groups have read what is to be removed then; until
+        nothing waits for them (V71)."""
+        try:
+            while self._term is term:
+                image = term.controller.image
+                waiting = removals.to_drain(image)
+                if not waiting:
+                    return
+                watched = self._watched_states(term, waiting)
+                if watched is not None:
+                    leaders = {one: watched[one].leader for one in waiting}
+                    coordinators = {
+                        state.leader
+                        for one, state in watched.items()
+                        if one.topic == CONSUMER_OFFSETS
+                    }
+                    read = await self.broker.drains.read_to_the_end(leaders, coordinators)
+                    # Somebody else may have led, or coordinated, meanwhile.
+                    if read and watched == self._watched_states(term, waiting):
+                        self.offer(DrainRead(read))
+                await self.broker.tasks.sleep(_DRAIN_LOOK_MS)
+        finally:
+            term.is_draining = False
+
+    def _watched_states(
+        self, term: _Term, waiting: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, PartitionState] | None:
+        """States of partitions that drain and of those that groups are kept in; None where one is
+        not led, or where a broker has not answered yet what it was told of its role."""
+        image = term.controller.image
+        offsets = image.topics.get(CONSUMER_OFFSETS)
+        found: dict[TopicPartition, PartitionState] = {}
+        for one in (*waiting, *(() if offsets is None else offsets.partitions())):
+            state = image.states.get(one)
+            if state is None or state.leader not in image.brokers:
+                return None
+            found[one] = state
+        is_told = all(term.channels.is_idle(found[one].leader) for one in waiting)
+        return found if is_told else None
 
     def _balance(self, term: _Term) -> None:
         """Look from time to time whether preferred replicas lead (V46)."""
@@ -508,6 +573,9 @@ class ControllerShell:
     async def _turn(self, term: _Term) -> None:
         """Read what changed, decide, write, command, answer; or wait for something to do."""
         await self._refresh(term)
+        while former := term.controller.wanted_former():
+            wanted = list(former)
+            term.controller.offer(await self._patiently(term, partial(term.reader.former, wanted)))
         if self._term is not term:
             return
         if not term.controller.has_work:
@@ -531,6 +599,8 @@ class ControllerShell:
             self._brokers_changed = False
             controller.offer(await self._patiently(term, lambda: reader.brokers(self._on_brokers)))
             term.events.has_read()
+        if self._touched:
+            await self._look_at_touched(term)
         if self._topics_changed:
             self._topics_changed = False
             reread, self._reread = self._reread, {}
@@ -540,7 +610,9 @@ class ControllerShell:
                 if name not in reread
             }
             controller.offer(
-                await self._patiently(term, lambda: reader.topics(self._on_topics, known))
+                await self._patiently(
+                    term, lambda: reader.topics(self._on_topics, self._on_topic, known)
+                )
             )
         await self._refresh_requests(term)
         if self._deletions_changed:
@@ -548,6 +620,17 @@ class ControllerShell:
             controller.offer(
                 await self._patiently(term, lambda: reader.deletions(self._on_deletions))
             )
+
+    async def _look_at_touched(self, term: _Term) -> None:
+        """Topics whose nodes were written: those that have another version than the image are read
+        again (V25)."""
+        image = term.controller.image
+        touched, self._touched = self._touched, {}
+        unknown = [name for name in touched if name in image.unreadable]
+        versions = {name: image.topics[name].version for name in touched if name in image.topics}
+        changed = await self._patiently(term, lambda: term.reader.changed(versions, self._on_topic))
+        if changed or unknown:
+            self._read_again([*changed, *unknown])
 
     async def _refresh_requests(self, term: _Term) -> None:
         """Read what administrators have left, configuration included."""
@@ -557,6 +640,17 @@ class ControllerShell:
             wanted = list(names)
             self._configs_changed, self._every_config_changed = {}, False
             controller.offer(await self._patiently(term, lambda: reader.unclean(wanted)))
+        if self._removals_changed:
+            self._removals_changed = False
+            for event in await self._patiently(term, lambda: reader.removals(self._on_removals)):
+                controller.offer(event)
+        if self._additions_changed:
+            self._additions_changed = False
+            seed = self.broker.ports.random.randrange(0, 1 << 31)
+            for event in await self._patiently(
+                term, lambda: reader.additions(self._on_additions, seed)
+            ):
+                controller.offer(event)
         if self._election_changed:
             self._election_changed = False
             asked = await self._patiently(
@@ -634,8 +728,18 @@ class ControllerShell:
                 f"broker {broker_id} is leaving: {len(left)} of its partitions wait for another"
                 " replica to be in sync",
             )
+        for report in effects.reports:
+            tracer.event("store_edit_refused", reason=report)
+            self._log(logging.ERROR, report)
+        # They are to be watched.
+        self._touched.update(dict.fromkeys(effects.made))
+        if effects.made:
+            self._wake.set()
         if effects.reread:
             self._read_again(effects.reread)
+        if not term.is_draining and removals.to_drain(term.controller.image):
+            term.is_draining = True
+            self.broker.tasks.spawn("drain", self._drain(term))
 
     # watches
 
@@ -651,6 +755,18 @@ class ControllerShell:
 
     def _on_topics(self, event: WatchEvent) -> None:
         self._topics_changed = True
+        self._wake.set()
+
+    def _on_topic(self, event: WatchEvent) -> None:
+        self._touched[name_of(event.path)] = None
+        self._wake.set()
+
+    def _on_removals(self, event: WatchEvent) -> None:
+        self._removals_changed = True
+        self._wake.set()
+
+    def _on_additions(self, event: WatchEvent) -> None:
+        self._additions_changed = True
         self._wake.set()
 
     def _on_deletions(self, event: WatchEvent) -> None:

@@ -59,6 +59,7 @@ class Partition:
         "_pending",
         "_resting_high_watermark",
         "directory",
+        "is_closing",
         "leader_epoch",
         "log",
         "role",
@@ -77,6 +78,8 @@ class Partition:
         #: The leader epoch of the last command obeyed; kept when the role ends (V30).
         self.leader_epoch = NO_EPOCH
         self._known_partition_epoch = NO_EPOCH
+        #: It is about to be removed: no more records are taken (V71).
+        self.is_closing = False
         #: The high watermark while there is no role.
         self._resting_high_watermark = watermark.on_follower(
             high_watermark, log.log_start_offset, log.log_end_offset
@@ -172,6 +175,10 @@ class Partition:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {self._broker.broker_id} does not lead {self.topic_partition}",
+            )
+        if self.is_closing:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} is being removed"
             )
         if acks == -1 and role.is_below_minimum:
             self._broker.tracer.mark("produce_refused_at_small_isr")
@@ -534,6 +541,7 @@ class Partition:
     def recommanded(self, state: LeaderAndIsrPartitionState) -> None:
         """A command of the leader epoch that the role is of; a repeated one resets nothing."""
         self._known_partition_epoch = state.partition_epoch
+        self.is_closing = state.is_closing
         role = self.role
         if type(role) is LeaderReplica:
             self._mark_command(role, state)
@@ -569,6 +577,7 @@ class Partition:
         self.role = role
         self.leader_epoch = state.leader_epoch
         self._known_partition_epoch = state.partition_epoch
+        self.is_closing = state.is_closing
         tracer = self._broker.tracer
         tracer.event(
             event,

@@ -76,6 +76,10 @@ from tidelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tidelog.wire.messages.remove_partitions import (
+    RemovePartitionsResponse,
+    RemovePartitionsTopicResult,
+)
 from tidelog.wire.registry import (
     ALTER_CONFIGS,
     API,
@@ -98,6 +102,7 @@ from tidelog.wire.registry import (
     OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
+    REMOVE_PARTITIONS,
 )
 
 #: From this version on FindCoordinator asks for many keys.
@@ -246,6 +251,12 @@ def _create_partitions(request: Request, error: ErrorCode) -> CreatePartitionsRe
     )
 
 
+def _remove_partitions(request: Request, error: ErrorCode) -> RemovePartitionsResponse:
+    return RemovePartitionsResponse(
+        results=[RemovePartitionsTopicResult(topic.name, error) for topic in request.message.topics]
+    )
+
+
 def _elect_leaders(request: Request, error: ErrorCode) -> ElectLeadersResponse:
     """By partition, and as a whole where the version has room."""
     response = ElectLeadersResponse(
@@ -374,6 +385,7 @@ _BY_API: dict[int, Callable[[Request, ErrorCode], Any]] = {
     DELETE_TOPICS: _delete_topics,
     DELETE_RECORDS: _delete_records,
     CREATE_PARTITIONS: _create_partitions,
+    REMOVE_PARTITIONS: _remove_partitions,
     ELECT_LEADERS: _elect_leaders,
     DESCRIBE_CONFIGS: _describe_configs,
     ALTER_CONFIGS: _alter_configs,

@@ -200,8 +200,8 @@ class _LeaderAndIsr:
         self.broker.fetchers.add(followers)
 
     async def _set_strays_aside(self) -> None:
-        """Move aside what a full command does not list (V35), and what is not the commanded
-        topic's, or cannot be told to be (V23)."""
+        """Move aside what a full command does not list (V35), what is not the commanded topic's, or
+        cannot be told to be (V23), and what is of a partition that was removed (V71)."""
         strays = self._leftovers()
         if self.request.type == _FULL:
             listed = {name: command.topic_id for name, command in self.commands.items()}
@@ -240,6 +240,15 @@ class _LeaderAndIsr:
                 continue
             if state.is_new and not partition.has_topic_id(topic_id):
                 # The controller makes the new topic's replica now: the old topic is gone.
+                found.append(topic_partition)
+            elif commands.is_of_former_life(
+                own_leader_epoch=partition.leader_epoch,
+                latest_log_epoch=partition.log.epochs.latest_epoch,
+                log_end_offset=partition.log.log_end_offset,
+                first_leader_epoch=state.first_leader_epoch,
+                is_new=state.is_new,
+            ):
+                self.broker.tracer.mark("replica_of_former_life")
                 found.append(topic_partition)
             elif commands.is_nameless_leftover(
                 broker_id=self.broker.broker_id,

@@ -41,6 +41,10 @@ class RequestConnection(Protocol):
     def peer(self) -> str:
         """`host:port` of the other side."""
 
+    @property
+    def serves_own(self) -> bool:
+        """Whether APIs of ours are served on its listener."""
+
     def close(self, reason: str) -> None:
         """Close it; requests still waiting are cancelled."""
 

@@ -17,9 +17,12 @@ from tidelog.controller.decision import (
     CreateTopic,
     ForgetDeletion,
     ForgetPreferredElection,
+    ForgetRequest,
     KeepReassignments,
     Outcome,
     QueueDeletion,
+    QueueRemovals,
+    RemovePartitions,
     TakeProducerIds,
     Write,
     WriteAssignments,
@@ -37,6 +40,8 @@ from tidelog.metadata.store import (
     Delete,
     Node,
     NodeExists,
+    NoNode,
+    NotEmpty,
     Op,
     SetData,
     TransactionFailed,
@@ -179,7 +184,7 @@ class TopicUnit(Unit):
 
 
 class AssignmentUnit(Unit):
-    """A topic's node with other assignments than before."""
+    """A topic's node with other partitions, or other assignments, than before."""
 
     __slots__ = ("_data", "_expected")
 
@@ -199,6 +204,19 @@ class AssignmentUnit(Unit):
             return PENDING
         return Conflict(reason="the topic's node has changed")
 
+    def adapt(self, failure: TransactionFailed) -> bool:
+        """A parent may have been made meanwhile, a request have been taken back."""
+        if isinstance(failure.error, NoNode | NotEmpty):
+            kept = [
+                op
+                for op in self.ops
+                if not (isinstance(op, Delete) and op.path == failure.error.path)
+            ]
+            dropped = len(kept) < len(self.ops)
+            self.ops = kept
+            return dropped
+        return self._drop_existing(failure)
+
 
 class GrowthUnit(AssignmentUnit):
     """A topic's node with more partitions than before."""
@@ -209,9 +227,40 @@ class GrowthUnit(AssignmentUnit):
         super().__init__(write, added.growth.topic)
         self.parents = (layout.topic_partitions_path(added.growth.topic.name),)
 
+
+class RemovalRequestUnit(Unit):
+    """A request to remove a partition, or what it says now."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, write: int, topic_partition: TopicPartition, drain: bool) -> None:
+        path = layout.partition_request_path(topic_partition, is_removal=True)
+        self._data = layout.encode_partition_removal(drain)
+        super().__init__(write, path, [Create(path, self._data)])
+        self.parents = (layout.partition_requests_path(topic_partition.topic, is_removal=True),)
+
+    def judge(self, node: Node | None) -> Verdict:
+        """Whoever did it, it is done."""
+        done = node is not None and node.data == self._data
+        return Written() if done else PENDING
+
     def adapt(self, failure: TransactionFailed) -> bool:
-        """A parent may have been made meanwhile."""
-        return self._drop_existing(failure)
+        """The request may be there already, or have gone; its parent likewise."""
+        error, path = failure.error, self.witness
+        if error.path != path:
+            return self._drop_existing(failure)
+        op: Op
+        if isinstance(error, NodeExists):
+            op = SetData(path, self._data, ANY_VERSION)
+        elif isinstance(error, NoNode) and isinstance(self.ops[-1], Create):
+            self.make_parents(self.parents)
+            return True
+        elif isinstance(error, NoNode):
+            op = Create(path, self._data)
+        else:
+            return False
+        self.ops[-1] = op
+        return True
 
 
 class RequestUnit(Unit):
@@ -299,13 +348,13 @@ def units_of(index: int, write: Write) -> list[Unit]:
     match write:
         case WritePartitionState():
             topic_partition = write.topic_partition
-            unit = StateUnit(index, topic_partition, write.state, write.expected_epoch)
+            state_unit = StateUnit(index, topic_partition, write.state, write.expected_epoch)
             if write.expected_epoch == NO_STATE:
-                unit.parents = (
+                state_unit.parents = (
                     layout.topic_partitions_path(topic_partition.topic),
                     layout.partition_path(topic_partition),
                 )
-            return [unit]
+            return [state_unit]
         case CreateTopic():
             made = write.made
             return _with_states(index, TopicUnit(index, write), made.topic.name, made.states)
@@ -316,6 +365,16 @@ def units_of(index: int, write: Write) -> list[Unit]:
             return [AssignmentUnit(index, write.topic)]
         case KeepReassignments():
             return [ReassignmentsUnit(index, write)]
+        case RemovePartitions():
+            return _removal_units(index, write)
+        case QueueRemovals():
+            return [
+                RemovalRequestUnit(index, TopicPartition(write.name, partition), drain)
+                for partition, drain in write.wanted.items()
+            ]
+        case ForgetRequest():
+            path = layout.partition_request_path(write.topic_partition, is_removal=write.is_removal)
+            return [RequestUnit(index, path, present=False)]
         case QueueDeletion():
             return [RequestUnit(index, layout.delete_topic_path(write.name), present=True)]
         case ForgetDeletion():
@@ -339,6 +398,29 @@ def _assignment(topic: Topic) -> TopicAssignment:
     )
 
 
+def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
+    """The topic's node, with as many of the requests as fit, and the others behind it: those that
+    are left find no partition of their number any more."""
+    name = write.topic.name
+    first: Unit = AssignmentUnit(index, write.topic)
+    units = [first]
+    paths = [
+        layout.partition_request_path(TopicPartition(name, partition), is_removal=True)
+        for partition in write.partitions
+    ]
+    parent = layout.partition_requests_path(name, is_removal=True)
+    size_bytes = first.size_bytes
+    for path in [*paths, parent]:
+        delete = Delete(path, ANY_VERSION)
+        size_bytes += _size_of(delete)
+        if len(units) == 1 and len(first.ops) < MAX_OPS and size_bytes <= MAX_BYTES:
+            first.ops.append(delete)
+        elif path != parent:
+            units.append(RequestUnit(index, path, present=False))
+    first.alone = len(units) > 1
+    return units
+
+
 def _with_states(
     index: int, first: Unit, topic: str, states: Mapping[int, PartitionState]
 ) -> list[Unit]:
@@ -347,8 +429,10 @@ def _with_states(
     size_bytes = first.size_bytes
     for partition, state in sorted(states.items()):
         topic_partition = TopicPartition(topic, partition)
-        unit = StateUnit(index, topic_partition, state, NO_STATE)
-        unit.make_parents([layout.partition_path(topic_partition)])
+        expected = state.partition_epoch - 1
+        unit = StateUnit(index, topic_partition, state, expected)
+        if expected == NO_STATE:
+            unit.make_parents([layout.partition_path(topic_partition)])
         size_bytes += unit.size_bytes
         fits = len(first.ops) + len(unit.ops) <= MAX_OPS and size_bytes <= MAX_BYTES
         if fits and len(units) == 1:

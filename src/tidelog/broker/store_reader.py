@@ -8,15 +8,20 @@ for the states. Nodes that cannot be read are named and left alone (V25, V35).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from tidelog.broker.store_ops import producer_ids_found
 from tidelog.controller.events import (
+    AdditionsRead,
     BrokersRead,
     DeletionsRead,
+    FormerRead,
     PreferredElectionRead,
     ProducerIdsRead,
     ReassignmentsRead,
+    RemovalsRead,
+    RequestsUnreadable,
     TopicsRead,
     UncleanRead,
 )
@@ -31,6 +36,7 @@ from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError, TopicAssignment
 from tidelog.metadata.store import MetadataStore, Node, WatchCallback
 
+T = TypeVar("T")
 _UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -54,15 +60,18 @@ class StoreReader:
         return brokers, topics, deletions
 
     async def load(
-        self, ids: Sequence[str], topics: Sequence[str], deletions: Sequence[str]
+        self,
+        ids: Sequence[str],
+        topics: Sequence[str],
+        deletions: Sequence[str],
+        on_topic: WatchCallback,
     ) -> tuple[TopicsRead, DeletionsRead, ProducerIdsRead, BrokersRead]:
-        """Everything, for a controller that begins."""
+        """Everything, for a controller that begins; the topics' nodes are watched."""
         broker_paths = [f"{layout.BROKER_IDS}/{name}" for name in ids]
-        topic_paths = _topic_paths(topics)
-        nodes = await self._store.get_many([*broker_paths, layout.PRODUCER_ID_BLOCK, *topic_paths])
+        nodes = await self._store.get_many([*broker_paths, layout.PRODUCER_ID_BLOCK])
         brokers = self._decode_brokers(ids, nodes[: len(ids)])
         producer_ids = producer_ids_found(nodes[len(ids)])
-        found = await self._found(topics, nodes[len(ids) + 1 :])
+        found = await self._found(topics, on_topic)
         return (
             TopicsRead(topics, found),
             DeletionsRead(deletions),
@@ -76,12 +85,86 @@ class StoreReader:
         nodes = await self._store.get_many([f"{layout.BROKER_IDS}/{name}" for name in ids])
         return BrokersRead(self._decode_brokers(ids, nodes))
 
-    async def topics(self, on_change: WatchCallback, known: Mapping[str, object]) -> TopicsRead:
-        """All names, and the nodes of topics that are not `known`."""
+    async def topics(
+        self, on_change: WatchCallback, on_topic: WatchCallback, known: Mapping[str, object]
+    ) -> TopicsRead:
+        """All names, and the nodes of topics that are not `known`, watched from now on."""
         names = await self._watched(layout.TOPICS, on_change)
         new = [name for name in names if name not in known]
-        nodes = await self._store.get_many(_topic_paths(new)) if new else []
-        return TopicsRead(names, await self._found(new, nodes))
+        return TopicsRead(names, await self._found(new, on_topic) if new else [])
+
+    async def changed(self, versions: Mapping[str, int], on_topic: WatchCallback) -> list[str]:
+        """Which of these topics have a node of another version than that; they are watched."""
+        nodes = await self._topic_nodes(list(versions), on_topic)
+        return [
+            name
+            for (name, version), node in zip(versions.items(), nodes, strict=True)
+            if node is not None and node.stat.version != version
+        ]
+
+    async def _topic_nodes(
+        self, names: Sequence[str], on_topic: WatchCallback
+    ) -> list[Node | None]:
+        return await self._tasks.gather_ordered(
+            *(self._store.get(layout.topic_path(name), on_topic) for name in names)
+        )
+
+    async def removals(self, on_change: WatchCallback) -> tuple[RemovalsRead, RequestsUnreadable]:
+        """The partitions that somebody wants to be removed (V7)."""
+        decode = layout.decode_partition_removal
+        found, unreadable = await self._requests(layout.PARTITIONS_REMOVE, decode, on_change)
+        return RemovalsRead(found), RequestsUnreadable(unreadable, is_removal=True)
+
+    async def additions(
+        self, on_change: WatchCallback, seed: int
+    ) -> tuple[AdditionsRead, RequestsUnreadable]:
+        """The partitions that somebody wants to be added (V7)."""
+        decode = layout.decode_partition_addition
+        found, unreadable = await self._requests(layout.PARTITIONS_ADD, decode, on_change)
+        return AdditionsRead(found, seed), RequestsUnreadable(unreadable, is_removal=False)
+
+    async def _requests(
+        self, root: str, decode: Callable[[str, bytes], T], on_change: WatchCallback
+    ) -> tuple[dict[str, dict[int, T]], list[TopicPartition]]:
+        """What stands in nodes by topic and number, and whose nodes cannot be read."""
+        topics = await self._watched(root, on_change)
+        numbers = await self._tasks.gather_ordered(
+            *(self._watched(f"{root}/{name}", on_change) for name in topics)
+        )
+        paths = [
+            f"{root}/{topic}/{number}"
+            for topic, found in zip(topics, numbers, strict=True)
+            for number in found
+        ]
+        nodes = await self._store.get_many(paths) if paths else []
+        wanted: dict[str, dict[int, T]] = {}
+        unreadable = []
+        for path, node in zip(paths, nodes, strict=True):
+            if node is None:
+                continue
+            topic = path.split("/")[-2]
+            partition = -1
+            try:
+                partition = layout.parse_decimal_name(path)
+                wanted.setdefault(topic, {})[partition] = decode(path, node.data)
+            except LayoutError as error:
+                self._report(str(error))
+                if partition >= 0:
+                    unreadable.append(TopicPartition(topic, partition))
+        return {name: one for name, one in wanted.items() if one}, unreadable
+
+    async def former(self, wanted: Sequence[TopicPartition]) -> FormerRead:
+        """State nodes of partitions that are not, where they were removed before (V71)."""
+        paths = [layout.partition_state_path(one) for one in wanted]
+        nodes = await self._store.get_many(paths)
+        found: dict[TopicPartition, PartitionState | None] = dict.fromkeys(wanted)
+        for one, path, node in zip(wanted, paths, nodes, strict=True):
+            if node is not None:
+                try:
+                    found[one] = layout.decode_partition_state(path, node.data, node.stat)
+                except LayoutError as error:
+                    self._report(str(error))
+        return FormerRead(found)
 
     async def deletions(self, on_change: WatchCallback) -> DeletionsRead:
         """The topics that somebody wants to be deleted."""
@@ -150,13 +233,15 @@ class StoreReader:
         return dict(sorted(brokers.items()))
 
     async def _found(
-        self, names: Sequence[str], nodes: Sequence[Node | None]
+        self, names: Sequence[str], on_topic: WatchCallback
     ) -> list[TopicFound | TopicUnreadable]:
-        """Topics from their nodes and configurations (as `_topic_paths` has them)."""
+        """Topics from their nodes, which are watched from now on, and their configurations."""
         topics: list[Topic] = []
         found: list[TopicFound | TopicUnreadable] = []
-        count = len(names)
-        for name, node, config in zip(names, nodes[:count], nodes[count:], strict=True):
+        nodes = await self._topic_nodes(names, on_topic)
+        paths = [layout.config_path("topics", name) for name in names]
+        configs = await self._store.get_many(paths) if paths else []
+        for name, node, config in zip(names, nodes, configs, strict=True):
             if node is None:
                 continue
             try:
@@ -201,13 +286,6 @@ class StoreReader:
         self._tracer.log(
             "controller", logging.ERROR, f"left alone, as it cannot be read: {message}"
         )
-
-
-def _topic_paths(names: Sequence[str]) -> list[str]:
-    return [
-        *(layout.topic_path(name) for name in names),
-        *(layout.config_path("topics", name) for name in names),
-    ]
 
 
 def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:

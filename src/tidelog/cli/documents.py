@@ -60,6 +60,39 @@ class PartitionsAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupLoss:
+    """What a consumer group has committed in a partition that goes, and what it has not read."""
+
+    group: str
+    committed: int
+    unread: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoss:
+    """What goes with a partition: its first offset and its end, bytes of one replica, groups."""
+
+    partition: int
+    first_offset: int
+    end_offset: int
+    size_bytes: int
+    groups: list[GroupLoss]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsRemoved:
+    """A topic that partitions were taken from, or would be: how many it had and has, what goes with
+    them. With `drain` they go when every group has read them."""
+
+    topic: str
+    partitions_before: int
+    partitions: int
+    drain: bool
+    removed: bool
+    lost: list[PartitionLoss]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDescription:
     """A topic with its partitions."""
 

@@ -1,5 +1,7 @@
 """`tidelog topics`: create, list, describe, alter, add-partitions and delete.
 
+`remove-partitions` is in `cli/removing`.
+
 All through the Kafka client, so that they work against any cluster that can be reached. Errors are
 the brokers' own, with their reasons.
 """
@@ -37,6 +39,7 @@ from tidelog.cli.output import (
     print_table,
     say,
 )
+from tidelog.cli.removing import remove_partitions
 from tidelog.cli.target import (
     BootstrapOption,
     DryRunOption,
@@ -202,7 +205,7 @@ def add_partitions(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Give a topic more partitions; they cannot be taken away again.
+    """Give a topic more partitions; `remove-partitions` takes the highest away again.
 
     Records that are there stay where they are: a key may go to another partition than before.
     """
@@ -220,6 +223,12 @@ def add_partitions(
         print_document(PartitionsAdded(name, before, to))
     else:
         say(f"topic {name} has {_counted(to)} now, {to - before} of them new")
+
+
+app.command(
+    "remove-partitions",
+    epilog="Example: tidelog topics remove-partitions flights --partitions 2 --drain",
+)(remove_partitions)
 
 
 @app.command(epilog="Example: tidelog topics delete flights")

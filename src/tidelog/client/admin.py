@@ -36,7 +36,17 @@ from tidelog.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from tidelog.wire.registry import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from tidelog.wire.messages.remove_partitions import (
+    RemovePartitionsRequest,
+    RemovePartitionsResponse,
+    RemovePartitionsTopic,
+)
+from tidelog.wire.registry import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    REMOVE_PARTITIONS,
+)
 
 #: From this version on DeleteTopics names topics in `topics`.
 _DELETE_BY_STATE_VERSION = 6
@@ -131,6 +141,46 @@ class TopicAdmin:
                 raise KafkaError(code, result.error_message or f"topic {name!r}")
 
         return self._router.repeat(f"adding partitions to topic {name!r}", attempt)
+
+    def remove_partitions(
+        self, name: str, count: int, *, drain: bool = False, validate_only: bool = False
+    ) -> Operation[None]:
+        """Request that the highest partitions of a topic be removed, so that `count` are left; with
+        `drain` when every consumer group has read them. It goes on after the answer. Raises
+        KafkaError, UNSUPPORTED_VERSION from brokers of others."""
+        uncertain = _Uncertain()
+        wanted = RemovePartitionsTopic(name, count, drain)
+        build = always(RemovePartitionsRequest([wanted], validate_only))
+
+        def attempt(patience: Patience) -> Operation[None]:
+            timeout_ms = patience.remaining_ms
+            answer = yield from self._ask(REMOVE_PARTITIONS, build, timeout_ms, uncertain, patience)
+            result = _only(expect(answer, RemovePartitionsResponse).results, name)
+            code = error_code(result.error_code)
+            if code is ErrorCode.INVALID_PARTITIONS and uncertain.tried:
+                self._router.forget()
+                topic = yield from self._router.topic(name, patience)
+                if len(topic.partitions) == count:
+                    return
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                patience.is_over = True  # the controller knows every topic
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code, result.error_message or f"topic {name!r}")
+
+        return self._router.repeat(f"removing partitions of topic {name!r}", attempt)
+
+    def partition_counts(self, name: str) -> Operation[dict[int, int]]:
+        """How many partitions of a topic each live broker knows of."""
+
+        def attempt(patience: Patience) -> Operation[dict[int, int]]:
+            found = {}
+            for node in (yield from self._router.all_brokers(patience)):
+                metadata = yield from self._router.metadata_at(node, [name], patience)
+                topic = metadata.topics.get(name)
+                found[node.broker_id] = 0 if topic is None else len(topic.partitions)
+            return found
+
+        return self._router.repeat(f"counting partitions of topic {name!r}", attempt)
 
     def live_on(self, name: str) -> Operation[list[int]]:
         """The live brokers that know a topic: none when its deletion has come to all of them."""

@@ -12,11 +12,12 @@ Versions are those that Kafka 3.9 sends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
+from tidelog.controller import elections
 from tidelog.controller.image import Image
 from tidelog.core import limits
 from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, Endpoint, TopicId, TopicPartition
@@ -287,7 +288,7 @@ class CommandBuilder:
         self, topic_partition: TopicPartition, is_new: bool, new_replicas: tuple[int, ...] = ()
     ) -> None:
         """Tell all live replicas of a partition what they are in it; nothing without a state, or
-        once its topic is to be deleted: a role told later would make the replica again (V22).
+        once it is to be deleted: a role told later would make the replica again (V22, V71).
         `new_replicas`: these are made, though the others are there (D3)."""
         if not self._has_roles(topic_partition):
             return
@@ -318,7 +319,12 @@ class CommandBuilder:
 
     def _has_roles(self, topic_partition: TopicPartition) -> bool:
         image = self._image
-        return topic_partition in image.states and not image.is_deleting(topic_partition.topic)
+        state = image.states.get(topic_partition)
+        return (
+            state is not None
+            and not elections.is_tombstone(state)
+            and not image.is_deleting(topic_partition.topic)
+        )
 
     def show(self, topic_partition: TopicPartition) -> None:
         """Tell everybody the published state of a partition; nothing where it has none."""
@@ -333,7 +339,7 @@ class CommandBuilder:
         if state is None:
             return
         replicas = self._image.replicas(topic_partition)
-        deleting = self._image.is_deleting(topic_partition.topic)
+        deleting = self._image.is_deleting(topic_partition.topic) or elections.is_tombstone(state)
         key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
         shown[key] = UpdateMetadataPartitionState(
             partition_index=topic_partition.partition,
@@ -344,6 +350,7 @@ class CommandBuilder:
             zk_version=state.partition_epoch,
             replicas=replicas,
             offline_replicas=[one for one in replicas if one not in self._image.brokers],
+            first_leader_epoch=state.first_epochs[0],
         )
 
     def delete(self, topic: str) -> dict[int, tuple[TopicPartition, ...]]:
@@ -371,6 +378,23 @@ class CommandBuilder:
         for replica in told:
             self._of(replica).stops[topic_partition] = stop
         return tuple(told)
+
+    def remove(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[int, tuple[TopicPartition, ...]]:
+        """Tell live replicas of removed partitions to delete, under the leader epoch that ends
+        them: it spares the replicas of a later life. Returns whom it told, and of what (V71)."""
+        told: dict[int, list[TopicPartition]] = {}
+        for topic_partition in topic_partitions:
+            self.show(topic_partition)
+            state = self._image.states.get(topic_partition)
+            if state is None:
+                continue
+            for replica in self._image.replicas(topic_partition):
+                if replica in self._image.brokers:
+                    self._of(replica).stops[topic_partition] = Stop(state.leader_epoch, True)
+                    told.setdefault(replica, []).append(topic_partition)
+        return {broker_id: tuple(partitions) for broker_id, partitions in told.items()}
 
     def tell_everything(self, broker_id: int) -> None:
         """Tell a broker all that it should hold and know (V35, V41)."""
@@ -413,7 +437,7 @@ class CommandBuilder:
     def _everything(self) -> Shown:
         everything: dict[ShownKey, UpdateMetadataPartitionState] = {}
         for topic_partition in self._image.partitions():
-            if self._image.is_deleting(topic_partition.topic):
+            if not self._has_roles(topic_partition):
                 continue
             key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
             if key in self._shown:
@@ -451,6 +475,8 @@ class CommandBuilder:
                 removing_replicas=removing,
                 is_new=is_new,
                 leader_recovery_state=state.leader_recovery_state,
+                first_leader_epoch=state.first_epochs[0],
+                is_closing=topic_partition.partition in self._image.closing(topic_partition.topic),
             ),
         )
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidelog.controller import balance, liveness, shutdowns
+from tidelog.controller import adoption, balance, liveness, removals, shutdowns
 from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.commands import CommandBuilder, Commands
 from tidelog.controller.decision import (
@@ -29,6 +29,8 @@ from tidelog.controller.decision import (
     KeepReassignments,
     Outcome,
     QueueDeletion,
+    QueueRemovals,
+    RemovePartitions,
     RemoveTopic,
     TakeProducerIds,
     Write,
@@ -38,6 +40,7 @@ from tidelog.controller.decision import (
 )
 from tidelog.controller.draft import Draft, Settings
 from tidelog.controller.events import (
+    AdditionsRead,
     AlterPartitionAsked,
     BrokersRead,
     CommandsDropped,
@@ -46,8 +49,10 @@ from tidelog.controller.events import (
     CreateTopicsAsked,
     DeleteTopicsAsked,
     DeletionsRead,
+    DrainRead,
     ElectLeadersAsked,
     Event,
+    FormerRead,
     LeaderAndIsrAnswered,
     PreferredElectionRead,
     ProducerIdsAsked,
@@ -56,6 +61,9 @@ from tidelog.controller.events import (
     ReassignmentsListAsked,
     ReassignmentsRead,
     RebalanceDue,
+    RemovalsRead,
+    RemovePartitionsAsked,
+    RequestsUnreadable,
     StopReplicaAnswered,
     SweepDue,
     TopicsRead,
@@ -66,11 +74,18 @@ from tidelog.controller.image import (
     BrokersChanged,
     DeletionCommanded,
     DeletionRequested,
+    FormerFound,
     Image,
     LeavingCommanded,
     PartitionsAdded,
+    PartitionsClosed,
+    PartitionsDrained,
+    PartitionsRemoved,
     ProducerIdsFound,
     ReassignmentsFound,
+    RemovalCommanded,
+    RemovalsAdded,
+    RemovalsRequested,
     ReplicaAnswered,
     ReplicasRemade,
     ReplicasStopped,
@@ -113,6 +128,10 @@ class Effects:
     refused: list[tuple[TopicPartition, str]] = field(default_factory=list)
     #: Reassignments that have ended, and the replicas that there are now.
     reassigned: list[tuple[TopicPartition, tuple[int, ...]]] = field(default_factory=list)
+    #: Topics that this decision has made.
+    made: list[str] = field(default_factory=list)
+    #: What somebody left in the store and cannot be done, for the log.
+    reports: list[str] = field(default_factory=list)
 
 
 class Controller:
@@ -148,6 +167,11 @@ class Controller:
         #: Controlled shutdowns under way, by broker; and answers to those that are not.
         self._hand_overs: dict[int, HandOver] = {}
         self._shutdown_answers: list[ShutdownAnswer] = []
+        #: Requests to add partitions that stand in the store, and a seed for their placement (V7).
+        self._additions = AdditionsRead({}, 0)
+        #: Requests in the store that cannot be done: (partition, is a removal) -> why.
+        self._refused: dict[tuple[TopicPartition, bool], str] = {}
+        self._reports: list[str] = []
 
     def offer(self, event: Event) -> None:
         """Queue an event."""
@@ -171,7 +195,28 @@ class Controller:
             or self._stopping
             or self._requested
             or any(d.done or not d.commanded for d in self.image.deletions.values())
+            or removals.has_work(self.image)
         )
+
+    def wanted_former(self) -> list[TopicPartition]:
+        """Partitions that are about to be added, and of which it is not known whether there were
+        some of their number before: `FormerRead` must tell before they can be decided (V71)."""
+        asked: dict[str, int] = {}
+        told: dict[TopicPartition, PartitionState | None] = {}
+        additions = [self._additions.wanted]
+        for event in self._events:
+            if isinstance(event, CreatePartitionsAsked):
+                for one in event.request.topics:
+                    asked[one.name] = max(one.count, asked.get(one.name, 0))
+            elif isinstance(event, AdditionsRead):
+                additions.append(event.wanted)
+            elif isinstance(event, FormerRead):
+                told.update(event.states)
+        for wanted in additions:
+            for name, partitions in wanted.items():
+                asked[name] = max(asked.get(name, 0), *(one + 1 for one in partitions))
+        unknown = adoption.unknown_numbers(asked, self.image)
+        return [one for one in unknown if one not in told]
 
     def give_up(self, ticket: int) -> Any | None:
         """A client's time for DeleteTopics is over: the answer, None while it is not decided (it
@@ -195,17 +240,21 @@ class Controller:
             self._take(event)
         draft = Draft(self.image, self.settings)
         self._hand_over(draft.decision)
+        self._remove_partitions(draft)
         dirty, self._dirty = self._dirty, {}
         for topic_partition in dirty:
             draft.elect(topic_partition)
         moving = MovingDraft(draft)
         self._requests(draft, moving, events)
+        for name, wanted in self._additions.wanted.items():
+            draft.add_requested(name, wanted, self._additions.seed)
         if not self._full:
             # A new controller resumes them once its full commands are out (V41).
             self._bring_forward(moving)
         moving.close()
         self._give_back(draft)
         decision = draft.decision
+        decision.reports[:0], self._reports = self._reports, []
         decision.writes.extend(self._deletion_writes())
         if self._election_requested and not self._preferred:
             self._election_requested = False
@@ -216,6 +265,16 @@ class Controller:
         decision.brokers_changed, self._brokers_changed = self._brokers_changed, False
         self._deciding = decision
         return decision
+
+    def _remove_partitions(self, draft: Draft) -> None:
+        """What is due for partitions on their way out, before anything else is decided of them."""
+        for (topic_partition, is_removal), reason in self._refused.items():
+            draft.refuse_request(topic_partition, reason, is_removal=is_removal)
+        self._refused = {}
+        for name in self.image.removals:
+            draft.finish_removal(name)
+            for topic_partition in removals.to_bury(name, self.image):
+                draft.bury(topic_partition)
 
     def _bring_forward(self, moving: MovingDraft) -> None:
         looked_at, self._moves = self._moves, {}
@@ -245,6 +304,9 @@ class Controller:
                         self._events.append(event)
                 case ReassignmentsListAsked():
                     moving.list(event)
+                case RemovePartitionsAsked():
+                    if not draft.remove_partitions(event):
+                        self._events.append(event)
                 case DeleteTopicsAsked():
                     draft.delete_topics(event)
                 case ProducerIdsAsked():
@@ -288,6 +350,19 @@ class Controller:
                 self._topics_read(event)
             case DeletionsRead():
                 self._deletions_read(event)
+            case RemovalsRead():
+                self._removals_read(event)
+            case AdditionsRead():
+                self._additions = event
+            case RequestsUnreadable():
+                reason = "its node says nothing that can be done"
+                for one in event.topic_partitions:
+                    self._refused[one, event.is_removal] = reason
+            case FormerRead():
+                self.image.apply(FormerFound(event.states))
+            case DrainRead():
+                for name, partition in event.topic_partitions:
+                    self.image.apply(PartitionsDrained(name, (partition,)))
             case ProducerIdsRead():
                 self.image.producer_ids = event.found
             case UncleanRead():
@@ -379,6 +454,8 @@ class Controller:
             if isinstance(found, TopicFound) and found.topic.name in self.image.unreadable:
                 # Brokers may have registered meanwhile, and were told nothing of its partitions.
                 self._full.update(dict.fromkeys(self.image.brokers))
+            if isinstance(found, TopicFound):
+                found = self._adopted(found)
             self.image.apply(found)
             if isinstance(found, TopicFound):
                 for topic_partition in found.topic.partitions():
@@ -388,6 +465,22 @@ class Controller:
                     self._moves[TopicPartition(found.topic.name, partition)] = None
                     self._stopping[TopicPartition(found.topic.name, partition)] = None
         self._look_at_requests()
+
+    def _adopted(self, found: TopicFound) -> TopicFound:
+        known = self.image.topics.get(found.topic.name)
+        if known is None or known.topic_id != found.topic.topic_id:
+            return found
+        adopted = adoption.adopt(known, found, self.image)
+        for change in adopted.changes:
+            self.image.apply(change)
+        if adopted.report:
+            self._reports.append(adopted.report)
+        return adopted.found
+
+    def _removals_read(self, event: RemovalsRead) -> None:
+        good, bad = removals.accepted(event.wanted, self.image)
+        self.image.apply(RemovalsRequested(good))
+        self._refused.update({(one, True): reason for one, reason in bad.items()})
 
     def _deletions_read(self, event: DeletionsRead) -> None:
         for name in event.names:
@@ -465,7 +558,15 @@ class Controller:
                         published.extend(made)
                         changes.extend(_first_changes(write.growth.topic.topic_id, made))
                     else:
-                        reread.append(write.growth.topic.name)
+                        self._number_unknown(write.growth.topic.name, reread)
+                case QueueRemovals():
+                    if isinstance(outcome, Written):
+                        self.image.apply(RemovalsAdded(write.name, write.wanted))
+                case RemovePartitions():
+                    if isinstance(outcome, Written):
+                        self.image.apply(PartitionsRemoved(write.topic, write.partitions))
+                    else:
+                        self._number_unknown(write.topic.name, reread)
                 case WriteAssignments():
                     if isinstance(outcome, Written):
                         effects.reassigned.extend(self._assigned(write, outcome))
@@ -488,6 +589,12 @@ class Controller:
         effects.changes = changes
         effects.gone, self._gone = self._gone, []
         effects.arrived, self._arrived = self._arrived, []
+        effects.reports = decision.reports
+        effects.made = [
+            write.made.topic.name
+            for write, outcome in zip(decision.writes, outcomes, strict=True)
+            if isinstance(write, CreateTopic) and isinstance(outcome, Written)
+        ]
         effects.answers = self._answers(decision, outcomes, removed)
         for hand_over in decision.handed_over:
             self._handed_over(hand_over, effects)
@@ -555,6 +662,12 @@ class Controller:
             (TopicPartition(topic.name, partition), state) for partition, state in states.items()
         ]
 
+    def _number_unknown(self, name: str, reread: list[str]) -> None:
+        """Somebody else has changed the partitions of a topic: nothing is known of them."""
+        reread.append(name)
+        for topic_partition in [one for one in self.image.former if one.topic == name]:
+            del self.image.former[topic_partition]
+
     def _assigned(
         self, write: WriteAssignments, outcome: Written
     ) -> list[tuple[TopicPartition, tuple[int, ...]]]:
@@ -617,6 +730,7 @@ class Controller:
             builder.show(topic_partition)
         self._command_deletions(builder)
         self._command_leaving(builder)
+        self._command_removals(builder)
         for retell in decision.retold:
             builder.retell_role(retell.broker_id, retell.topic_partition, retell.is_new)
         if decision.brokers_changed:
@@ -644,6 +758,22 @@ class Controller:
                 self.image.apply(LeavingCommanded(topic_partition, told))
                 self._moves[topic_partition] = None
 
+    def _command_removals(self, builder: CommandBuilder) -> None:
+        for name in list(self.image.removals):
+            if name not in self.image.topics or self.image.is_deleting(name):
+                continue
+            removal = self.image.removals[name]
+            closing = removals.to_close(name, self.image)
+            for partition in dict.fromkeys((*closing, *removal.closed)):
+                if partition not in closing or partition not in removal.closed:
+                    builder.tell_role(TopicPartition(name, partition), is_new=False)
+            due = removals.to_command(name, self.image)
+            if due:
+                told = builder.remove(due)
+                numbers = tuple(one.partition for one in due)
+                self.image.apply(RemovalCommanded(name, numbers, told))
+            self.image.apply(PartitionsClosed(name, closing))
+
     def _answers(
         self, decision: Decision, outcomes: Sequence[Outcome], removed: Sequence[str]
     ) -> list[tuple[int, Any]]:
@@ -653,6 +783,7 @@ class Controller:
         for waiting in (
             decision.creation_answers,
             decision.growth_answers,
+            decision.removal_answers,
             decision.election_answers,
             decision.reassignment_answers,
         ):
@@ -707,6 +838,9 @@ class Controller:
         other._given_up = dict(self._given_up)
         other._hand_overs = {key: one.copy() for key, one in self._hand_overs.items()}
         other._shutdown_answers = list(self._shutdown_answers)
+        other._additions = self._additions
+        other._refused = dict(self._refused)
+        other._reports = list(self._reports)
         return other
 
     def key(self) -> tuple[object, ...]:

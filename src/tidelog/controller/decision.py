@@ -44,6 +44,10 @@ from tidelog.wire.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from tidelog.wire.messages.remove_partitions import (
+    RemovePartitionsResponse,
+    RemovePartitionsTopicResult,
+)
 
 #: Expected partition epoch of a partition without a state node: it is to be made.
 NO_STATE = -1
@@ -98,6 +102,33 @@ class KeepReassignments:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueRemovals:
+    """Make `/admin/partitions_remove/T/P` for partitions, or say anew whether to drain them."""
+
+    name: str
+    #: Number -> whether every group is to have read it first.
+    wanted: Mapping[int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitions:
+    """Take partitions from a topic's node, and the requests to do so with them (V71)."""
+
+    #: As it is to be.
+    topic: Topic
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequest:
+    """Remove the request to add or to remove a partition: it is done, or cannot be."""
+
+    topic_partition: TopicPartition
+    #: `/admin/partitions_remove`, else `/admin/partitions_add`.
+    is_removal: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetPreferredElection:
     """Remove `/admin/preferred_replica_election`: what it asked for is decided."""
 
@@ -141,6 +172,9 @@ Write = (
     | AddPartitions
     | WriteAssignments
     | KeepReassignments
+    | QueueRemovals
+    | RemovePartitions
+    | ForgetRequest
     | ForgetPreferredElection
     | QueueDeletion
     | RemoveTopic
@@ -304,6 +338,40 @@ class CreatePartitionsAnswer:
 
 
 @dataclass(slots=True)
+class RemovalResult:
+    """Outcome for one topic of a RemovePartitions request: requested for good, or refused."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    #: Index of the write that must succeed first, None where nothing is written.
+    write: int | None = None
+
+
+@dataclass(slots=True)
+class RemovePartitionsAnswer:
+    """Answer to RemovePartitions, given when the requests are durable."""
+
+    ticket: int
+    results: list[RemovalResult] = field(default_factory=list)
+
+    def message(self, outcomes: Sequence[Outcome]) -> RemovePartitionsResponse:
+        """The answer, given what became of the writes."""
+        return RemovePartitionsResponse(
+            results=[self._topic(one, outcomes) for one in self.results]
+        )
+
+    @staticmethod
+    def _topic(result: RemovalResult, outcomes: Sequence[Outcome]) -> RemovePartitionsTopicResult:
+        error, message = result.error, result.message
+        if result.write is not None:
+            outcome = outcomes[result.write]
+            if isinstance(outcome, Conflict):
+                error, message = ErrorCode.INVALID_UPDATE_VERSION, outcome.reason
+        return RemovePartitionsTopicResult(result.name, error, message)
+
+
+@dataclass(slots=True)
 class ElectionResult:
     """Outcome for one partition of an ElectLeaders request."""
 
@@ -456,6 +524,7 @@ class Decision:
     isr_answers: list[AlterPartitionAnswer] = field(default_factory=list)
     creation_answers: list[CreateTopicsAnswer] = field(default_factory=list)
     growth_answers: list[CreatePartitionsAnswer] = field(default_factory=list)
+    removal_answers: list[RemovePartitionsAnswer] = field(default_factory=list)
     election_answers: list[ElectLeadersAnswer] = field(default_factory=list)
     reassignment_answers: list[ReassignmentsAnswer] = field(default_factory=list)
     #: (ticket, message) of requests that wait for nothing.
@@ -477,5 +546,7 @@ class Decision:
     #: Brokers that get a full command: new registrations, all of them for a new controller.
     full: tuple[int, ...] = ()
     brokers_changed: bool = False
+    #: What somebody left in the store and cannot be done, for the log.
+    reports: list[str] = field(default_factory=list)
     #: Partitions whose metadata changed without a write (replicas went offline or came back).
     shown: dict[TopicPartition, None] = field(default_factory=dict)

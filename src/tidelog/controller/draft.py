@@ -8,12 +8,11 @@ changes nothing in it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.controller import elections, growth, isr, moves, topics
+from tidelog.controller import elections, growth, isr, moves, removals, topics
 from tidelog.controller.decision import (
-    NO_STATE,
     AddPartitions,
     AlterPartitionAnswer,
     CreatePartitionsAnswer,
@@ -25,10 +24,14 @@ from tidelog.controller.decision import (
     DeletionResult,
     ElectionResult,
     ElectLeadersAnswer,
+    ForgetRequest,
     GrowthResult,
     IsrResult,
     ProducerIdsAnswer,
     QueueDeletion,
+    QueueRemovals,
+    RemovalResult,
+    RemovePartitionsAnswer,
     Retell,
     TakeProducerIds,
     Write,
@@ -42,6 +45,7 @@ from tidelog.controller.events import (
     DeleteTopicsAsked,
     ElectLeadersAsked,
     ProducerIdsAsked,
+    RemovePartitionsAsked,
 )
 from tidelog.controller.image import Image
 from tidelog.controller.topics import TakenNames, TopicDefaults
@@ -49,6 +53,10 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST, PRODUCER_ID_BLOCK_SIZE
 from tidelog.core.types import PartitionState, TopicId, TopicPartition
 from tidelog.wire.messages.alter_partition import RequestPartitionData
+from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsTopic,
+)
 from tidelog.wire.messages.delete_topics import DeleteTopicState
 
 _MAX_PRODUCER_ID = 2**63 - 1
@@ -78,8 +86,9 @@ class Draft:
         self._written: dict[TopicPartition, int] = {}
         self._names: TakenNames | None = None
         self._queued: dict[str, None] = {}
-        #: Topics whose node is written: for more partitions, or for reassignments.
-        self.grown: dict[str, None] = {}
+        #: Topics of which the number of partitions, or the requests to change it, are written; and
+        #: those whose node is written for reassignments.
+        self.resized: dict[str, None] = {}
         self.reassigned: dict[str, None] = {}
 
     # elections
@@ -88,15 +97,13 @@ class Draft:
         """Look at a partition whose circumstances changed (V11)."""
         image = self.image
         topic = image.topics.get(topic_partition.topic)
-        if topic is None or image.is_deleting(topic.name):
+        if topic is None or image.is_deleting(topic.name) or topic_partition in self._written:
             return
         replicas = image.replicas(topic_partition)
         state = image.states.get(topic_partition)
         controller_epoch = self.settings.controller_epoch
-        if state is None:
-            first = elections.first_state(replicas, image.brokers, controller_epoch)
-            if first is not None:
-                self.write_state(WritePartitionState(topic_partition, first, NO_STATE, is_new=True))
+        if state is None or elections.is_tombstone(state):
+            self._begin(topic_partition, replicas, state)
             return
         absent = image.absent(topic_partition)
         if (
@@ -130,6 +137,24 @@ class Draft:
             if image.is_completing(topic_partition):
                 told = replace(told, reassigned_to=state.reassigned_to)
             self.write_state(WritePartitionState(topic_partition, told, state.partition_epoch))
+
+    def _begin(
+        self,
+        topic_partition: TopicPartition,
+        replicas: tuple[int, ...],
+        tombstone: PartitionState | None,
+    ) -> None:
+        """A partition that has no state, or that of a former life, gets its first (V20, V71)."""
+        image = self.image
+        removal = image.removals.get(topic_partition.topic)
+        if removal is not None and topic_partition.partition in removal.requested:
+            return
+        former = image.former.get(topic_partition) if tombstone is None else tombstone
+        controller_epoch = self.settings.controller_epoch
+        first = elections.first_state(replicas, image.brokers, controller_epoch, former)
+        if first is not None:
+            expected = first.partition_epoch - 1
+            self.write_state(WritePartitionState(topic_partition, first, expected, is_new=True))
 
     def elect_preferred(self, topic_partition: TopicPartition) -> None:
         """Give leadership back to the preferred replica where it can have it (V46)."""
@@ -187,7 +212,7 @@ class Draft:
         if image.is_deleting(topic_partition.topic):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
         state = self._state(topic_partition)
-        if state is None:
+        if state is None or elections.is_tombstone(state):
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}"
             )
@@ -383,10 +408,10 @@ class Draft:
 
     def create_partitions(self, asked: CreatePartitionsAsked) -> bool:
         """Plan more partitions for each topic asked for (V70). False where another request of this
-        decision has done so for one of them: decide later."""
+        decision changes their number for one of them: decide later."""
         request = asked.request
         counts = Counter(wanted.name for wanted in request.topics)
-        if any(name in self.grown or name in self.reassigned for name in counts):
+        if any(name in self.resized or name in self.reassigned for name in counts):
             return False
         answer = CreatePartitionsAnswer(asked.ticket)
         self.decision.growth_answers.append(answer)
@@ -395,15 +420,7 @@ class Draft:
             result = GrowthResult(wanted.name)
             answer.results.append(result)
             try:
-                if counts[wanted.name] > 1:
-                    raise KafkaError(
-                        ErrorCode.INVALID_REQUEST,
-                        f"topic {wanted.name!r} is named {counts[wanted.name]} times",
-                    )
-                if wanted.name in self._queued:
-                    raise KafkaError(
-                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {wanted.name!r} is being deleted"
-                    )
+                self._check_resizable(wanted.name, counts[wanted.name])
                 planned = growth.plan(
                     wanted,
                     self.image,
@@ -416,8 +433,98 @@ class Draft:
                 continue
             room -= len(planned.states)
             if not request.validate_only:
-                self.grown[wanted.name] = None
+                self.resized[wanted.name] = None
                 result.write = self.add(AddPartitions(planned))
+        return True
+
+    def _check_resizable(self, name: str, times: int) -> None:
+        if times > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named {times} times")
+        if name in self._queued:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} is being deleted")
+
+    def add_requested(self, name: str, wanted: Mapping[int, Sequence[int]], seed: int) -> None:
+        """Carry out requests to add partitions that were left in the store for one topic (V7): one
+        waits until all lower numbers are there or requested too."""
+        topic = self.image.topics.get(name)
+        if name in self.resized or name in self.reassigned:
+            return
+        if name in self.image.unreadable or self.image.closing(name):
+            return
+        count = 0 if topic is None else len(topic.assignments)
+        for partition in wanted:
+            if partition < count:
+                self.add(ForgetRequest(TopicPartition(name, partition), is_removal=False))
+        run: list[tuple[int, ...]] = []
+        while count + len(run) in wanted and len(run) < MAX_PARTITIONS_PER_REQUEST:
+            chosen = tuple(wanted[count + len(run)])
+            if run and bool(chosen) != bool(run[0]):
+                break
+            run.append(chosen)
+        if topic is not None and not run:
+            return
+        request = CreatePartitionsTopic(name=name, count=count + len(run))
+        if run and run[0]:
+            request.assignments = [CreatePartitionsAssignment(chosen) for chosen in run]
+        epoch = self.settings.controller_epoch
+        try:
+            self._check_resizable(name, 1)
+            planned = growth.plan(request, self.image, seed, epoch, MAX_PARTITIONS_PER_REQUEST)
+        except KafkaError as error:
+            refused = range(count, count + len(run)) if topic is not None else wanted
+            for partition in refused:
+                one = TopicPartition(name, partition)
+                self.refuse_request(one, error.message, is_removal=False)
+            return
+        self.resized[name] = None
+        self.add(AddPartitions(planned))
+
+    def refuse_request(
+        self, topic_partition: TopicPartition, reason: str, *, is_removal: bool
+    ) -> None:
+        """A request that was left in the store and cannot be done: say so, take it away."""
+        what = "remove" if is_removal else "add"
+        self.decision.reports.append(
+            f"the request to {what} partition {topic_partition} is dropped: {reason}"
+        )
+        self.add(ForgetRequest(topic_partition, is_removal))
+
+    # removing partitions
+
+    def bury(self, topic_partition: TopicPartition) -> None:
+        """Publish that a partition is no more; its node stays, for its epochs (V71)."""
+        state = self.image.states[topic_partition]
+        tombstone = elections.tombstone(state, self.settings.controller_epoch)
+        self.write_state(WritePartitionState(topic_partition, tombstone, state.partition_epoch))
+
+    def finish_removal(self, name: str) -> None:
+        """Take partitions from the topic's node of which no replica is left."""
+        write = removals.last_write(name, self.image)
+        if write is not None and name not in self.resized and name not in self.reassigned:
+            self.resized[name] = None
+            self.add(write)
+
+    def remove_partitions(self, asked: RemovePartitionsAsked) -> bool:
+        """Request that the highest partitions of each topic asked for be removed. False where
+        another request of this decision changes the number of its partitions: decide later."""
+        request = asked.request
+        counts = Counter(wanted.name for wanted in request.topics)
+        if any(name in self.resized or name in self.reassigned for name in counts):
+            return False
+        answer = RemovePartitionsAnswer(asked.ticket)
+        self.decision.removal_answers.append(answer)
+        for wanted in request.topics:
+            result = RemovalResult(wanted.name)
+            answer.results.append(result)
+            try:
+                self._check_resizable(wanted.name, counts[wanted.name])
+                planned = removals.plan(wanted, self.image)
+            except KafkaError as error:
+                result.error, result.message = error.code, error.message
+                continue
+            if not request.validate_only:
+                self.resized[wanted.name] = None
+                result.write = self.add(QueueRemovals(wanted.name, planned))
         return True
 
     def delete_topics(self, asked: DeleteTopicsAsked) -> None:

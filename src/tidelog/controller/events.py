@@ -16,7 +16,7 @@ from tidelog.controller.image import (
     TopicUnreadable,
 )
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import BrokerInfo, TopicId, TopicPartition
+from tidelog.core.types import BrokerInfo, PartitionState, TopicId, TopicPartition
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
 from tidelog.wire.messages.alter_partition_reassignments import (
@@ -28,6 +28,7 @@ from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
 from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,44 @@ class DeletionsRead:
     """The names below `/admin/delete_topics` (V8)."""
 
     names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalsRead:
+    """What stands below `/admin/partitions_remove`: by topic and number, whether to drain (V7)."""
+
+    wanted: Mapping[str, Mapping[int, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class AdditionsRead:
+    """What stands below `/admin/partitions_add`: by topic and number, the replicas, none for those
+    that the controller chooses (V7). A seed for their placement comes along."""
+
+    wanted: Mapping[str, Mapping[int, Sequence[int]]]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsUnreadable:
+    """Requests to add or to remove partitions that say nothing that can be done."""
+
+    topic_partitions: Sequence[TopicPartition]
+    is_removal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FormerRead:
+    """State nodes of partitions that their topics do not have, None where there is none (V71)."""
+
+    states: Mapping[TopicPartition, PartitionState | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRead:
+    """Partitions that every consumer group with offsets in them has read to the end (V71)."""
+
+    topic_partitions: Sequence[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +189,14 @@ class CreatePartitionsAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class RemovePartitionsAsked:
+    """A client asks for the highest partitions of topics to be removed."""
+
+    ticket: int
+    request: RemovePartitionsRequest
+
+
+@dataclass(frozen=True, slots=True)
 class ElectLeadersAsked:
     """A client asks for preferred or for unclean leaders."""
 
@@ -201,6 +248,11 @@ Reading = (
     BrokersRead
     | TopicsRead
     | DeletionsRead
+    | RemovalsRead
+    | AdditionsRead
+    | RequestsUnreadable
+    | FormerRead
+    | DrainRead
     | ProducerIdsRead
     | UncleanRead
     | PreferredElectionRead
@@ -215,6 +267,7 @@ Asked = (
     AlterPartitionAsked
     | CreateTopicsAsked
     | CreatePartitionsAsked
+    | RemovePartitionsAsked
     | ElectLeadersAsked
     | ControlledShutdownAsked
     | ReassignmentsAsked

@@ -1,8 +1,9 @@
 """More partitions for a topic that exists: what is refused and why, what comes of it (V70).
 
 `plan` turns one topic of a CreatePartitions request (KIP-195) into its new node and the first
-states of the partitions that it adds; those that exist stay as they are. The count only ever grows.
-Refusals are KafkaErrors whose message says what would be right. Nothing is written here.
+states of the partitions that it adds; those that exist stay as they are. A number that was removed
+before begins above the epochs of its former life (V71). Refusals are KafkaErrors whose message says
+what would be right. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tidelog.controller.image import Image, Topic
 from tidelog.controller.liveness import Brokers
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import is_internal_topic
-from tidelog.core.types import PartitionState
+from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.wire.messages.create_partitions import CreatePartitionsTopic
 
 
@@ -34,7 +35,7 @@ def plan(
 
     `room`: partitions that this request may still make.
     """
-    topic = _topic(wanted.name, image)
+    topic = changeable(wanted.name, image)
     existing = topic.assignments
     added = _check_count(wanted, topic)
     topics.check_partition_count(added, room)
@@ -45,17 +46,19 @@ def plan(
         new = placement.place(live, added, factor, seed, existing)
     else:
         chosen = [tuple(one.broker_ids) for one in wanted.assignments]
-        new = _explicit(chosen, added, len(existing), factor, image.brokers)
+        new = explicit(chosen, added, len(existing), factor, image.brokers)
     states = {}
     for partition, replicas in new.items():
-        state = elections.first_state(replicas, image.brokers, controller_epoch)
+        former = image.former.get(TopicPartition(topic.name, partition))
+        state = elections.first_state(replicas, image.brokers, controller_epoch, former)
         assert state is not None, "all its replicas are alive"
         states[partition] = state
     grown = replace(topic, assignments={**existing, **new}, version=topic.version + 1)
     return Growth(grown, states)
 
 
-def _topic(name: str, image: Image) -> Topic:
+def changeable(name: str, image: Image) -> Topic:
+    """The topic, if its number of partitions can be changed now; raises KafkaError."""
     if is_internal_topic(name):
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -67,6 +70,13 @@ def _topic(name: str, image: Image) -> Topic:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     if image.is_deleting(name):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} is being deleted")
+    closing = image.closing(name)
+    if closing:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"partitions {closing.start} to {closing.stop - 1} of topic {name!r} are being removed:"
+            " wait for the end of it",
+        )
     if topic.is_reassigning:
         raise KafkaError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -76,7 +86,8 @@ def _topic(name: str, image: Image) -> Topic:
     if sorted(topic.assignments) != list(range(len(topic.assignments))) or not topic.assignments:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"partitions of topic {name!r} are not numbered from 0 on: none can be added",
+            f"partitions of topic {name!r} are not numbered from 0 on: none can be added or"
+            " removed",
         )
     return topic
 
@@ -92,12 +103,12 @@ def _check_count(wanted: CreatePartitionsTopic, topic: Topic) -> int:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {topic.name!r} has {now} partitions, more than the {wanted.count} asked for:"
-            " their number can only grow",
+            " this request only adds; RemovePartitions takes the highest away",
         )
     return wanted.count - now
 
 
-def _explicit(
+def explicit(
     chosen: Sequence[tuple[int, ...]], added: int, first: int, factor: int, brokers: Brokers
 ) -> dict[int, tuple[int, ...]]:
     """What the caller chose for the new partitions, if it can be (V5)."""

@@ -155,6 +155,65 @@ class ReplicasStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class RemovalsRequested:
+    """Partitions that somebody wants to be removed, all that there are: by topic and number,
+    whether they are to be drained first (V7, V71)."""
+
+    wanted: Mapping[str, Mapping[int, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalsAdded:
+    """Requests to remove partitions of a topic, beside those that there are; `by_edit`: its node
+    does not have them any more."""
+
+    name: str
+    wanted: Mapping[int, bool]
+    by_edit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsClosed:
+    """Leaders of these partitions, and of no others of the topic, were told to take no more
+    records."""
+
+    name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsDrained:
+    """Every consumer group has read these partitions, which are about to be removed."""
+
+    name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalCommanded:
+    """Brokers were told to delete partitions of a topic; these replicas have not answered."""
+
+    name: str
+    partitions: tuple[int, ...]
+    replicas: Mapping[int, tuple[TopicPartition, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsRemoved:
+    """A topic has these partitions no more (V71); their states stay, as those of former lives."""
+
+    topic: Topic
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FormerFound:
+    """State nodes of partitions that a topic does not have (any more); None where there is none."""
+
+    states: Mapping[TopicPartition, PartitionState | None]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaAnswered:
     """A broker said whether it has a replica (D3), under its present registration."""
 
@@ -178,6 +237,15 @@ class ProducerIdsFound:
     version: int
 
 
+RemovalChange = (
+    RemovalsRequested
+    | RemovalsAdded
+    | PartitionsClosed
+    | PartitionsDrained
+    | RemovalCommanded
+    | PartitionsRemoved
+    | FormerFound
+)
 Change = (
     BrokersChanged
     | ShutdownBegun
@@ -191,6 +259,7 @@ Change = (
     | StatePublished
     | DeletionRequested
     | DeletionCommanded
+    | RemovalChange
     | ReplicasStopped
     | ReplicaAnswered
     | ReplicasRemade
@@ -213,6 +282,51 @@ class Deletion:
         return self.commanded and not self.waiting
 
 
+@dataclass(slots=True)
+class Removal:
+    """Partitions of one topic on their way out (V71)."""
+
+    #: Number -> whether every group is to have read it first.
+    requested: dict[int, bool] = field(default_factory=dict)
+    #: Those that the topic's node does not have any more: there is no request for them to leave.
+    by_edit: dict[int, None] = field(default_factory=dict)
+    #: Those whose leaders were told to take no more records, and go on meanwhile.
+    closed: dict[int, None] = field(default_factory=dict)
+    #: Those that every group has read.
+    drained: dict[int, None] = field(default_factory=dict)
+    #: Those whose brokers have been told.
+    commanded: dict[int, None] = field(default_factory=dict)
+    #: Replicas of live brokers that have not answered, by broker.
+    waiting: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
+
+    @property
+    def done(self) -> bool:
+        """Nobody alive holds what was commanded any more: the topic's node can do without."""
+        return bool(self.commanded) and not self.waiting
+
+    def copy(self) -> Removal:
+        """An independent copy."""
+        return Removal(
+            dict(self.requested),
+            dict(self.by_edit),
+            dict(self.closed),
+            dict(self.drained),
+            dict(self.commanded),
+            {broker_id: dict(waiting) for broker_id, waiting in self.waiting.items()},
+        )
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for removals that go on alike."""
+        return (
+            tuple(sorted(self.requested.items())),
+            tuple(sorted(self.by_edit)),
+            tuple(sorted(self.closed)),
+            tuple(sorted(self.drained)),
+            tuple(sorted(self.commanded)),
+            tuple((one, tuple(sorted(self.waiting[one]))) for one in sorted(self.waiting)),
+        )
+
+
 _NOBODY: dict[int, bool] = {}
 
 
@@ -225,6 +339,10 @@ class Image:
         self.unreadable: dict[str, str] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self.deletions: dict[str, Deletion] = {}
+        self.removals: dict[str, Removal] = {}
+        #: Last states of partitions that a topic has no more, None where it never had any; only
+        #: of numbers that were looked at.
+        self.former: dict[TopicPartition, PartitionState | None] = {}
         #: None until the node was read, or where it cannot be read.
         self.producer_ids: ProducerIdsFound | None = None
         #: Partitions that are being reassigned.
@@ -282,6 +400,18 @@ class Image:
         """Whether the topic is queued for deletion."""
         return topic in self.deletions
 
+    def closing(self, topic: str) -> range:
+        """The partitions of a topic that take no more records as they are about to be removed: the
+        highest, as far down as they are all requested, and never the first (V71). None while any
+        of the topic are being reassigned: removals wait for that."""
+        removal, known = self.removals.get(topic), self.topics.get(topic)
+        if removal is None or known is None or known.moves or self.is_deleting(topic):
+            return range(0)
+        count = first = len(known.assignments)
+        while first > 1 and first - 1 in removal.requested:
+            first -= 1
+        return range(first, count)
+
     def hosted_by(self, broker_id: int) -> Iterable[TopicPartition]:
         """Partitions assigned to a broker, those of topics being deleted included."""
         return self._hosted.get(broker_id, {}).keys()
@@ -330,6 +460,8 @@ class Image:
                 (name, deletion.commanded, tuple(sorted(deletion.waiting)))
                 for name, deletion in sorted(self.deletions.items())
             ),
+            tuple((name, removal.key()) for name, removal in sorted(self.removals.items())),
+            tuple(sorted(self.former.items(), key=lambda item: item[0])),
             tuple(
                 (topic_partition, tuple(sorted(answers.items())))
                 for topic_partition, answers in sorted(self._presence.items())
@@ -351,6 +483,8 @@ class Image:
             )
             for name, deletion in self.deletions.items()
         }
+        other.removals = {name: removal.copy() for name, removal in self.removals.items()}
+        other.former = dict(self.former)
         other.producer_ids = self.producer_ids
         other.moving = dict(self.moving)
         other.reassignments = self.reassignments
@@ -396,6 +530,9 @@ class Image:
                 self._remove_topic(change.name)
                 self.deletions.pop(change.name, None)
                 self.unreadable.pop(change.name, None)
+                self.removals.pop(change.name, None)
+                for topic_partition in [one for one in self.former if one.topic == change.name]:
+                    del self.former[topic_partition]
             case TopicUnreadable():
                 self._remove_topic(change.name)
                 self.unreadable[change.name] = change.reason
@@ -412,8 +549,73 @@ class Image:
             case ReplicasStopped():
                 for topic_partition in change.topic_partitions:
                     self._stopped(change.broker_id, topic_partition)
-            case _:
+            case ProducerIdsFound():
                 self.producer_ids = change
+            case _:
+                self._apply_removal(change)
+
+    def _apply_removal(self, change: RemovalChange) -> None:
+        match change:
+            case RemovalsRequested():
+                self._replace_requests(change.wanted)
+            case RemovalsAdded():
+                removal = self.removals.setdefault(change.name, Removal())
+                removal.requested.update(change.wanted)
+                if change.by_edit:
+                    removal.by_edit.update(dict.fromkeys(change.wanted))
+            case PartitionsClosed():
+                removal = self.removals[change.name]
+                removal.closed = dict.fromkeys(change.partitions)
+                if not removal.requested and not removal.closed:
+                    del self.removals[change.name]
+            case PartitionsDrained():
+                drained = self.removals.get(change.name)
+                if drained is not None:
+                    drained.drained.update(dict.fromkeys(change.partitions))
+            case RemovalCommanded():
+                removal = self.removals[change.name]
+                removal.commanded.update(dict.fromkeys(change.partitions))
+                for broker_id, replicas in change.replicas.items():
+                    removal.waiting.setdefault(broker_id, {}).update(dict.fromkeys(replicas))
+            case PartitionsRemoved():
+                self._remove_partitions(change.topic, change.partitions)
+            case _:
+                self.former.update(change.states)
+
+    def _replace_requests(self, wanted: Mapping[str, Mapping[int, bool]]) -> None:
+        """What is not requested any more and not commanded yet stays."""
+        for name in list(self.removals):
+            removal = self.removals[name]
+            asked = wanted.get(name, {})
+            for partition in list(removal.requested):
+                kept = partition in removal.commanded or partition in removal.by_edit
+                if partition not in asked and not kept:
+                    del removal.requested[partition]
+                    removal.drained.pop(partition, None)
+            if not removal.requested and not removal.closed:
+                del self.removals[name]
+        for name, partitions in wanted.items():
+            self.removals.setdefault(name, Removal()).requested.update(partitions)
+
+    def _remove_partitions(self, topic: Topic, partitions: tuple[int, ...]) -> None:
+        self.topics[topic.name] = topic
+        removal = self.removals.get(topic.name, Removal())
+        for partition in partitions:
+            topic_partition = TopicPartition(topic.name, partition)
+            self.former[topic_partition] = self.states.pop(topic_partition, None)
+            self._presence.pop(topic_partition, None)
+            for hosted in self._hosted.values():
+                hosted.pop(topic_partition, None)
+            for kept in (
+                removal.requested,
+                removal.by_edit,
+                removal.closed,
+                removal.drained,
+                removal.commanded,
+            ):
+                kept.pop(partition, None)
+        if not removal.requested and not removal.closed:
+            self.removals.pop(topic.name, None)
 
     def _add_topic(self, change: TopicFound) -> None:
         topic = change.topic
@@ -428,6 +630,7 @@ class Image:
             topic_partition = TopicPartition(topic.name, partition)
             for replica in replicas:
                 self._hosted.setdefault(replica, {})[topic_partition] = None
+            self.former.pop(topic_partition, None)
         for partition in topic.moves:
             self.moving[TopicPartition(topic.name, partition)] = None
         for partition, state in states.items():
@@ -476,10 +679,11 @@ class Image:
 
     def _forget_answers_of(self, broker_id: int) -> None:
         """Another life begins, or none: what it said and what it was asked is over (V22, D3)."""
-        for deletion in self.deletions.values():
-            deletion.waiting.pop(broker_id, None)
-        for leaving in self._leaving.values():
-            leaving.pop(broker_id, None)
+        leaving: list[Deletion | Removal] = [*self.deletions.values(), *self.removals.values()]
+        for one in leaving:
+            one.waiting.pop(broker_id, None)
+        for replicas in self._leaving.values():
+            replicas.pop(broker_id, None)
         for topic_partition in [tp for tp, told in self._presence.items() if broker_id in told]:
             answers = self._presence[topic_partition]
             del answers[broker_id]
@@ -488,10 +692,12 @@ class Image:
 
     def _stopped(self, broker_id: int, topic_partition: TopicPartition) -> None:
         self._leaving.get(topic_partition, {}).pop(broker_id, None)
-        deletion = self.deletions.get(topic_partition.topic)
-        if deletion is None or broker_id not in deletion.waiting:
-            return
-        waiting = deletion.waiting[broker_id]
-        waiting.pop(topic_partition, None)
-        if not waiting:
-            del deletion.waiting[broker_id]
+        for leaving in (
+            self.deletions.get(topic_partition.topic),
+            self.removals.get(topic_partition.topic),
+        ):
+            if leaving is not None and broker_id in leaving.waiting:
+                waiting = leaving.waiting[broker_id]
+                waiting.pop(topic_partition, None)
+                if not waiting:
+                    del leaving.waiting[broker_id]

@@ -189,4 +189,5 @@ def _accepted(
         elr=state.elr,
         last_leader=state.last_leader,
         reassigned_to=state.reassigned_to,
+        first_epochs=state.first_epochs,
     )

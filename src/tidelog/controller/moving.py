@@ -157,7 +157,7 @@ class MovingDraft:
 
     def _is_free(self, topic_partition: TopicPartition) -> bool:
         return not (
-            self._draft.is_written(topic_partition) or topic_partition.topic in self._draft.grown
+            self._draft.is_written(topic_partition) or topic_partition.topic in self._draft.resized
         )
 
     # the administrator's node

@@ -30,6 +30,11 @@ def topic_of(topic_partition: TopicPartition, image: Image) -> Topic:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} is being deleted"
         )
+    if image.closing(topic.name):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"partitions of topic {topic.name!r} are being removed: ask again when that is done",
+        )
     return topic
 
 

@@ -51,6 +51,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "command_outlived_registration": "a registration ends while a command is carried out",
     "log_busy_at_role_change": "a role has to wait for what is under way on the log",
     "stray_set_aside": "a replica is moved aside that is not this broker's any more",
+    "replica_of_former_life": "a replica of a removed partition is found where its number is used",
     "replica_lost": "a replica is commanded to lead or to be in sync, and is not there",
     "topic_id_adopted": "a replica that lost its topic id takes the commanded one",
     # The controller and the store

@@ -106,9 +106,13 @@ class PartitionState:
     isr_epochs: tuple[int, ...] | None = None
     elr: tuple[int, ...] = ()
     last_leader: int = NO_LEADER
+    #: The partition was removed: the node is kept for its epochs (V71).
     removed: bool = False
     #: The replicas that a reassignment has come down to: those that it takes away are out of the
     #: ISR for good (V52). Means nothing once the topic node's target is another.
     reassigned_to: tuple[int, ...] = ()
+    #: (leader epoch, partition epoch) of the first state of the partition's present life; above
+    #: zero where a partition of that number was removed before (V71).
+    first_epochs: tuple[int, int] = (0, 0)
     #: Transaction id of the node's last change; bounds bounces where isr_epochs is absent (V10).
     mzxid: int = field(default=0, compare=False)

@@ -28,7 +28,7 @@ drive it:
    the call have all been carried out, so that effects never nest. After `unload` nothing needs to
    be reported.
 4. `expire_offsets(now)` every `offsets.retention.check.interval.ms`; `topics_deleted(names, now)`
-   when the broker learns of a deletion.
+   and `partitions_removed(partitions, now)` when the broker learns of it.
 
 State that another coordinator would have to know changes only when its record is committed, by the
 same code as in a reload: offsets, assignments, the ids of static members, deletions. Joins under

@@ -7,7 +7,7 @@ its own tombstone last, so that each fits the log and a reload in between finds 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TOMBSTONES_PER_APPEND
@@ -127,9 +127,19 @@ def _is_expired(turn: Turn, group: Group, key: TopicPartition, offset: Committed
 
 def topics_deleted(turn: Turn, group: Group, topics: Iterable[str]) -> None:
     """Forget the offsets of topics that are no more."""
-    keys = [
-        key for key in dict.fromkeys((*group.offsets, *group.uncommitted)) if key.topic in topics
-    ]
+    _forget_all(turn, group, [key for key in _known(group) if key.topic in topics])
+
+
+def partitions_removed(turn: Turn, group: Group, removed: Collection[TopicPartition]) -> None:
+    """Forget the offsets of partitions that are no more (V71)."""
+    _forget_all(turn, group, [key for key in _known(group) if key in removed])
+
+
+def _known(group: Group) -> Iterable[TopicPartition]:
+    return dict.fromkeys((*group.offsets, *group.uncommitted))
+
+
+def _forget_all(turn: Turn, group: Group, keys: Sequence[TopicPartition]) -> None:
     for start in range(0, len(keys), MAX_TOMBSTONES_PER_APPEND):
         forget(turn, group, keys[start : start + MAX_TOMBSTONES_PER_APPEND], are_expired=False)
 

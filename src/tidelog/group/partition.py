@@ -12,6 +12,7 @@ from enum import Enum
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_GROUP_ID_CHARS
+from tidelog.core.types import TopicPartition
 from tidelog.group import (
     forgetting,
     joining,
@@ -246,6 +247,15 @@ class GroupPartition:
             gone = dict.fromkeys(topics)
             for group in self.groups.values():
                 forgetting.topics_deleted(turn, group, gone)
+        return tuple(turn.effects)
+
+    def partitions_removed(self, removed: Iterable[TopicPartition], now: Now) -> Effects:
+        """These partitions are no more, though their topics are: neither are offsets of theirs."""
+        turn = self._turn(now)
+        if self.phase is Phase.ACTIVE:
+            gone = dict.fromkeys(removed)
+            for group in self.groups.values():
+                forgetting.partitions_removed(turn, group, gone)
         return tuple(turn.effects)
 
     # Inside.

@@ -28,6 +28,11 @@ class LayoutError(TidelogError):
 
 def encode_json(value: dict[str, Any]) -> bytes:
     """Compact JSON as Kafka writes it: UTF-8, no blanks, keys in the order given."""
+    return encode_value(value)
+
+
+def encode_value(value: object) -> bytes:
+    """As `encode_json`, for what is no object."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
@@ -38,6 +43,15 @@ def parse_object(path: str, data: bytes) -> Fields:
     except (ValueError, RecursionError) as error:
         raise LayoutError(path, f"not JSON: {error}") from None
     return Fields(path, value, "")
+
+
+def parse_integers(path: str, data: bytes) -> tuple[int, ...]:
+    """A node that holds a list of broker ids, each once."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise LayoutError(path, f"not JSON: {error}") from None
+    return Fields(path, {"the node": value}, "").integers("the node")
 
 
 def parse_decimal(path: str, data: bytes, maximum: int = INT32_MAX) -> int:

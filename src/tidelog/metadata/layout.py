@@ -18,7 +18,9 @@ from tidelog.metadata.layout_admin import (
     decode_feature,
     decode_isr_change,
     decode_log_dir_event,
+    decode_partition_addition,
     decode_partition_list,
+    decode_partition_removal,
     decode_producer_id_block,
     decode_reassignments,
     encode_config,
@@ -26,7 +28,9 @@ from tidelog.metadata.layout_admin import (
     encode_feature,
     encode_isr_change,
     encode_log_dir_event,
+    encode_partition_addition,
     encode_partition_list,
+    encode_partition_removal,
     encode_producer_id_block,
     encode_reassignments,
 )
@@ -63,6 +67,8 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 ADMIN = "/admin"
 DELETE_TOPICS = "/admin/delete_topics"
+PARTITIONS_ADD = "/admin/partitions_add"
+PARTITIONS_REMOVE = "/admin/partitions_remove"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 ISR_CHANGES = "/isr_change_notification"
@@ -76,8 +82,9 @@ FEATURE = "/feature"
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
 
-#: Persistent nodes that have to be there when a broker starts (`ZkData.PersistentZkPaths`), parents
-#: before children; all empty. Any broker that misses one makes it; "exists" is no error.
+#: Persistent nodes that have to be there when a broker starts (`ZkData.PersistentZkPaths`, and
+#: those of requests that are ours, V7), parents before children; all empty. Any broker that misses
+#: one makes it; "exists" is no error.
 PERSISTENT_ROOTS = (
     "/consumers",
     BROKERS,
@@ -87,6 +94,8 @@ PERSISTENT_ROOTS = (
     CONFIG_CHANGES,
     ADMIN,
     DELETE_TOPICS,
+    PARTITIONS_ADD,
+    PARTITIONS_REMOVE,
     BROKER_SEQUENCE,
     ISR_CHANGES,
     PRODUCER_ID_BLOCK,
@@ -131,6 +140,18 @@ def delete_topic_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
 
 
+def partition_request_path(partition: TopicPartition, *, is_removal: bool) -> str:
+    """The request to remove a partition, or to add one (V7)."""
+    return (
+        f"{partition_requests_path(partition.topic, is_removal=is_removal)}/{partition.partition}"
+    )
+
+
+def partition_requests_path(topic: str, *, is_removal: bool) -> str:
+    """The parent of a topic's requests to remove partitions, or to add some."""
+    return f"{PARTITIONS_REMOVE if is_removal else PARTITIONS_ADD}/{topic}"
+
+
 def parse_decimal_name(path: str) -> int:
     """The number that a node is named by (a broker id, a partition); LayoutError if it is none."""
     name = name_of(path)
@@ -159,6 +180,8 @@ __all__ = [
     "ISR_CHANGE_PREFIX",
     "LOG_DIR_EVENTS",
     "LOG_DIR_EVENT_PREFIX",
+    "PARTITIONS_ADD",
+    "PARTITIONS_REMOVE",
     "PERSISTENT_ROOTS",
     "PREFERRED_REPLICA_ELECTION",
     "PRODUCER_ID_BLOCK",
@@ -179,7 +202,9 @@ __all__ = [
     "decode_feature",
     "decode_isr_change",
     "decode_log_dir_event",
+    "decode_partition_addition",
     "decode_partition_list",
+    "decode_partition_removal",
     "decode_partition_state",
     "decode_producer_id_block",
     "decode_reassignments",
@@ -194,13 +219,17 @@ __all__ = [
     "encode_feature",
     "encode_isr_change",
     "encode_log_dir_event",
+    "encode_partition_addition",
     "encode_partition_list",
+    "encode_partition_removal",
     "encode_partition_state",
     "encode_producer_id_block",
     "encode_reassignments",
     "encode_topic",
     "parse_decimal_name",
     "partition_path",
+    "partition_request_path",
+    "partition_requests_path",
     "partition_state_path",
     "topic_partitions_path",
     "topic_path",

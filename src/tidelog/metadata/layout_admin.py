@@ -3,7 +3,8 @@
 Kafka's keys and spellings (`ConfigEntityZNode`, `PreferredReplicaElectionZNode`,
 `ReassignPartitionsZNode`, `IsrChangeNotificationSequenceZNode`,
 `LogDirEventNotificationSequenceZNode`, `ProducerIdBlockZNode`, `FeatureZNode` of 3.9).
-`/admin/delete_topics/T` is a node without data.
+`/admin/delete_topics/T` is a node without data. Requests to add and to remove partitions are the
+design's own (V7).
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.core.types import ReassignmentEntry, TopicPartition
-from tidelog.metadata.json_fields import Fields, encode_json, parse_object
+from tidelog.metadata.json_fields import (
+    Fields,
+    encode_json,
+    encode_value,
+    parse_integers,
+    parse_object,
+)
 
 _LOG_DIR_FAILURE = 1
 _INT16_MAX = 2**15 - 1
@@ -80,6 +87,27 @@ def decode_reassignments(path: str, data: bytes) -> list[ReassignmentEntry]:
             raise item.fault("partition", "a partition that is not named before")
         found[topic_partition] = ReassignmentEntry(topic_partition, replicas, original)
     return list(found.values())
+
+
+def encode_partition_addition(replicas: Sequence[int]) -> bytes:
+    """`/admin/partitions_add/T/P`: the replicas of a partition to add, the preferred leader first;
+    none leave them to the controller (V7)."""
+    return encode_value(list(replicas))
+
+
+def decode_partition_addition(path: str, data: bytes) -> tuple[int, ...]:
+    """The replicas asked for, none where the node has no data; LayoutError."""
+    return parse_integers(path, data) if data else ()
+
+
+def encode_partition_removal(drain: bool) -> bytes:
+    """`/admin/partitions_remove/T/P`: whether every consumer group is to have read it first."""
+    return encode_json({"version": 1, "drain": drain})
+
+
+def decode_partition_removal(path: str, data: bytes) -> bool:
+    """Whether to drain; a node without data does not ask for it. LayoutError."""
+    return parse_object(path, data).boolean("drain", False) if data else False
 
 
 def encode_isr_change(partitions: Sequence[TopicPartition]) -> bytes:

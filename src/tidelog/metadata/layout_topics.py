@@ -1,9 +1,9 @@
 """What is where: `/brokers/topics/T` (V5) and `/brokers/topics/T/partitions/P/state` (V6).
 
 Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9). The state node has
-keys of ours: `isr_epochs` (parallel to `isr`, V10), `elr` and `last_leader` (E1), `removed` (V71),
-`reassigned_to` (V52), and so has the topic node: `original_replicas` (R1). Kafka passes over them
-and drops them when it rewrites the node, so absence has a safe meaning.
+keys of ours: `isr_epochs` (parallel to `isr`, V10), `elr` and `last_leader` (E1), `removed` and
+`first_epochs` (V71), `reassigned_to` (V52), and so has the topic node: `original_replicas` (R1).
+Kafka passes over them and drops them when it rewrites the node, so absence has a safe meaning.
 """
 
 from __future__ import annotations
@@ -109,6 +109,8 @@ def encode_partition_state(state: PartitionState) -> bytes:
         value["removed"] = True
     if state.reassigned_to:
         value["reassigned_to"] = state.reassigned_to
+    if any(state.first_epochs):
+        value["first_epochs"] = state.first_epochs
     return encode_json(value)
 
 
@@ -121,9 +123,18 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
         isr_epochs = fields.integers("isr_epochs", minimum=-1, maximum=INT64_MAX, distinct=False)
         if len(isr_epochs) != len(isr):
             raise fields.fault("isr_epochs", f"{len(isr)} broker epochs, one for each of isr")
+    leader_epoch = fields.integer("leader_epoch", minimum=0)
+    first_epochs = (0, 0)
+    if fields.has("first_epochs"):
+        first = fields.integers("first_epochs", minimum=0, distinct=False)
+        if len(first) != 2 or first[0] > leader_epoch:
+            raise fields.fault(
+                "first_epochs", f"a leader epoch up to {leader_epoch} and a partition epoch"
+            )
+        first_epochs = (first[0], first[1])
     return PartitionState(
         leader=fields.integer("leader"),
-        leader_epoch=fields.integer("leader_epoch", minimum=0),
+        leader_epoch=leader_epoch,
         isr=isr,
         controller_epoch=fields.integer("controller_epoch"),
         partition_epoch=stat.version,
@@ -135,6 +146,7 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
         last_leader=fields.integer("last_leader", NO_LEADER),
         removed=fields.boolean("removed", False),
         reassigned_to=fields.integers("reassigned_to") if fields.has("reassigned_to") else (),
+        first_epochs=first_epochs,
         mzxid=stat.mzxid,
     )
 

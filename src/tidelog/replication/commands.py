@@ -143,6 +143,27 @@ def is_nameless_leftover(
     return not is_empty and leader != broker_id and broker_id not in isr
 
 
+def is_of_former_life(
+    *,
+    own_leader_epoch: int,
+    latest_log_epoch: int,
+    log_end_offset: int,
+    first_leader_epoch: int,
+    is_new: bool,
+) -> bool:
+    """Whether a replica is of a partition that was removed, and whose number is in use again (V71).
+
+    The topic's id is the same; leader epochs tell: those of the present life are all above those of
+    the former. `own_leader_epoch` is that of the last command obeyed, `latest_log_epoch` that of
+    the last record, each -1 for none. A log with neither has no records; it makes room where an
+    empty one is to be made.
+    """
+    known = max(own_leader_epoch, latest_log_epoch)
+    if known >= 0:
+        return known < first_leader_epoch
+    return is_new and first_leader_epoch > 0 and log_end_offset > 0
+
+
 def strays(
     hosted: Mapping[TopicPartition, TopicId],
     commanded: Mapping[TopicPartition, TopicId],

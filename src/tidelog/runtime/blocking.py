@@ -200,6 +200,18 @@ class BlockingClient:
         """Give a topic more partitions, `count` in all; `assignments`: replicas of each new one."""
         self.run(self._admin.add_partitions(name, count, assignments))
 
+    def remove_partitions(
+        self, name: str, count: int, *, drain: bool = False, validate_only: bool = False
+    ) -> None:
+        """Request that all but the first `count` partitions of a topic be removed."""
+        self.run(
+            self._admin.remove_partitions(name, count, drain=drain, validate_only=validate_only)
+        )
+
+    def partition_counts(self, name: str) -> dict[int, int]:
+        """How many partitions of a topic each live broker knows of."""
+        return self.run(self._admin.partition_counts(name))
+
     def brokers_knowing(self, name: str) -> list[int]:
         """The live brokers that know a topic; none once its deletion has come to all of them."""
         return self.run(self._admin.live_on(name))

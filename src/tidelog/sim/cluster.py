@@ -106,7 +106,7 @@ class Settings:
         )
 
 
-def _claim(partition: Partition) -> Claim:
+def _claim(partition: Partition, published: Published) -> Claim:
     role = partition.role
     in_flight: tuple[tuple[int, int], ...] = ()
     if isinstance(role, LeaderReplica) and (role.isr.in_flight or role.isr.queued):
@@ -119,7 +119,7 @@ def _claim(partition: Partition) -> Claim:
     maximal_isr = isr_rules.maximal_isr(role.isr) if isinstance(role, LeaderReplica) else ()
     name = partition.topic_partition
     return Claim(
-        LogKey(partition.topic_id, name.partition),
+        published.key(partition.topic_id, name.partition, partition.leader_epoch),
         name,
         isinstance(role, LeaderReplica),
         partition.leader_epoch,
@@ -209,13 +209,16 @@ class SimBroker:
             )
             if looked_at.get(partition) == look and not (
                 changed
-                and LogKey(partition.topic_id, partition.topic_partition.partition) in changed
+                and any(
+                    key[:2] == (partition.topic_id, partition.topic_partition.partition)
+                    for key in changed
+                )
             ):
                 continue
             looked_at[partition] = look
             if partition.topic_id != ZERO_TOPIC_ID:
                 # else a power loss took its partition.metadata: nobody can say what it is
-                yield _claim(partition)
+                yield _claim(partition, self._cluster.published)
 
     # What is done to it
 
@@ -585,10 +588,12 @@ class Cluster:
                 return f"broker {broker.node_id} is not registered"
         for topic in self.published.topics.values():
             for partition, replicas in topic.assignment.items():
-                key = LogKey(topic.topic_id, partition)
+                key = self.published.key(topic.topic_id, partition)
                 state = self.published.partitions.get(key)
                 if state is None:
                     return f"{topic.name}-{partition} has no state"
+                if not state.isr:
+                    return f"{topic.name}-{partition} is being removed"
                 if self.waits_for_operator(key):
                     continue
                 if state.leader < 0:

@@ -14,7 +14,6 @@ from tidelog.core.metrics import EVENTS_DROPPED
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.history.operations import Operation
 from tidelog.sim.checkers.histories import check_history, operations
-from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.checkers.storage import check_disk
 from tidelog.sim.clientele import Clientele
 from tidelog.sim.cluster import LOG_DIRECTORY, Cluster
@@ -144,7 +143,7 @@ class Ending:
             topic = cluster.published.topics.get(producer.partition.topic)
             if producer.is_done or topic is None:
                 continue
-            key = LogKey(topic.topic_id, producer.partition.partition)
+            key = cluster.published.key(topic.topic_id, producer.partition.partition)
             if cluster.waits_for_operator(key):
                 producer.abandon()
         return self._clientele.producers
@@ -187,7 +186,7 @@ class Ending:
         topic = self._cluster.published.topics.get(CONSUMER_OFFSETS)
         partition = self._cluster.groups.partition_of(member.plan.name)
         return topic is not None and self._cluster.waits_for_operator(
-            LogKey(topic.topic_id, partition)
+            self._cluster.published.key(topic.topic_id, partition)
         )
 
     # What is read
@@ -200,7 +199,10 @@ class Ending:
                 continue
             for key, truth in cluster.replication.truths.items():
                 read_end = cluster.clients.read_end.get(key, 0)
-                if key.topic_id == topic.topic_id and read_end < len(truth.committed):
+                is_of_topic = key.topic_id == topic.topic_id
+                if is_of_topic and cluster.published.is_over(key):
+                    continue
+                if is_of_topic and read_end < len(truth.committed):
                     return True
         return False
 
@@ -216,7 +218,7 @@ class Ending:
             topic = cluster.published.topics.get(reader.partition.topic)
             if topic is None:
                 return False
-            key = LogKey(topic.topic_id, reader.partition.partition)
+            key = cluster.published.key(topic.topic_id, reader.partition.partition)
             end = len(cluster.replication.truth(key).committed)
             waits = cluster.waits_for_operator(key)
             return not waits and (reader.topic_id != topic.topic_id or reader.position < end)
@@ -242,7 +244,9 @@ class Ending:
             "what happened is told",
         ):
             return False
-        leader = cluster.published.partitions[LogKey(events.topic_id() or b"", 0)].leader
+        leader = cluster.published.partitions[
+            cluster.published.key(events.topic_id() or b"", 0)
+        ].leader
         dropped = [one for one in brokers if one.metrics.value(EVENTS_DROPPED)]
         events.check(self._world.disks[leader, LOG_DIRECTORY], is_complete=not dropped)
         return not self._world.violations

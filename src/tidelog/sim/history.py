@@ -83,6 +83,8 @@ class History:
         self.operations: list[Operation] = []
         #: Below which offset records may be gone by request, by topic id and partition.
         self.deleted_before: dict[tuple[TopicId, int], int] = {}
+        #: Partitions (topic, number) whose removal was asked for, and that may be there again.
+        self.removed: dict[tuple[str, int], None] = {}
         #: Which client was given each producer id.
         self._producer_ids: dict[int, int] = {}
         self._consumers = 0
@@ -182,14 +184,20 @@ class History:
         key = (topic_id, partition)
         self.deleted_before[key] = max(offset, self.deleted_before.get(key, 0))
 
-    def may_be_gone_before(self, key: tuple[TopicId, int]) -> int:
-        """Below which offset records of a partition (topic id, number) may have been deleted."""
-        return self.deleted_before.get(key, 0)
+    def may_be_gone_before(self, key: tuple[TopicId, int, int]) -> int:
+        """Below which offset records of a partition (topic id, number, life) may have been deleted;
+        those that are deleted from are removed by nobody."""
+        topic_id, partition, _ = key
+        return self.deleted_before.get((topic_id, partition), 0)
 
     def sent_on(self, topic_id: TopicId, partition: int, position: int, log_start: int) -> None:
         """A consumer was told that the log begins behind its position; it goes on there."""
         for callback in self.on_log_start:
             callback(topic_id, partition, position, log_start)
+
+    def removal_begins(self, name: str, partition: int) -> None:
+        """Somebody asks for the removal of a partition; from here on nothing of it is promised."""
+        self.removed[name, partition] = None
 
     def deletion_begins(self, name: str, now_ns: int) -> None:
         """Somebody asks for a topic's deletion; from here on nothing of it is promised."""

@@ -99,6 +99,27 @@ PROFILES: Final[Mapping[str, Profile]] = {
             recreates=1.0,
             chosen_replicas=1.0,
         ),
+        # The highest partition of a topic is removed and added again, while brokers are away that
+        # have replicas of it, and controllers go in between (V71).
+        Profile(
+            "partition_removals",
+            weights={
+                "crash_any": 5.0,
+                "crash_leader": 2.0,
+                "crash_controller": 2.0,
+                "strike": 2.0,
+                "cut_two_ways": 2.0,
+                "cut_one_way": 1.0,
+                "expire_session": 2.0,
+                "lose_answer": 1.0,
+            },
+            left_out=0.2,
+            mean_interval_ms=(200, 900),
+            restart_ms=((20, 400), (800, 4_000)),
+            recreates=0.0,
+            churn=("partitions_removed",),
+            has_own_streams=True,
+        ),
         # Links are cut while topics are deleted and made anew: commands are repeated, and the first
         # of them arrive when the link is whole again.
         Profile(

@@ -172,7 +172,7 @@ class _EncoderBuilder:
                 src.line(f"{value} = b''.join(out); out = {outer}")
                 with src.block(f"if {found} is None:"):
                     src.line(f"{found} = []")
-                src.line(f"{found} += (one_byte[{each.spec.tag}], uvarint(len({value})), {value})")
+                src.line(f"{found} += (uvarint({each.spec.tag}), uvarint(len({value})), {value})")
         with src.block(f"if {found} is None:"):
             src.line("out.append(b'\\0')")
         with src.block("else:"):

@@ -45,6 +45,7 @@ from tidelog.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    remove_partitions,
     stop_replica,
     sync_group,
     update_metadata,
@@ -89,6 +90,9 @@ ALTER_PARTITION: Final = 56
 DESCRIBE_CLUSTER: Final = 60
 ALLOCATE_PRODUCER_IDS: Final = 67
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
+#: APIs of ours have keys from here on (G5); Kafka's are far below.
+FIRST_OWN_KEY: Final = 20_000
+REMOVE_PARTITIONS: Final = FIRST_OWN_KEY
 
 #: All APIs by key, in ascending order of keys.
 API: Final[dict[int, Api]] = {
@@ -132,6 +136,7 @@ API: Final[dict[int, Api]] = {
         describe_cluster.API,
         allocate_producer_ids.API,
         describe_topic_partitions.API,
+        remove_partitions.API,
     )
 }
 
@@ -176,4 +181,6 @@ __all__ = [
     "DESCRIBE_CLUSTER",
     "ALLOCATE_PRODUCER_IDS",
     "DESCRIBE_TOPIC_PARTITIONS",
+    "FIRST_OWN_KEY",
+    "REMOVE_PARTITIONS",
 ]

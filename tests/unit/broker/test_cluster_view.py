@@ -56,7 +56,7 @@ def told(
 
 def test_it_knows_brokers_leaders_and_topic_ids() -> None:
     view = ClusterView()
-    assert view.apply(told()) == []
+    assert view.apply(told()) == ([], [])
     assert (view.controller_id, view.controller_epoch) == (3, 5)
     partition = view.partition(TopicPartition("t", 0))
     assert partition is not None
@@ -75,7 +75,7 @@ def test_it_knows_brokers_leaders_and_topic_ids() -> None:
 def test_a_deleted_topic_is_gone_by_name_and_id() -> None:
     view = ClusterView()
     view.apply(told())
-    assert view.apply(told(leader=LEADER_DURING_DELETE)) == ["t"]
+    assert view.apply(told(leader=LEADER_DURING_DELETE)) == (["t"], [])
     assert view.partition(TopicPartition("t", 0)) is None
     assert view.topic_name(ID_A) is None
 
@@ -87,7 +87,7 @@ def test_a_topic_made_again_under_its_name_replaces_the_old_one() -> None:
     assert view.topic_name(ID_A) is None
     assert view.topic_name(ID_B) == "t"
     # The late deletion of the old topic does not touch the new one (V23).
-    assert view.apply(told(topic_id=ID_A, leader=LEADER_DURING_DELETE)) == []
+    assert view.apply(told(topic_id=ID_A, leader=LEADER_DURING_DELETE)) == ([], [])
     assert view.topic_name(ID_B) == "t"
 
 
@@ -115,10 +115,10 @@ def test_a_topic_that_the_controller_could_not_read_stays_as_it_was_known() -> N
     everything = told("u", ID_B, full=True)
     everything.topic_states.append(UpdateMetadataTopicState(topic_name="t"))
     everything.topic_states.append(UpdateMetadataTopicState(topic_name="never known"))
-    assert view.apply(everything) == []
+    assert view.apply(everything) == ([], [])
     assert view.topic_name(ID_A) == "t"
     known = view.partition(TopicPartition("t", 0))
     assert known is not None and known.leader == 1
     assert list(view.topics) == ["t", "u"]
-    assert view.apply(told("u", ID_B, full=True)) == ["t"]
+    assert view.apply(told("u", ID_B, full=True)) == (["t"], [])
     assert view.topic_name(ID_A) is None

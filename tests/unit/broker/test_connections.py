@@ -84,7 +84,7 @@ class FakeBroker:
     def handler(self, api_key: int, version: int) -> Any:
         return self.handle if api_key == DESCRIBE_CLUSTER else None
 
-    def advertised_versions(self) -> list[ApiVersion]:
+    def advertised_versions(self, serves_own: bool) -> list[ApiVersion]:
         return [ApiVersion(DESCRIBE_CLUSTER, 0, 1)]
 
     def submit_appends(self) -> bool:

@@ -143,7 +143,7 @@ class TestConflicts:
 class TestRefusals:
     @pytest.mark.parametrize(
         ("count", "expected"),
-        [(1, "has 1 partitions already"), (0, "can only grow"), (-1, "can only grow")],
+        [(1, "has 1 partitions already"), (0, "only adds"), (-1, "only adds")],
     )
     def test_the_number_must_grow(self, count: int, expected: str) -> None:
         refused = result(loaded(), grow(more("t", count)))

@@ -309,6 +309,19 @@ def test_offsets_of_deleted_topics_go() -> None:
     assert office.core.groups == {}
 
 
+def test_offsets_of_removed_partitions_go_and_those_of_their_topics_others_stay() -> None:
+    office = Office()
+    office.commit_offset(5, topic="t", partition=0)
+    office.commit_offset(6, topic="t", partition=1)
+    office.commit_offset(7, topic="u", partition=1)
+    gone = [TopicPartition("t", 1), TopicPartition("v", 3)]
+    office.run(office.core.partitions_removed(gone, office.now))
+    kept = [TopicPartition("t", 0), TopicPartition("u", 1)]
+    assert sorted(office.group().offsets) == kept
+    office.core.unload()
+    assert office.core.partitions_removed(kept, office.now) == ()
+
+
 def test_tombstones_of_topics_that_cannot_be_written_leave_the_offsets() -> None:
     office = Office()
     office.commit_offset(5)

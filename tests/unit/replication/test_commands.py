@@ -134,6 +134,30 @@ def test_what_a_full_command_does_not_list_is_stray() -> None:
     assert found == [moved, other]
 
 
+def test_replicas_of_a_former_life_are_told_by_their_epochs() -> None:
+    def is_former(
+        own: int = -1, latest: int = -1, end: int = 0, first: int = 4, is_new: bool = False
+    ) -> bool:
+        return commands.is_of_former_life(
+            own_leader_epoch=own,
+            latest_log_epoch=latest,
+            log_end_offset=end,
+            first_leader_epoch=first,
+            is_new=is_new,
+        )
+
+    assert is_former(own=3)
+    assert is_former(latest=3, end=9)
+    assert not is_former(own=4, latest=3)
+    assert not is_former(latest=4, end=9)
+    assert not is_former(own=0, first=0)
+    # A log without a record: whose it was cannot be told, and only an empty one may stay.
+    assert is_former(end=9, is_new=True)
+    assert not is_former(end=9)
+    assert not is_former(end=0, is_new=True)
+    assert not is_former(end=9, first=0, is_new=True)
+
+
 def test_many_strays_at_once_wait_for_a_word() -> None:
     assert commands.deletion_waits(100, 999)
     assert not commands.deletion_waits(100, 1_000)

@@ -1,8 +1,9 @@
 """ApiVersions (key 18), versions 0 to 4.
 
-Answers the ranges of every card. A request newer than served is answered by the connection with
-version 0, error UNSUPPORTED_VERSION and the ranges (KIP-511). Software name and version from
-version 3 on must look like Kafka's pattern, else INVALID_REQUEST.
+Answers the ranges of every card, those of our own APIs on the listener between brokers alone (G5).
+A request newer than served is answered by the connection with version 0, error
+UNSUPPORTED_VERSION and the ranges (KIP-511). Software name and version from version 3 on must look
+like Kafka's pattern, else INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -31,4 +32,6 @@ def handle(broker: Broker, request: Request) -> ApiVersionsResponse:
         and _SOFTWARE.fullmatch(message.client_software_version)
     ):
         error = ErrorCode.INVALID_REQUEST
-    return ApiVersionsResponse(error_code=error, api_keys=broker.advertised_versions())
+    return ApiVersionsResponse(
+        error_code=error, api_keys=broker.advertised_versions(request.connection.serves_own)
+    )

@@ -30,6 +30,8 @@ def handle(broker: Broker, request: Request) -> UpdateMetadataResponse:
     if not error:
         gone = broker.view.apply(message)
         broker.replicas.view_changed()
-        if gone:
-            broker.groups.topics_deleted(gone)
+        if gone.topics:
+            broker.groups.topics_deleted(gone.topics)
+        if gone.partitions:
+            broker.groups.partitions_removed(gone.partitions)
     return UpdateMetadataResponse(error_code=error)

@@ -22,6 +22,7 @@ from tidelog.broker.timers import Timeout
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.core.types import TopicPartition
 from tidelog.group.answers import Answer, ListedGroup, refusal
 from tidelog.group.effects import (
     Append,
@@ -56,7 +57,9 @@ _ASKED_PER_TURN = 500
 class Coordination:
     """One partition, coordinated under one leader epoch, with its timers and appends."""
 
-    __slots__ = ("_groups", "core", "is_over", "name", "partition", "timers", "writer")
+    __slots__ = (
+        "_groups", "core", "is_over", "name", "partition", "removed_meanwhile", "timers", "writer",
+    )  # fmt: skip
 
     def __init__(
         self, groups: GroupCoordinators, core: GroupPartition, partition: Partition
@@ -67,6 +70,8 @@ class Coordination:
         self.name = str(partition.topic_partition)
         self.timers: dict[TimerName, Timeout] = {}
         self.writer = RecordWriter(groups.broker, self)
+        #: Partitions of topics that were removed while this was being loaded (V71).
+        self.removed_meanwhile: dict[TopicPartition, None] = {}
         #: The leadership has ended: nothing is done any more.
         self.is_over = False
 
@@ -222,6 +227,9 @@ class GroupCoordinators:
             f"{len(core.groups)} groups in {broker.clock.monotonic_ms() - began_ms} ms",
         )
         self.carry_out(coordination, core.loaded(self.now()))
+        removed, coordination.removed_meanwhile = coordination.removed_meanwhile, {}
+        if removed:
+            self.carry_out(coordination, core.partitions_removed(removed, self.now()))
 
     # Requests.
 
@@ -385,6 +393,15 @@ class GroupCoordinators:
         gone = list(names)
         for coordination in list(self._coordinations.values()):
             self.carry_out(coordination, coordination.core.topics_deleted(gone, self.now()))
+
+    def partitions_removed(self, removed: Sequence[TopicPartition]) -> None:
+        """The broker has learned that these partitions are gone: so are offsets of theirs (V71)."""
+        for coordination in list(self._coordinations.values()):
+            if coordination.core.phase is Phase.LOADING:
+                coordination.removed_meanwhile.update(dict.fromkeys(removed))
+            else:
+                effects = coordination.core.partitions_removed(removed, self.now())
+                self.carry_out(coordination, effects)
 
     def _expire_later(self) -> None:
         interval_ms = self.broker.config.offsets_retention_check_interval_ms

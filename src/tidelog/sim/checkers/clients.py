@@ -42,11 +42,13 @@ class ClientChecker:
         history.on_broken_promise.append(self._promise)
 
     def _keys(self, name: str, partition: int) -> list[LogKey]:
-        """The partitions of every topic that ever had the name."""
+        """The partitions of every topic that ever had the name, in each of their lives."""
+        published = self._published
         return [
-            LogKey(topic.topic_id, partition)
-            for topic in self._published.all_topics.values()
+            LogKey(topic.topic_id, partition, life)
+            for topic in published.all_topics.values()
             if topic.name == name
+            for life in published.lives(LogKey(topic.topic_id, partition))
         ]
 
     def _acknowledged(self, operation: Produce) -> None:
@@ -68,7 +70,9 @@ class ClientChecker:
         topic = self._published.topics.get(operation.topic)
         if topic is None:
             return
-        state = self._published.partitions.get(LogKey(topic.topic_id, operation.partition))
+        state = self._published.partitions.get(
+            self._published.key(topic.topic_id, operation.partition)
+        )
         if (
             state is not None
             and state.leader == broker_id
@@ -80,15 +84,28 @@ class ClientChecker:
 
     def _sent_on(self, topic_id: TopicId, partition: int, position: int, log_start: int) -> None:
         """What was deleted by request needs to be read by nobody."""
-        key = LogKey(topic_id, partition)
+        key = self._published.key(topic_id, partition)
         read_end = self.read_end.get(key, 0)
         if position <= read_end:
             self.read_end[key] = max(read_end, log_start)
 
+    def _read_of(
+        self, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]
+    ) -> LogKey:
+        """In which life of a partition records were read: one that has them; a leader that has not
+        heard of a removal may still give those of the life before."""
+        latest = self._published.key(topic_id, partition)
+        for life in reversed(self._published.lives(latest)):
+            truth = self._replication.truths.get(LogKey(topic_id, partition, life))
+            end = offset + len(numbers)
+            if truth is not None and truth.committed[offset:end] == list(numbers):
+                return LogKey(topic_id, partition, life)
+        return latest
+
     def _read(
         self, client: int, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]
     ) -> None:
-        key = LogKey(topic_id, partition)
+        key = self._read_of(topic_id, partition, offset, numbers)
         truth = self._replication.truths.get(key)
         committed = truth.committed if truth is not None else []
         name = truth.name if truth is not None else key

@@ -3,12 +3,15 @@
 What `tidelog.history` finds is found from outside: from what clients sent and were told alone. A
 producer names no topic id, so a topic that was deleted and made anew takes part by what is sure: a
 batch begun when its newest incarnation was known to be there, and answered before anybody asked for
-its deletion. Any other batch for such a topic counts as one whose outcome is not known.
+its deletion. Any other batch for such a topic counts as one whose outcome is not known. Partitions
+that were removed take no part: a number says nothing of which life was meant, and what is read and
+acknowledged of each is compared with what was committed there, when it happens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tidelog.core.types import TopicId
@@ -45,6 +48,7 @@ def operations(
         for produce in history.produces
     ]
     found += history.operations
+    found = [_without(each, history.removed) for each in found]
     found += [_commit(commit) for commit in commits]
     for topic_id, life in history.topics.items():
         name = f"{life.name}@{topic_id.hex()}"
@@ -55,6 +59,26 @@ def operations(
         if is_compacted or life.name in compacted:
             found.append(Operation(_ADMINISTRATOR, "compact", 0, 0, topics=[name]))
     return sorted(found, key=lambda each: each.begin)
+
+
+def _without(operation: Operation, removed: Collection[tuple[str, int]]) -> Operation:
+    """An operation without what it says of these partitions."""
+    if not removed or not operation.records:
+        return operation
+    kept = {
+        name: records
+        for name, records in operation.records.items()
+        if _partition_of(name) not in removed
+    }
+    if len(kept) == len(operation.records):
+        return operation
+    return replace(operation, records=kept)
+
+
+def _partition_of(name: str) -> tuple[str, int]:
+    """(topic, number) of a partition's name in histories."""
+    topic, _, number = name.rpartition("-")
+    return topic.partition("@")[0], int(number)
 
 
 def _send(history: History, produce: Produce, is_keyed: bool) -> Operation:

@@ -8,7 +8,7 @@ what counts here: a broker that is up sees nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from tidelog.core.types import TopicId, topic_id_from_text
@@ -25,13 +25,16 @@ _INTERNAL: Final = "__"
 
 
 class LogKey(NamedTuple):
-    """One partition of one incarnation of a topic."""
+    """One life of one partition of one incarnation of a topic."""
 
     topic_id: TopicId
     partition: int
+    #: Its first leader epoch: above 0 where it was removed before, and added again (V71).
+    life: int = 0
 
     def __str__(self) -> str:
-        return f"{self.topic_id.hex()[:8]}-{self.partition}"
+        again = f"+{self.life}" if self.life else ""
+        return f"{self.topic_id.hex()[:8]}-{self.partition}{again}"
 
 
 class _Segment:
@@ -147,6 +150,8 @@ class NodeLogs:
         self.node_id = node_id
         self._gaps = gaps
         self._compacted = compacted
+        #: The first leader epochs of the lives that a partition had, ascending.
+        self.lives_of: Callable[[LogKey], Sequence[int]] = lambda key: (0,)
         self.disk = disk
         self.logs: dict[LogKey, ReplicaLog] = {}
         #: Called when records that were readable are not any more: (log, end before).
@@ -223,7 +228,9 @@ class NodeLogs:
                 continue
             partition = _key_of(name, entry) or self._adopted.get(name)
             if partition is not None:
-                found[partition] = self._segments_of(entry)
+                segments = self._segments_of(entry)
+                partition = self._in_its_life(name, partition, segments)
+                found[partition] = segments
                 if name.startswith(_INTERNAL) or name.rpartition("-")[0] in self._compacted:
                     with_gaps[partition] = None
         changed: list[ReplicaLog] = []
@@ -241,12 +248,29 @@ class NodeLogs:
             gone = self.logs.pop(key)
             end = gone.end
             for _, segment in gone.segments:
-                self._owners.pop(segment.file, None)
+                # The same files may be those of another life by now.
+                if self._owners.get(segment.file) is gone:
+                    del self._owners[segment.file]
             gone.rebuild([])
             changed.append(gone)
             if end and self.on_cut is not None:
                 self.on_cut(gone, end)
         return changed
+
+    def _in_its_life(self, name: str, key: LogKey, segments: list[tuple[int, _Segment]]) -> LogKey:
+        """The partition in the life that the first record is of; a log without a record is of that
+        which its broker takes it for, or of the latest."""
+        lives = self.lives_of(key)
+        if len(lives) < 2:
+            return key
+        batches = [batch for _, segment in segments for batch in segment.batches]
+        if batches:
+            life = life_at(lives, batches[0].leader_epoch)
+        else:
+            adopted = self._adopted.get(name)
+            is_same = adopted is not None and adopted[:2] == key[:2]
+            life = adopted.life if adopted is not None and is_same else lives[-1]
+        return LogKey(key.topic_id, key.partition, life)
 
     def _segments_of(self, directory: Directory) -> list[tuple[int, _Segment]]:
         """The files of a log. One that compaction is putting in the place of others counts for
@@ -274,6 +298,11 @@ class NodeLogs:
             segment = self._segments[file] = _Segment(file)
             segment.follow(0)
         return segment
+
+
+def life_at(lives: Sequence[int], leader_epoch: int) -> int:
+    """The life that a leader epoch is of; lives are named by their first, ascending."""
+    return max((life for life in lives if life <= leader_epoch), default=0)
 
 
 def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:

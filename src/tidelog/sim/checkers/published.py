@@ -14,13 +14,15 @@ from typing import Any, Final
 
 from tidelog.core.types import NO_LEADER, TopicId, topic_id_from_text
 from tidelog.metadata.store import Create, Delete, Op, OpResult, SetData
-from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.checkers.logs import LogKey, life_at
 
 _TOPICS: Final = "/brokers/topics/"
 _BROKERS: Final = "/brokers/ids/"
 _DELETIONS: Final = "/admin/delete_topics/"
+_REMOVALS: Final = "/admin/partitions_remove/"
 _TOPIC_CONFIGS: Final = "/config/topics/"
 _CONTROLLER_EPOCH: Final = "/controller_epoch"
+_ONE_LIFE: Final = (0,)
 
 
 @dataclass(slots=True)
@@ -90,6 +92,10 @@ class Published:
         #: Every topic there ever was.
         self.all_topics: dict[TopicId, PublishedTopic] = {}
         self.partitions: dict[LogKey, PublishedPartition] = {}
+        #: First leader epochs of the lives of partitions that were removed, ascending.
+        self._lives: dict[tuple[TopicId, int], list[int]] = {}
+        #: Partitions whose removal is on its way, or done: nothing of this life is promised.
+        self.removed: dict[LogKey, None] = {}
         self.controller_epoch = 0
         #: Topics whose deletion is on its way: replicas go before the nodes do.
         self.dying: dict[str, None] = {}
@@ -119,6 +125,8 @@ class Published:
                 self._config_changed(path[len(_TOPIC_CONFIGS) :], op)
             elif path.startswith(_DELETIONS):
                 self._deletion_changed(path[len(_DELETIONS) :], op)
+            elif path.startswith(_REMOVALS) and path.count("/") == 4:
+                self._removal_changed(path[len(_REMOVALS) :].split("/"), op)
             elif path == _CONTROLLER_EPOCH and isinstance(op, SetData | Create):
                 epoch = int(op.data or b"0")
                 if epoch < self.controller_epoch:
@@ -145,6 +153,26 @@ class Published:
             self.dying[name] = None
         elif isinstance(op, Delete):
             self.dying.pop(name, None)
+
+    def _removal_changed(self, parts: list[str], op: Op) -> None:
+        """A removal is asked for: nothing of the present life is promised any more."""
+        topic = self.topics.get(parts[0])
+        if topic is not None and isinstance(op, Create):
+            self.removed[self.key(topic.topic_id, int(parts[1]))] = None
+
+    def lives(self, key: LogKey) -> Sequence[int]:
+        """The first leader epochs of a partition's lives, ascending."""
+        return self._lives.get(key[:2], _ONE_LIFE)
+
+    def key(self, topic_id: TopicId, partition: int, leader_epoch: int = -1) -> LogKey:
+        """A partition in the life that a leader epoch is of; -1: in the latest."""
+        lives = self._lives.get((topic_id, partition), _ONE_LIFE)
+        life = lives[-1] if leader_epoch < 0 else life_at(lives, leader_epoch)
+        return LogKey(topic_id, partition, life)
+
+    def is_over(self, key: LogKey) -> bool:
+        """Whether nothing is promised of a partition, as it is removed or its topic is."""
+        return key in self.removed or self.promises_nothing(key.topic_id)
 
     def promises_nothing(self, topic_id: TopicId) -> bool:
         """Whether a topic is gone or about to go."""
@@ -174,8 +202,31 @@ class Published:
             if topic is None:
                 self._violate(f"a state node of topic {name}, which does not exist, was written")
             elif op.data and result.stat is not None:
-                key = LogKey(topic.topic_id, int(parts[2]))
-                self._state_written(topic, key, json.loads(op.data), result.stat.version)
+                value = json.loads(op.data)
+                key = self._begun_by(topic, int(parts[2]), value)
+                self._state_written(topic, key, value, result.stat.version)
+
+    def _begun_by(self, topic: PublishedTopic, partition: int, value: dict[str, Any]) -> LogKey:
+        """The partition of a state, which may begin another life: above the epochs of all before
+        it, and only when they are over (V71)."""
+        key = self.key(topic.topic_id, partition)
+        before = self.partitions.get(key)
+        begins = value.get("first_epochs", [0, 0])[0]
+        if before is None or not value["isr"]:
+            return key
+        is_again = begins > key.life or (not before.isr and bool(value["isr"]))
+        if not is_again:
+            return key
+        what = f"{topic.name}-{partition}"
+        if before.isr and key not in self.removed:
+            self._violate(f"{what} begins anew and was not removed (V71)")
+        if value["leader_epoch"] <= before.leader_epoch:
+            self._violate(
+                f"{what}: leader epoch {before.leader_epoch} of its former life is not below"
+                f" {value['leader_epoch']} of the next (V71)"
+            )
+        self._lives.setdefault(key[:2], [0]).append(max(begins, key.life + 1))
+        return self.key(topic.topic_id, partition)
 
     def _topic_written(self, zxid: int, name: str, value: dict[str, Any]) -> None:
         topic_id = topic_id_from_text(value["topic_id"])
@@ -183,8 +234,10 @@ class Published:
         topic = self.topics.get(name)
         if topic is not None and topic.topic_id == topic_id:
             gone = [number for number in topic.assignment if number not in assignment]
-            if gone:
+            if any(self.key(topic_id, number) not in self.removed for number in gone):
                 self._violate(f"partitions {gone} of topic {name} have vanished (V70)")
+            elif any(number < len(assignment) for number in gone):
+                self._violate(f"partitions {gone} of topic {name} are not its highest (V71)")
             self._reassigned(topic, assignment)
             self._note_moves(zxid, topic, value)
             return
@@ -205,7 +258,7 @@ class Published:
             if replicas != assignment[number]:
                 topic.assigned_ns[number] = self._now_ns()
             what = f"{topic.name}-{number}"
-            key = LogKey(topic.topic_id, number)
+            key = self.key(topic.topic_id, number)
             state = self.partitions.get(key)
             strangers = [
                 member
@@ -296,7 +349,7 @@ class Published:
             self.leads(state.key, state.leader_epoch, state.leader, what)
             if state.leader not in state.isr:
                 self._violate(f"{what}: leader {state.leader} is not in the ISR {state.isr}")
-        if not state.isr:
+        if not state.isr and state.key not in self.removed:
             self._violate(f"{what}: empty ISR")
         assigned = topic.assignment.get(state.key.partition, ())
         strangers = [member for member in state.isr if member not in assigned]

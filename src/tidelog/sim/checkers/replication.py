@@ -164,6 +164,7 @@ class ReplicationChecker:
         self._nodes[node.node_id] = node
         node.logs.on_cut = self._cut
         node.logs.on_grown = self._grown
+        node.logs.lives_of = self.published.lives
 
     def after_event(self, node: Observed) -> None:
         """An event of this node was executed."""
@@ -171,6 +172,8 @@ class ReplicationChecker:
         incarnation = node.incarnation
         for claim in node.claims(changed):
             log = node.logs.logs.get(claim.key) or node.logs.adopt(str(claim.name), claim.key)
+            if log is None and claim.key.life:
+                self._check_life(node, claim)
             seen = self._seen.get((node.node_id, claim.key))
             if seen is None:
                 seen = self._seen[(node.node_id, claim.key)] = _Seen()
@@ -322,6 +325,17 @@ class ReplicationChecker:
                 f" {self._deleted_before(log.key)} on may be gone"
             )
 
+    def _check_life(self, node: Observed, claim: Claim) -> None:
+        """Nobody has a role in a partition that was added again with records of the removed one."""
+        former = [key for key in node.logs.logs if key[:2] == claim.key[:2]]
+        for key in former:
+            log = node.logs.logs[key]
+            if key.life < claim.key.life and log.numbers and claim.leader_epoch >= 0:
+                self._violate(
+                    f"{claim.name}: node {node.node_id} has a role of epoch {claim.leader_epoch}"
+                    f" for its replica of the removed partition {key} (V71)"
+                )
+
     def _check_topic(self, node: Observed, claim: Claim, truth: Truth) -> None:
         """A role is told to the very registration of a broker. One made after a topic was gone can
         only be told roles of its successor, which are none of the old replica's (V23)."""
@@ -461,7 +475,7 @@ class ReplicationChecker:
             )
 
     def _promises_nothing(self, key: LogKey) -> bool:
-        return self.published.promises_nothing(key.topic_id)
+        return self.published.is_over(key)
 
     def is_intact(self, state: PublishedPartition, member: int) -> bool:
         """Whether a member still lives under the broker epoch recorded for it, or died under it

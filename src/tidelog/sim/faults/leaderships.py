@@ -48,7 +48,7 @@ def _healthy(stage: Stage) -> list[_Case]:
     found = []
     for topic in published.topics.values():
         for partition, replicas in topic.assignment.items():
-            key = LogKey(topic.topic_id, partition)
+            key = published.key(topic.topic_id, partition)
             state = published.partitions.get(key)
             if state is not None and state.leader >= 0 and sorted(state.isr) == sorted(replicas):
                 first, second, third = replicas

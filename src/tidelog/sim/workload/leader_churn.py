@@ -62,7 +62,7 @@ class LeadersElected(ChurnKind):
             return  # it was made anew meanwhile: which one was meant is not known
         if topic.assigned_ns.get(partition.partition, -1) >= begin_ns:
             return  # another replica is preferred since
-        key = LogKey(topic.topic_id, partition.partition)
+        key = published.key(topic.topic_id, partition.partition)
         preferred = topic.assignment[partition.partition][0]
         state = published.partitions[key]
         if state.leader != preferred and self._led_ns.get((key, preferred), -1) < begin_ns:

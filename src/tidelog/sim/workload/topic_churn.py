@@ -7,8 +7,12 @@ and creations by the history, partitions and configurations when the faults are 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import ClassVar
 
+from tidelog.client.admin import TopicAdmin
+from tidelog.client.steps import Operation
+from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.sim.workload.admin import Administrator
 from tidelog.sim.workload.churn import Churn
@@ -156,3 +160,54 @@ class ConfigsChanged(_Altered):
 
     def _acknowledged(self) -> int:
         return self._churn.alterations
+
+
+@churn
+class PartitionsRemoved(_OfTopics):
+    """The highest partition of a topic is removed and added again, over and over; what is written
+    to it is of its present life alone."""
+
+    name: ClassVar[str] = "partitions_removed"
+    is_drawn: ClassVar[bool] = False
+    topic: ClassVar[str] = "shrinking"
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._topics = TopicAdmin(self.client.router)
+
+    async def run(self) -> None:
+        await self._create(self.topic, 2)
+        self.work.produce(self._writer, TopicPartition(self.topic, 0), acks=-1, idempotent=True)
+        self.work.consume(self._reader, TopicPartition(self.topic, 0), None)
+        last = TopicPartition(self.topic, 1)
+        while True:
+            producer = self.work.produce(self._writer, last, acks=-1, idempotent=True)
+            consumer = self.work.consume(self._reader, last, None)
+            await self.pause(50, 1_500)
+            if self.stopping:
+                break  # it stays, and all that it holds is read in the end
+            self.client.history.removal_begins(*last)
+            producer.abandon()
+            consumer.stopping = True
+            await self._until_done(
+                "removed", lambda: self._topics.remove_partitions(self.topic, 1), "fewer than that"
+            )
+            await self.client.tasks.sleep(self.draw.choice((0, 5, 200, 1_500)))
+            await self._until_done(
+                "added again", lambda: self._topics.add_partitions(self.topic, 2, None), "already"
+            )
+        self.is_done = True
+
+    async def _until_done(self, what: str, ask: Callable[[], Operation[None]], done: str) -> None:
+        """Ask until it is done; `done` is said where it was done by a try without an answer."""
+        while True:
+            try:
+                await self.client.run(ask())
+            except TidelogError as error:
+                self.failed(what, error)
+                self.client.router.forget()
+                if done not in str(error):
+                    await self.pause(20, 300)
+                    continue
+            self.told(what)
+            return

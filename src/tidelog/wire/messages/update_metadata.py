@@ -1,7 +1,8 @@
 """UpdateMetadata (key 6), versions 6 to 8: the controller tells a broker the cluster's state.
 
 Kafka 3.9 sends version 8 without negotiation. Version 7 brings topic ids, 8 the flag of KRaft
-controllers and the request type as a tagged field (KIP-866). All three are flexible.
+controllers and the request type as a tagged field (KIP-866). All three are flexible. One tagged
+field is ours (V71); brokers that do not know it pass over it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidelog.wire.messages.leader_and_isr import FIRST_LEADER_EPOCH_TAG
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
 
 
 @dataclass(slots=True)
 class UpdateMetadataPartitionState:
-    """State of one partition; leader -2 means that the topic is being deleted."""
+    """State of one partition; leader -2 means that it, or its topic, is being deleted."""
 
     partition_index: int = int32("0+")
     controller_epoch: int = int32("0+")
@@ -24,6 +26,8 @@ class UpdateMetadataPartitionState:
     zk_version: int = int32("0+")
     replicas: Sequence[int] = array("int32", "0+")
     offline_replicas: Sequence[int] = array("int32", "4+", ignorable=True, rare=True)
+    #: As in LeaderAndIsr.
+    first_leader_epoch: int = int32("6+", ignorable=True, tag=FIRST_LEADER_EPOCH_TAG)
 
 
 @dataclass(slots=True)

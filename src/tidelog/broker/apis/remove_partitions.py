@@ -1,0 +1,29 @@
+"""RemovePartitions (key 20000), version 0: the highest partitions of topics removed (V71).
+
+An API of ours, served and advertised on the listener between brokers only (G5). Answered when the
+request is durable, as nodes below `/admin/partitions_remove`; the removal follows, at once or,
+where it is to drain, when every consumer group has read what is there. Any other broker than the
+controller answers NOT_CONTROLLER for each topic. Refused: internal topics, topics that are not
+there or are being deleted, a number that is not below the present one, and none at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.refusals import refusal
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.remove_partitions import RemovePartitionsResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=20_000, min_version=0, max_version=0)
+
+
+def handle(broker: Broker, request: Request) -> Pending | RemovePartitionsResponse:
+    """Ask the controller, if that is this broker."""
+    return broker.controller.remove_partitions(
+        request.message, lambda: refusal(request, ErrorCode.NOT_CONTROLLER)
+    )

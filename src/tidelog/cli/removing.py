@@ -1,0 +1,149 @@
+"""`tidelog topics remove-partitions`: the highest partitions of a topic, and all that is in them.
+
+Says what goes before it goes: records, bytes, and the offsets of groups. What was read is gone too,
+and nothing brings it back; `--dry-run` only says it. The cluster's own word decides whether it may
+be done at all.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.completion import topic_names
+from tidelog.cli.documents import GroupLoss, PartitionLoss, PartitionsRemoved, prints
+from tidelog.cli.names import topics_named
+from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
+from tidelog.cli.target import (
+    BootstrapOption,
+    DryRunOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.cli.waiting import WaitOption, wait_for
+from tidelog.client.cluster import TopicMetadata
+from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+
+@prints(PartitionsRemoved)
+def remove_partitions(
+    name: Annotated[
+        str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
+    ],
+    partitions: Annotated[
+        int,
+        typer.Option(min=1, help="How many to remove, from the highest down.", show_default=False),
+    ],
+    drain: Annotated[
+        bool,
+        typer.Option("--drain", help="Remove each when every consumer group has read all of it."),
+    ] = False,
+    dry_run: DryRunOption = False,
+    wait: WaitOption = True,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Remove the highest partitions of a topic, with their records and the groups' offsets.
+
+    They take no more records from the moment on that this is accepted: producers write to the
+    partitions that are left, and a key may go to another one than before. Added again, they begin
+    empty. Internal topics keep theirs, and every topic keeps at least one.
+    """
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        topic = topics_named(client, [name])[name]
+        before = len(topic.partitions)
+        left = before - partitions
+        client.remove_partitions(name, left, drain=drain, validate_only=True)
+        going = [TopicPartition(name, number) for number in range(left, before)]
+        lost = _losses(client, topic, going)
+        if output is not OutputFormat.JSON:
+            _tell(name, before, left, lost, drain=drain)
+        if not dry_run:
+            client.remove_partitions(name, left, drain=drain)
+            if wait:
+                _await_removal(client, name, left, timeout)
+    if output is OutputFormat.JSON:
+        print_document(PartitionsRemoved(name, before, left, drain, not dry_run, lost))
+    elif dry_run:
+        say("nothing was removed: --dry-run")
+    elif wait:
+        say(f"topic {name} has {left} {_plural(left)} now")
+    else:
+        say(f"accepted: topic {name} will have {left} {_plural(left)}")
+
+
+def _losses(
+    client: BlockingClient, topic: TopicMetadata, going: list[TopicPartition]
+) -> list[PartitionLoss]:
+    """What is in these partitions; of one without a leader nothing is known but its groups."""
+    led = [tp for tp in going if topic.partitions[tp.partition].leader != NO_LEADER]
+    starts = client.list_offsets(dict.fromkeys(led, EARLIEST)) if led else {}
+    ends = client.list_offsets(dict.fromkeys(led, LATEST)) if led else {}
+    sizes: dict[TopicPartition, int] = {}
+    for leader in sorted({topic.partitions[tp.partition].leader for tp in led}):
+        for one in client.describe_log_dirs(leader):
+            for replica in one.replicas:
+                if topic.partitions.get(replica.tp.partition) and replica.tp in going:
+                    sizes[replica.tp] = replica.size_bytes
+    groups: dict[TopicPartition, list[GroupLoss]] = {tp: [] for tp in going}
+    for listed in client.list_groups():
+        for tp, committed in client.committed(listed.name, going).items():
+            end = ends[tp].offset if tp in ends else committed.offset
+            groups[tp].append(
+                GroupLoss(listed.name, committed.offset, max(0, end - committed.offset))
+            )
+    return [
+        PartitionLoss(
+            tp.partition,
+            starts[tp].offset if tp in starts else -1,
+            ends[tp].offset if tp in ends else -1,
+            sizes.get(tp, -1),
+            groups[tp],
+        )
+        for tp in going
+    ]
+
+
+def _tell(name: str, before: int, left: int, lost: list[PartitionLoss], *, drain: bool) -> None:
+    print_table(
+        ("partition", "records", "bytes", "groups with offsets", "not read by them"),
+        (
+            (
+                one.partition,
+                one.end_offset - one.first_offset if one.end_offset >= 0 else "?",
+                one.size_bytes if one.size_bytes >= 0 else "?",
+                ", ".join(each.group for each in one.groups) or None,
+                sum(each.unread for each in one.groups) if one.groups else None,
+            )
+            for one in lost
+        ),
+        title=f"{name}: {_numbers(left, before)} of {before} will go, with all that is there",
+    )
+    unread = {each.group for one in lost for each in one.groups if each.unread}
+    if unread and drain:
+        say(f"waits until {', '.join(sorted(unread))} have read what is there")
+    elif unread:
+        say(f"{', '.join(sorted(unread))} will never read what they have not read: see --drain")
+
+
+def _await_removal(client: BlockingClient, name: str, left: int, timeout_s: float) -> None:
+    brokers = len(client.metadata([]).brokers)
+
+    def heard() -> int:
+        return sum(count <= left for count in client.partition_counts(name).values())
+
+    wait_for(f"brokers with {left} {_plural(left)} of {name}", brokers, heard, timeout_s)
+
+
+def _numbers(first: int, end: int) -> str:
+    return f"partition {first}" if end - first == 1 else f"partitions {first} to {end - 1}"
+
+
+def _plural(partitions: int) -> str:
+    return "partition" if partitions == 1 else "partitions"

@@ -1,0 +1,102 @@
+"""Nodes of topics that somebody else has changed: what is adopted, what is left alone (V25).
+
+An edit of a topic's node counts as if its partitions had been asked for: added, or the highest ones
+removed, by the same checks. Whatever else it is, the topic stays as it was known, and the next
+change of it that is asked for writes over the edit. Nothing is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tidelog.controller import growth
+from tidelog.controller.image import FormerFound, Image, RemovalsAdded, Topic, TopicFound
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
+from tidelog.core.types import PartitionState, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A topic as it counts from now on, what changes besides, and what to say of it."""
+
+    found: TopicFound
+    changes: tuple[FormerFound | RemovalsAdded, ...] = ()
+    report: str = ""
+
+
+def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
+    """What becomes of a topic that is known, and whose node was read again.
+
+    Partitions that were removed by the edit stay in it until their removal is done; those that were
+    added begin a life of their own, whatever their state nodes hold.
+    """
+    name, after = before.name, found.topic
+    states = dict(found.states)
+    added = tuple(one for one in after.assignments if one not in before.assignments)
+    removed = tuple(one for one in before.assignments if one not in after.assignments)
+    kept = {one: state for one, state in states.items() if one not in added}
+    kept.update(_known_states(name, removed, image))
+    try:
+        _check(before, after, added, removed, image)
+    except KafkaError as error:
+        return Adopted(
+            TopicFound(replace(after, assignments=before.assignments), kept),
+            report=f"the node of topic {name!r} was changed, which is left alone: {error.message}",
+        )
+    if removed:
+        assignments = {**after.assignments, **{one: before.assignments[one] for one in removed}}
+        request = RemovalsAdded(name, dict.fromkeys(removed, False), by_edit=True)
+        return Adopted(TopicFound(replace(after, assignments=assignments), kept), (request,))
+    former = FormerFound({TopicPartition(name, one): states.get(one) for one in added})
+    return Adopted(TopicFound(after, kept), (former,))
+
+
+def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
+    """Partitions up to these numbers that the topics do not have, as far as one request may make
+    them, and of which it is not known whether there were some before."""
+    found = []
+    for name, count in counts.items():
+        topic = image.topics.get(name)
+        if topic is not None:
+            first = len(topic.assignments)
+            for number in range(first, min(count, first + MAX_PARTITIONS_PER_REQUEST)):
+                topic_partition = TopicPartition(name, number)
+                if topic_partition not in image.former:
+                    found.append(topic_partition)
+    return found
+
+
+def _check(
+    before: Topic,
+    after: Topic,
+    added: tuple[int, ...],
+    removed: tuple[int, ...],
+    image: Image,
+) -> None:
+    """Raise KafkaError unless the edit can be carried out."""
+    old, new = before.assignments, after.assignments
+    moved = [one for one in old if one in new and new[one] != old[one]]
+    if not (added or removed or moved):
+        return
+    growth.changeable(before.name, image)
+    if moved:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"it has other replicas for partition {moved[0]}, {list(new[moved[0]])} instead of"
+            f" {list(old[moved[0]])}: partitions that exist do not move by an edit",
+        )
+    if not new or sorted(new) != list(range(len(new))):
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"its partitions are {sorted(new)[:10]}: numbers 0 to n-1 expected, at least one",
+        )
+    if added:
+        chosen = [new[one] for one in added]
+        growth.explicit(chosen, len(added), len(old), len(old[0]), image.brokers)
+
+
+def _known_states(name: str, partitions: Iterable[int], image: Image) -> dict[int, PartitionState]:
+    known = {one: image.states.get(TopicPartition(name, one)) for one in partitions}
+    return {one: state for one, state in known.items() if state is not None}
