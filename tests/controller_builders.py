@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidelog.controller.controller import Controller, Effects
+from tidelog.controller.changes import (
+    ProducerIdsFound,
+    Topic,
+    TopicFound,
+    TopicUnreadable,
+)
+from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Outcome, Write, WritePartitionState, Written
 from tidelog.controller.draft import Settings
 from tidelog.controller.events import (
@@ -25,8 +31,8 @@ from tidelog.controller.events import (
     StopReplicaAnswered,
     TopicsRead,
 )
-from tidelog.controller.image import ProducerIdsFound, Topic, TopicFound, TopicUnreadable
 from tidelog.controller.moves import Move
+from tidelog.controller.outcomes import Effects
 from tidelog.controller.topics import TopicDefaults
 from tidelog.core.errors import ErrorCode
 from tidelog.core.topic_config import validate_topic_configs

@@ -23,10 +23,11 @@ from tests.model.replicas import Command, Replica, Replicas, command_of
 
 from tidelog.broker.store_writer import DeposedError, StoreWriter
 from tidelog.controller import elections
-from tidelog.controller.controller import Controller, Effects
+from tidelog.controller.changes import TopicFound
+from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Decision, Outcome
 from tidelog.controller.events import AlterPartitionAsked, BrokersRead, Event, TopicsRead
-from tidelog.controller.image import TopicFound
+from tidelog.controller.outcomes import Effects
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
 from tidelog.metadata import layout

@@ -22,9 +22,9 @@ from tests.controller_builders import (
 )
 from tests.controller_office import Candidate, Office, no_partitions, office
 
+from tidelog.controller.changes import TopicFound
 from tidelog.controller.decision import AddPartitions, Conflict
 from tidelog.controller.events import PreferredElectionRead, RebalanceDue
-from tidelog.controller.image import TopicFound
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.metadata import layout

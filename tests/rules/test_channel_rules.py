@@ -9,8 +9,12 @@ import pytest
 from tests.controller_builders import state, topic
 from tests.controller_office import Candidate, Office, office
 
+from tidelog.controller.changes import (
+    BrokersChanged,
+    TopicFound,
+)
 from tidelog.controller.commands import CommandBuilder, Commands, Sender
-from tidelog.controller.image import BrokersChanged, Image, TopicFound
+from tidelog.controller.image import Image
 from tidelog.core import limits
 from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition

@@ -19,9 +19,12 @@ from tests.controller_builders import (
 from tests.controller_office import Candidate, Office, office
 
 from tidelog.broker.store_reader import StoreReader
+from tidelog.controller.changes import (
+    TopicFound,
+    TopicUnreadable,
+)
 from tidelog.controller.commands import Commands, Part, Sender
 from tidelog.controller.events import TopicsRead
-from tidelog.controller.image import TopicFound, TopicUnreadable
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.store import (

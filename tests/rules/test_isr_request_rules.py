@@ -29,9 +29,13 @@ from tests.controller_builders import (
 from tests.controller_office import Office, not_controller, office
 
 from tidelog.broker.apis import alter_partition
+from tidelog.controller.changes import (
+    BrokersChanged,
+    ProducerIdsFound,
+    TopicFound,
+)
 from tidelog.controller.decision import Conflict, TakeProducerIds
 from tidelog.controller.events import ProducerIdsAsked, ProducerIdsRead
-from tidelog.controller.image import BrokersChanged, ProducerIdsFound, TopicFound
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import PRODUCER_ID_BLOCK_SIZE
 from tidelog.core.types import RECOVERED, RECOVERING, TopicPartition

@@ -28,9 +28,9 @@ from tests.controller_builders import (
 from tests.controller_office import Candidate, Office, _Wire, office
 
 from tidelog.broker.store_writer import StoreWriter
+from tidelog.controller.changes import TopicFound
 from tidelog.controller.decision import Conflict, WriteAssignments, WritePartitionState
 from tidelog.controller.events import SweepDue
-from tidelog.controller.image import TopicFound
 from tidelog.controller.moves import Move
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import ReassignmentEntry, TopicPartition

@@ -26,9 +26,12 @@ from tests.controller_builders import (
 )
 from tests.controller_office import Candidate, Office, office
 
+from tidelog.controller.changes import (
+    Topic,
+    TopicFound,
+)
 from tidelog.controller.decision import CreateTopic, QueueDeletion, RemoveTopic
 from tidelog.controller.events import BrokersRead, StopReplicaAnswered
-from tidelog.controller.image import Topic, TopicFound
 from tidelog.controller.placement import place
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition

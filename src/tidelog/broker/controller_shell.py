@@ -14,26 +14,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.channels import Channels
+from tidelog.broker.draining import Draining
 from tidelog.broker.observed_store import ObservedStore
 from tidelog.broker.requests import Pending
-from tidelog.broker.store_reader import StoreReader
-from tidelog.broker.store_writer import DeposedError, StoreWriter
-from tidelog.broker.term_events import TermEvents
+from tidelog.broker.store_writer import DeposedError
+from tidelog.broker.term import Claim, Refusal, Term, Waiting, report
 from tidelog.controller import removals
 from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
-from tidelog.controller.commands import Sender
-from tidelog.controller.controller import Controller, Effects
-from tidelog.controller.draft import Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
     ControlledShutdownAsked,
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
-    DrainRead,
     ElectLeadersAsked,
     Event,
     ProducerIdsAsked,
@@ -44,11 +39,9 @@ from tidelog.controller.events import (
     SweepDue,
     UncleanRead,
 )
-from tidelog.controller.topics import TopicDefaults
-from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.controller.outcomes import Effects
 from tidelog.core.tasks import Signal
-from tidelog.core.topic_config import validate_topic_configs
-from tidelog.core.types import PartitionState, TopicId, TopicPartition
+from tidelog.core.types import TopicId
 from tidelog.metadata import layout
 from tidelog.metadata.paths import name_of
 from tidelog.metadata.store import (
@@ -86,61 +79,8 @@ _RETRY_MS = 50
 _HEARD_LIMIT_MS = 1_000
 #: A new controller lets the cluster settle before it looks for its balance (Kafka's 5 s).
 _FIRST_BALANCE_MS = 5_000
-#: Between two looks at what consumer groups have read.
-_DRAIN_LOOK_MS = 500
 #: Between two looks at topics whose nodes cannot be read.
 _LOOK_AGAIN_MS = 5_000
-#: Answer for a request that this broker is not the controller for; made by the API's own handler.
-Refusal = Callable[[], Any]
-
-
-class _Claim(NamedTuple):
-    """What a won election is worth: the epoch, and the version that fences every write."""
-
-    controller_epoch: int
-    epoch_version: int
-
-
-class _Waiting(NamedTuple):
-    pending: Pending
-    refusal: Refusal
-    #: Answered when all brokers have been told, not as soon as it is durable.
-    when_told: bool
-
-
-class _Term:
-    """One term of office."""
-
-    def __init__(self, shell: ControllerShell, claim: _Claim) -> None:
-        broker = shell.broker
-        config = broker.config
-        self.claim = claim
-        self.controller = Controller(
-            Settings(
-                controller_id=broker.broker_id,
-                controller_epoch=claim.controller_epoch,
-                topic_defaults=TopicDefaults(
-                    num_partitions=config.num_partitions,
-                    replication_factor=config.default_replication_factor,
-                    validate_configs=validate_topic_configs,
-                    deletion_enabled=config.delete_topic_enable,
-                ),
-                unclean=config.unclean_leader_election_enable,
-            )
-        )
-        self.writer = StoreWriter(shell.store, broker.tasks, broker.tracer, claim.epoch_version)
-        self.reader = StoreReader(shell.store, broker.tasks, broker.tracer)
-        self.events = TermEvents(broker, claim.controller_epoch)
-        self.channels = Channels(
-            broker,
-            Sender(broker.broker_id, claim.controller_epoch, config.inter_broker_listener_name),
-            shell.offer,
-            shell.verify,
-            self.events,
-        )
-        self.waiting: dict[int, _Waiting] = {}
-        #: Somebody looks whether groups have read partitions that are to be removed.
-        self.is_draining = False
 
 
 class ControllerShell:
@@ -152,7 +92,7 @@ class ControllerShell:
         self.store = self._store = ObservedStore(broker.store, self._activity.moved)
         self._wake = Signal(broker.ports.loop)
         self._flow: asyncio.Task[None] | None = None
-        self._term: _Term | None = None
+        self._term: Term | None = None
         self._closing = False
         self._next_ticket = 0
         # What watches have announced and nobody has read yet.
@@ -338,12 +278,12 @@ class ControllerShell:
         ticket = self._next_ticket
         self._next_ticket += 1
         pending = Pending()
-        term.waiting[ticket] = _Waiting(pending, refusal, when_told)
+        term.waiting[ticket] = Waiting(pending, refusal, when_told)
         term.controller.offer(event(ticket))
         self._wake.set()
         return pending
 
-    def _deletion_timed_out(self, term: _Term | None, ticket: int) -> None:
+    def _deletion_timed_out(self, term: Term | None, ticket: int) -> None:
         if term is None or term is not self._term or ticket not in term.waiting:
             return
         answer = term.controller.give_up(ticket)
@@ -408,7 +348,7 @@ class ControllerShell:
                 self._log(logging.WARNING, f"waiting for the store: {error}")
                 await self.broker.tasks.sleep(_RETRY_MS)
 
-    async def _race(self) -> _Claim | None:
+    async def _race(self) -> Claim | None:
         """Try to become the controller; None while there is another one."""
         if not self._claim_changed or self._closing or self.broker.session.is_lost():
             return None
@@ -424,12 +364,12 @@ class ControllerShell:
         claim_data = layout.encode_controller(self.broker.broker_id, self.broker.clock.wall_ms())
         ops: list[Op] = [Create(layout.CONTROLLER, claim_data, ephemeral=True)]
         if epoch_node is None:
-            claim = _Claim(controller_epoch=1, epoch_version=0)
+            claim = Claim(controller_epoch=1, epoch_version=0)
             ops.append(Create(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(1)))
         else:
             before = layout.decode_controller_epoch(layout.CONTROLLER_EPOCH, epoch_node.data)
             version = epoch_node.stat.version
-            claim = _Claim(before + 1, version + 1)
+            claim = Claim(before + 1, version + 1)
             data = layout.encode_controller_epoch(claim.controller_epoch)
             ops.append(SetData(layout.CONTROLLER_EPOCH, data, version))
         try:
@@ -445,7 +385,7 @@ class ControllerShell:
             self.broker.tracer.mark("election_won_unknowingly")
         return claim
 
-    async def _has_won(self, claim: _Claim) -> bool:
+    async def _has_won(self, claim: Claim) -> bool:
         """Read an election of unknown outcome back (S2)."""
         node = await self._store.get(layout.CONTROLLER)
         epoch = await self._store.get(layout.CONTROLLER_EPOCH)
@@ -470,11 +410,11 @@ class ControllerShell:
 
     # in office
 
-    async def _serve(self, claim: _Claim) -> None:
+    async def _serve(self, claim: Claim) -> None:
         """Be the controller until the term ends."""
         if self._closing or self.broker.session.is_lost():
             return
-        term = self._term = _Term(self, claim)
+        term = self._term = Term(self, claim)
         self.broker.tracer.event("controller_elected", epoch=claim.controller_epoch)
         self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
         term.events.elected()
@@ -484,7 +424,7 @@ class ControllerShell:
         while self._term is term:
             await self._turn(term)
 
-    async def _load(self, term: _Term) -> None:
+    async def _load(self, term: Term) -> None:
         """Set the watches, then read everything (V41)."""
         self._brokers_changed = self._topics_changed = self._deletions_changed = False
         self._configs_changed, self._every_config_changed, self._reread = {}, False, {}
@@ -501,48 +441,7 @@ class ControllerShell:
         self._election_changed = self._reassignments_changed = True
         self._removals_changed = self._additions_changed = True
 
-    async def _drain(self, term: _Term) -> None:
-        """Look again and again whether consumer groups have read what is to be removed then; until
-        nothing waits for them (V71)."""
-        try:
-            while self._term is term:
-                image = term.controller.image
-                waiting = removals.to_drain(image)
-                if not waiting:
-                    return
-                watched = self._watched_states(term, waiting)
-                if watched is not None:
-                    leaders = {one: watched[one].leader for one in waiting}
-                    coordinators = {
-                        state.leader
-                        for one, state in watched.items()
-                        if one.topic == CONSUMER_OFFSETS
-                    }
-                    read = await self.broker.drains.read_to_the_end(leaders, coordinators)
-                    # Somebody else may have led, or coordinated, meanwhile.
-                    if read and watched == self._watched_states(term, waiting):
-                        self.offer(DrainRead(read))
-                await self.broker.tasks.sleep(_DRAIN_LOOK_MS)
-        finally:
-            term.is_draining = False
-
-    def _watched_states(
-        self, term: _Term, waiting: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, PartitionState] | None:
-        """States of partitions that drain and of those that groups are kept in; None where one is
-        not led, or where a broker has not answered yet what it was told of its role."""
-        image = term.controller.image
-        offsets = image.topics.get(CONSUMER_OFFSETS)
-        found: dict[TopicPartition, PartitionState] = {}
-        for one in (*waiting, *(() if offsets is None else offsets.partitions())):
-            state = image.states.get(one)
-            if state is None or state.leader not in image.brokers:
-                return None
-            found[one] = state
-        is_told = all(term.channels.is_idle(found[one].leader) for one in waiting)
-        return found if is_told else None
-
-    def _balance(self, term: _Term) -> None:
+    def _balance(self, term: Term) -> None:
         """Look from time to time whether preferred replicas lead (V46)."""
         if self._term is not term:
             return
@@ -552,7 +451,7 @@ class ControllerShell:
         interval_ms = config.leader_imbalance_check_interval_seconds * 1000
         self.broker.timers.after(interval_ms, partial(self._balance, term))
 
-    def _look_again(self, term: _Term) -> None:
+    def _look_again(self, term: Term) -> None:
         """Read the nodes of topics again that could not be read: somebody may have mended them.
         Reassignments are swept, too (V50)."""
         if self._term is not term:
@@ -570,7 +469,7 @@ class ControllerShell:
         self._topics_changed = True
         self._wake.set()
 
-    async def _turn(self, term: _Term) -> None:
+    async def _turn(self, term: Term) -> None:
         """Read what changed, decide, write, command, answer; or wait for something to do."""
         await self._refresh(term)
         while former := term.controller.wanted_former():
@@ -589,7 +488,7 @@ class ControllerShell:
         if self._term is term:
             self._carry_out(term, term.controller.applied(decision, outcomes))
 
-    async def _refresh(self, term: _Term) -> None:
+    async def _refresh(self, term: Term) -> None:
         """Read what watches have announced."""
         if self._claim_changed:
             self._claim_changed = False
@@ -621,7 +520,7 @@ class ControllerShell:
                 await self._patiently(term, lambda: reader.deletions(self._on_deletions))
             )
 
-    async def _look_at_touched(self, term: _Term) -> None:
+    async def _look_at_touched(self, term: Term) -> None:
         """Topics whose nodes were written: those that have another version than the image are read
         again (V25)."""
         image = term.controller.image
@@ -632,7 +531,7 @@ class ControllerShell:
         if changed or unknown:
             self._read_again([*changed, *unknown])
 
-    async def _refresh_requests(self, term: _Term) -> None:
+    async def _refresh_requests(self, term: Term) -> None:
         """Read what administrators have left, configuration included."""
         reader, controller = term.reader, term.controller
         if self._configs_changed or self._every_config_changed:
@@ -670,7 +569,7 @@ class ControllerShell:
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
             raise DeposedError("/controller is another's")
 
-    async def _patiently(self, term: _Term, read: Callable[[], Any]) -> Any:
+    async def _patiently(self, term: Term, read: Callable[[], Any]) -> Any:
         """The result of a read; a store that cannot be reached is waited for (S3)."""
         while self._term is term:
             try:
@@ -680,8 +579,7 @@ class ControllerShell:
                 await self.broker.tasks.sleep(_RETRY_MS)
         raise DeposedError("the term has ended")
 
-    def _carry_out(self, term: _Term, effects: Effects) -> None:
-        tracer = self.broker.tracer
+    def _carry_out(self, term: Term, effects: Effects) -> None:
         term.channels.follow(term.controller.image.brokers)
         term.channels.send(effects.commands)
         term.events.commanded(effects, term.controller.image)
@@ -694,43 +592,7 @@ class ControllerShell:
                 term.channels.when_told(complete, _HEARD_LIMIT_MS)
             else:
                 complete()
-        for topic_partition, state in effects.published:
-            tracer.event(
-                "partition_state",
-                partition=str(topic_partition),
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=state.isr,
-                partition_epoch=state.partition_epoch,
-                controller_epoch=state.controller_epoch,
-            )
-        for topic_partition, reason in effects.refused:
-            tracer.event("reassignment_refused", partition=str(topic_partition), reason=reason)
-            self._log(
-                logging.ERROR,
-                f"{layout.REASSIGN_PARTITIONS} asks for what cannot be, {topic_partition} is left"
-                f" where it is: {reason}",
-            )
-        for topic_partition, replicas in effects.reassigned:
-            tracer.event("partition_reassigned", partition=str(topic_partition), replicas=replicas)
-            self._log(logging.INFO, f"{topic_partition} is reassigned to {list(replicas)}")
-        for name in effects.removed:
-            tracer.event("topic_removed", topic=name)
-        for broker_id, left in effects.handed_over:
-            tracer.event(
-                "broker_handed_over",
-                broker=broker_id,
-                epoch=term.claim.controller_epoch,
-                remaining=[str(one) for one in left],
-            )
-            self._log(
-                logging.INFO,
-                f"broker {broker_id} is leaving: {len(left)} of its partitions wait for another"
-                " replica to be in sync",
-            )
-        for report in effects.reports:
-            tracer.event("store_edit_refused", reason=report)
-            self._log(logging.ERROR, report)
+        report(self.broker, term.claim.controller_epoch, effects)
         # They are to be watched.
         self._touched.update(dict.fromkeys(effects.made))
         if effects.made:
@@ -739,7 +601,8 @@ class ControllerShell:
             self._read_again(effects.reread)
         if not term.is_draining and removals.to_drain(term.controller.image):
             term.is_draining = True
-            self.broker.tasks.spawn("drain", self._drain(term))
+            drain = Draining(self.broker, term, lambda: self._term is term, self.offer)
+            self.broker.tasks.spawn("drain", drain.run())
 
     # watches
 

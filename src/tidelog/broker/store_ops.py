@@ -10,6 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tidelog.controller.changes import (
+    ProducerIdsFound,
+    Topic,
+)
 from tidelog.controller.decision import (
     NO_STATE,
     AddPartitions,
@@ -29,7 +33,6 @@ from tidelog.controller.decision import (
     WritePartitionState,
     Written,
 )
-from tidelog.controller.image import ProducerIdsFound, Topic
 from tidelog.core import limits
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout

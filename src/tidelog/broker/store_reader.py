@@ -12,6 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tidelog.broker.store_ops import producer_ids_found
+from tidelog.controller.changes import (
+    ReassignmentsFound,
+    Topic,
+    TopicFound,
+    TopicUnreadable,
+)
 from tidelog.controller.events import (
     AdditionsRead,
     BrokersRead,
@@ -25,7 +31,6 @@ from tidelog.controller.events import (
     TopicsRead,
     UncleanRead,
 )
-from tidelog.controller.image import ReassignmentsFound, Topic, TopicFound, TopicUnreadable
 from tidelog.controller.moves import Move
 from tidelog.core.errors import KafkaError
 from tidelog.core.names import validate_topic_name

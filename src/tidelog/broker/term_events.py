@@ -19,8 +19,8 @@ from tidelog.core.types import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
-    from tidelog.controller.controller import Effects
     from tidelog.controller.image import Image
+    from tidelog.controller.outcomes import Effects
 
 
 class TermEvents:

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidelog.controller import growth
-from tidelog.controller.image import FormerFound, Image, RemovalsAdded, Topic, TopicFound
+from tidelog.controller.changes import (
+    FormerFound,
+    RemovalsAdded,
+    Topic,
+    TopicFound,
+)
+from tidelog.controller.image import Image
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
 from tidelog.core.types import PartitionState, TopicPartition

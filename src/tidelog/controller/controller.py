@@ -12,166 +12,74 @@ the same way (V15, V41).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidelog.controller import adoption, balance, liveness, removals, shutdowns
-from tidelog.controller.cluster_events import StateChange
+from tidelog.controller import (
+    adoption,
+    removals,
+    shutdowns,
+)
+from tidelog.controller.agenda import Agenda
+from tidelog.controller.changes import (
+    DeletionCommanded,
+    LeavingCommanded,
+    PartitionsClosed,
+    RemovalCommanded,
+    ReplicasRemade,
+)
 from tidelog.controller.commands import CommandBuilder, Commands
 from tidelog.controller.decision import (
-    AddPartitions,
     Conflict,
-    CreateTopic,
     Decision,
     DeleteTopicsAnswer,
     ForgetDeletion,
     ForgetPreferredElection,
-    KeepReassignments,
     Outcome,
-    QueueDeletion,
-    QueueRemovals,
-    RemovePartitions,
     RemoveTopic,
-    TakeProducerIds,
     Write,
-    WriteAssignments,
     WritePartitionState,
-    Written,
 )
 from tidelog.controller.draft import Draft, Settings
 from tidelog.controller.events import (
     AdditionsRead,
     AlterPartitionAsked,
-    BrokersRead,
-    CommandsDropped,
-    ControlledShutdownAsked,
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
-    DeletionsRead,
-    DrainRead,
     ElectLeadersAsked,
     Event,
     FormerRead,
-    LeaderAndIsrAnswered,
-    PreferredElectionRead,
     ProducerIdsAsked,
-    ProducerIdsRead,
     ReassignmentsAsked,
     ReassignmentsListAsked,
-    ReassignmentsRead,
-    RebalanceDue,
-    RemovalsRead,
     RemovePartitionsAsked,
-    RequestsUnreadable,
-    StopReplicaAnswered,
-    SweepDue,
-    TopicsRead,
-    UncleanRead,
 )
-from tidelog.controller.image import (
-    AssignmentsWritten,
-    BrokersChanged,
-    DeletionCommanded,
-    DeletionRequested,
-    FormerFound,
-    Image,
-    LeavingCommanded,
-    PartitionsAdded,
-    PartitionsClosed,
-    PartitionsDrained,
-    PartitionsRemoved,
-    ProducerIdsFound,
-    ReassignmentsFound,
-    RemovalCommanded,
-    RemovalsAdded,
-    RemovalsRequested,
-    ReplicaAnswered,
-    ReplicasRemade,
-    ReplicasStopped,
-    ShutdownBegun,
-    StatePublished,
-    TopicFound,
-    TopicGone,
-    TopicUnreadable,
-    UncleanChanged,
-)
+from tidelog.controller.facts import Facts
+from tidelog.controller.image import Image
 from tidelog.controller.moving import MovingDraft
+from tidelog.controller.outcomes import Effects, Outcomes
 from tidelog.controller.shutdowns import HandOver, ShutdownAnswer
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION
-from tidelog.core.names import is_internal_topic
-from tidelog.core.types import NO_LEADER, BrokerInfo, PartitionState, TopicId, TopicPartition
-
-
-@dataclass(slots=True)
-class Effects:
-    """What follows from a decision that is durable."""
-
-    #: By broker id; for its registration as the image has it.
-    commands: dict[int, Commands]
-    #: (ticket, message).
-    answers: list[tuple[int, Any]] = field(default_factory=list)
-    #: What was published, for those who watch.
-    published: list[tuple[TopicPartition, PartitionState]] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    #: Brokers that have handed over, with what they lead nevertheless.
-    handed_over: list[tuple[int, Sequence[TopicPartition]]] = field(default_factory=list)
-    #: Topics whose nodes somebody else has changed: read them again.
-    reread: list[str] = field(default_factory=list)
-    #: The same as `published`, with what held before.
-    changes: list[StateChange] = field(default_factory=list)
-    #: Registrations that have gone (broker id, broker epoch) and come since the last decision.
-    gone: list[tuple[int, int]] = field(default_factory=list)
-    arrived: list[BrokerInfo] = field(default_factory=list)
-    #: Reassignments that an administrator's node asks for and that cannot be, and why.
-    refused: list[tuple[TopicPartition, str]] = field(default_factory=list)
-    #: Reassignments that have ended, and the replicas that there are now.
-    reassigned: list[tuple[TopicPartition, tuple[int, ...]]] = field(default_factory=list)
-    #: Topics that this decision has made.
-    made: list[str] = field(default_factory=list)
-    #: What somebody left in the store and cannot be done, for the log.
-    reports: list[str] = field(default_factory=list)
+from tidelog.core.types import PartitionState, TopicPartition
 
 
 class Controller:
     """Decides for the cluster; one per term of office."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
         self.image = Image()
         self._events: list[Event] = []
         self._deciding: Decision | None = None
-        #: Partitions to look at.
-        self._dirty: dict[TopicPartition, None] = {}
-        #: Partitions whose metadata changed without a write.
-        self._shown: dict[TopicPartition, None] = {}
-        self._full: dict[int, None] = {}
-        self._brokers_changed = False
-        #: What registrations did since the last decision; who is there at first has not come.
-        self._has_read_brokers = False
-        self._gone: list[tuple[int, int]] = []
-        self._arrived: list[BrokerInfo] = []
-        self._forgotten: dict[str, None] = {}
-        #: Partitions to give back to their preferred replicas, a few at a time (V46).
-        self._preferred: dict[TopicPartition, None] = {}
-        #: `/admin/preferred_replica_election` goes when none is left.
-        self._election_requested = False
-        #: Reassignments to look at, those whose replicas may have to be told to go, and whether
-        #: `/admin/reassign_partitions` is to be looked at (V50).
-        self._moves: dict[TopicPartition, None] = {}
-        self._stopping: dict[TopicPartition, None] = {}
-        self._requested = False
+        self._agenda = Agenda()
+        self._facts = Facts(self.image, self._agenda, settings)
         self._deleting: list[DeleteTopicsAnswer] = []
         self._given_up: dict[int, None] = {}
-        #: Controlled shutdowns under way, by broker; and answers to those that are not.
-        self._hand_overs: dict[int, HandOver] = {}
-        self._shutdown_answers: list[ShutdownAnswer] = []
-        #: Requests to add partitions that stand in the store, and a seed for their placement (V7).
-        self._additions = AdditionsRead({}, 0)
-        #: Requests in the store that cannot be done: (partition, is a removal) -> why.
-        self._refused: dict[tuple[TopicPartition, bool], str] = {}
-        self._reports: list[str] = []
+
+    @property
+    def settings(self) -> Settings:
+        """What it was told when it took office, and since."""
+        return self._facts.settings
 
     def offer(self, event: Event) -> None:
         """Queue an event."""
@@ -182,18 +90,7 @@ class Controller:
         """Whether `decide` would find anything to do."""
         return bool(
             self._events
-            or self._dirty
-            or self._shown
-            or self._full
-            or self._brokers_changed
-            or self._forgotten
-            or self._preferred
-            or self._election_requested
-            or self._hand_overs
-            or self._shutdown_answers
-            or self._moves
-            or self._stopping
-            or self._requested
+            or self._agenda
             or any(d.done or not d.commanded for d in self.image.deletions.values())
             or removals.has_work(self.image)
         )
@@ -203,7 +100,7 @@ class Controller:
         some of their number before: `FormerRead` must tell before they can be decided (V71)."""
         asked: dict[str, int] = {}
         told: dict[TopicPartition, PartitionState | None] = {}
-        additions = [self._additions.wanted]
+        additions = [self._agenda.additions.wanted]
         for event in self._events:
             if isinstance(event, CreatePartitionsAsked):
                 for one in event.request.topics:
@@ -237,51 +134,51 @@ class Controller:
             raise InvariantError("a decision is in flight")
         events, self._events = self._events, []
         for event in events:
-            self._take(event)
+            self._facts.take(event)
         draft = Draft(self.image, self.settings)
         self._hand_over(draft.decision)
         self._remove_partitions(draft)
-        dirty, self._dirty = self._dirty, {}
+        dirty, self._agenda.dirty = self._agenda.dirty, {}
         for topic_partition in dirty:
             draft.elect(topic_partition)
         moving = MovingDraft(draft)
         self._requests(draft, moving, events)
-        for name, wanted in self._additions.wanted.items():
-            draft.add_requested(name, wanted, self._additions.seed)
-        if not self._full:
+        for name, wanted in self._agenda.additions.wanted.items():
+            draft.add_requested(name, wanted, self._agenda.additions.seed)
+        if not self._agenda.full:
             # A new controller resumes them once its full commands are out (V41).
             self._bring_forward(moving)
         moving.close()
         self._give_back(draft)
         decision = draft.decision
-        decision.reports[:0], self._reports = self._reports, []
+        decision.reports[:0], self._agenda.reports = self._agenda.reports, []
         decision.writes.extend(self._deletion_writes())
-        if self._election_requested and not self._preferred:
-            self._election_requested = False
+        if self._agenda.election_requested and not self._agenda.preferred:
+            self._agenda.election_requested = False
             decision.writes.append(ForgetPreferredElection())
-        decision.shown.update(self._shown)
-        self._shown = {}
-        decision.full, self._full = tuple(self._full), {}
-        decision.brokers_changed, self._brokers_changed = self._brokers_changed, False
+        decision.shown.update(self._agenda.shown)
+        self._agenda.shown = {}
+        decision.full, self._agenda.full = tuple(self._agenda.full), {}
+        decision.brokers_changed, self._agenda.brokers_changed = self._agenda.brokers_changed, False
         self._deciding = decision
         return decision
 
     def _remove_partitions(self, draft: Draft) -> None:
         """What is due for partitions on their way out, before anything else is decided of them."""
-        for (topic_partition, is_removal), reason in self._refused.items():
+        for (topic_partition, is_removal), reason in self._agenda.refused.items():
             draft.refuse_request(topic_partition, reason, is_removal=is_removal)
-        self._refused = {}
+        self._agenda.refused = {}
         for name in self.image.removals:
             draft.finish_removal(name)
             for topic_partition in removals.to_bury(name, self.image):
                 draft.bury(topic_partition)
 
     def _bring_forward(self, moving: MovingDraft) -> None:
-        looked_at, self._moves = self._moves, {}
+        looked_at, self._agenda.moves = self._agenda.moves, {}
         for topic_partition in looked_at:
             moving.advance(topic_partition)
-        if self._requested:
-            self._requested = False
+        if self._agenda.requested:
+            self._agenda.requested = False
             moving.look_at_requests()
 
     def _requests(self, draft: Draft, moving: MovingDraft, events: Iterable[Event]) -> None:
@@ -315,19 +212,19 @@ class Controller:
 
     def _hand_over(self, decision: Decision) -> None:
         """Look at the next partitions of brokers that are leaving (V43)."""
-        for broker_id, hand_over in list(self._hand_overs.items()):
+        for broker_id, hand_over in list(self._agenda.hand_overs.items()):
             batch = shutdowns.next_batch(hand_over)
-            self._dirty.update(dict.fromkeys(batch.partitions))
+            self._agenda.dirty.update(dict.fromkeys(batch.partitions))
             if batch.are_followed:
                 decision.stopped.extend((broker_id, one) for one in batch.partitions)
             if hand_over.is_done:
-                decision.handed_over.append(self._hand_overs.pop(broker_id))
-        decision.shutdown_answers, self._shutdown_answers = self._shutdown_answers, []
+                decision.handed_over.append(self._agenda.hand_overs.pop(broker_id))
+        decision.shutdown_answers, self._agenda.shutdown_answers = self._agenda.shutdown_answers, []
 
     def _give_back(self, draft: Draft) -> None:
-        waiting = list(self._preferred)
+        waiting = list(self._agenda.preferred)
         for topic_partition in waiting[:MAX_PREFERRED_ELECTIONS_PER_DECISION]:
-            del self._preferred[topic_partition]
+            del self._agenda.preferred[topic_partition]
             draft.elect_preferred(topic_partition)
 
     def _deletion_writes(self) -> list[Write]:
@@ -336,193 +233,9 @@ class Controller:
             for name, deletion in self.image.deletions.items()
             if deletion.done
         ]
-        forgotten, self._forgotten = self._forgotten, {}
+        forgotten, self._agenda.forgotten = self._agenda.forgotten, {}
         writes.extend(ForgetDeletion(name) for name in forgotten)
         return writes
-
-    # facts
-
-    def _take(self, event: Event) -> None:
-        match event:
-            case BrokersRead():
-                self._brokers_read(event)
-            case TopicsRead():
-                self._topics_read(event)
-            case DeletionsRead():
-                self._deletions_read(event)
-            case RemovalsRead():
-                self._removals_read(event)
-            case AdditionsRead():
-                self._additions = event
-            case RequestsUnreadable():
-                reason = "its node says nothing that can be done"
-                for one in event.topic_partitions:
-                    self._refused[one, event.is_removal] = reason
-            case FormerRead():
-                self.image.apply(FormerFound(event.states))
-            case DrainRead():
-                for name, partition in event.topic_partitions:
-                    self.image.apply(PartitionsDrained(name, (partition,)))
-            case ProducerIdsRead():
-                self.image.producer_ids = event.found
-            case UncleanRead():
-                self._unclean_read(event)
-            case PreferredElectionRead():
-                self._preferred.update(dict.fromkeys(event.topic_partitions))
-                self._election_requested = True
-            case ControlledShutdownAsked():
-                self._shutdown_asked(event)
-            case RebalanceDue():
-                due = balance.out_of_balance(self.image, event.percentage)
-                self._preferred.update(dict.fromkeys(due))
-            case ReassignmentsRead():
-                self.image.reassignments = event.found
-                self._look_at_requests()
-            case SweepDue():
-                self._moves.update(self.image.moving)
-                self._look_at_requests()
-            case LeaderAndIsrAnswered():
-                if self._is_current(event.broker_id, event.broker_epoch):
-                    self._replicas_answered(event)
-            case StopReplicaAnswered():
-                if self._is_current(event.broker_id, event.broker_epoch):
-                    self.image.apply(
-                        ReplicasStopped(event.broker_id, tuple(event.topic_partitions))
-                    )
-                    self._look_at_moves(event.topic_partitions)
-            case CommandsDropped():
-                if self._is_current(event.broker_id, event.broker_epoch):
-                    self._full[event.broker_id] = None
-
-    def _is_current(self, broker_id: int, broker_epoch: int) -> bool:
-        broker = self.image.brokers.get(broker_id)
-        return broker is not None and broker.broker_epoch == broker_epoch
-
-    def _brokers_read(self, event: BrokersRead) -> None:
-        before = self.image.brokers
-        changes = liveness.broker_changes(before, event.brokers)
-        if self._has_read_brokers:
-            ended = [one for one in (*changes.arrived, *changes.gone) if one in before]
-            self._gone += [(one, before[one].broker_epoch) for one in ended]
-            self._arrived += [event.brokers[one] for one in changes.arrived]
-        self._has_read_brokers = True
-        if not changes:
-            return
-        self.image.apply(BrokersChanged(event.brokers))
-        self._brokers_changed = True
-        for broker_id in (*changes.arrived, *changes.gone):
-            self._registration_over(broker_id)
-            for topic_partition in self.image.hosted_by(broker_id):
-                self._dirty[topic_partition] = None
-                self._shown[topic_partition] = None
-            self._look_at_moves(self.image.hosted_by(broker_id))
-        self._full.update(dict.fromkeys(changes.arrived))
-
-    def _shutdown_asked(self, event: ControlledShutdownAsked) -> None:
-        """A broker is leaving from now on, until its registration ends; asked again, what has come
-        since is looked at."""
-        error = shutdowns.refusal(event.request, self.image.brokers)
-        if error is not ErrorCode.NONE:
-            self._shutdown_answers.append(ShutdownAnswer(event.ticket, error))
-            return
-        broker_id = event.request.broker_id
-        self.image.apply(ShutdownBegun(broker_id))
-        hand_over = self._hand_overs.setdefault(broker_id, HandOver(broker_id))
-        hand_over.tickets.append(event.ticket)
-        shutdowns.look_at(hand_over, self.image, self.image.hosted_by(broker_id))
-
-    def _registration_over(self, broker_id: int) -> None:
-        hand_over = self._hand_overs.pop(broker_id, None)
-        if hand_over is not None:
-            self._shutdown_answers.extend(
-                ShutdownAnswer(ticket, ErrorCode.STALE_BROKER_EPOCH) for ticket in hand_over.tickets
-            )
-
-    def _look_at_requests(self) -> None:
-        self._requested = self._requested or self.image.reassignments is not None
-
-    def _look_at_moves(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        moving = self.image.moving
-        self._moves.update(dict.fromkeys(one for one in topic_partitions if one in moving))
-
-    def _topics_read(self, event: TopicsRead) -> None:
-        names = dict.fromkeys(event.names)
-        for name in [*self.image.topics, *self.image.unreadable]:
-            if name not in names:
-                self.image.apply(TopicGone(name))
-        for found in event.found:
-            if isinstance(found, TopicFound) and found.topic.name in self.image.unreadable:
-                # Brokers may have registered meanwhile, and were told nothing of its partitions.
-                self._full.update(dict.fromkeys(self.image.brokers))
-            if isinstance(found, TopicFound):
-                found = self._adopted(found)
-            self.image.apply(found)
-            if isinstance(found, TopicFound):
-                for topic_partition in found.topic.partitions():
-                    self._dirty[topic_partition] = None
-                    self._shown[topic_partition] = None
-                for partition in found.topic.moves:
-                    self._moves[TopicPartition(found.topic.name, partition)] = None
-                    self._stopping[TopicPartition(found.topic.name, partition)] = None
-        self._look_at_requests()
-
-    def _adopted(self, found: TopicFound) -> TopicFound:
-        known = self.image.topics.get(found.topic.name)
-        if known is None or known.topic_id != found.topic.topic_id:
-            return found
-        adopted = adoption.adopt(known, found, self.image)
-        for change in adopted.changes:
-            self.image.apply(change)
-        if adopted.report:
-            self._reports.append(adopted.report)
-        return adopted.found
-
-    def _removals_read(self, event: RemovalsRead) -> None:
-        good, bad = removals.accepted(event.wanted, self.image)
-        self.image.apply(RemovalsRequested(good))
-        self._refused.update({(one, True): reason for one, reason in bad.items()})
-
-    def _deletions_read(self, event: DeletionsRead) -> None:
-        for name in event.names:
-            exists = name in self.image.topics or name in self.image.unreadable
-            exists = exists and not is_internal_topic(name)
-            if exists and self.settings.topic_defaults.deletion_enabled:
-                self.image.apply(DeletionRequested(name))
-            else:
-                self._forgotten[name] = None
-
-    def _unclean_read(self, event: UncleanRead) -> None:
-        """Partitions without a leader may get one now (V13)."""
-        if event.cluster is not None and event.cluster != self.settings.unclean:
-            self.settings = replace(self.settings, unclean=event.cluster)
-            for name, topic in self.image.topics.items():
-                if topic.unclean is None:
-                    self._look_at_leaderless(name)
-        for name, unclean in event.topics.items():
-            self.image.apply(UncleanChanged(name, unclean))
-            if name in self.image.topics:
-                self._look_at_leaderless(name)
-
-    def _look_at_leaderless(self, name: str) -> None:
-        for topic_partition in self.image.topics[name].partitions():
-            state = self.image.states.get(topic_partition)
-            if state is not None and state.leader == NO_LEADER:
-                self._dirty[topic_partition] = None
-
-    def _replicas_answered(self, event: LeaderAndIsrAnswered) -> None:
-        for topic_partition, error in event.outcomes:
-            state = self.image.states.get(topic_partition)
-            if state is None:
-                continue
-            if error is ErrorCode.REPLICA_NOT_AVAILABLE:
-                # Outside the ISR it makes the replica; that it had none says nothing there.
-                news = event.broker_id in state.isr
-            else:
-                news = error is ErrorCode.NONE and bool(self.image.presence(topic_partition))
-            if news:
-                present = error is ErrorCode.NONE
-                self.image.apply(ReplicaAnswered(topic_partition, event.broker_id, present))
-                self._dirty[topic_partition] = None
 
     # effects
 
@@ -531,81 +244,27 @@ class Controller:
         if decision is not self._deciding:
             raise InvariantError("not the decision in flight")
         self._deciding = None
-        effects = Effects({}, refused=decision.refused)
-        conflicts: list[WritePartitionState] = []
-        removed: list[str] = []
-        published: list[tuple[TopicPartition, PartitionState]] = []
-        reread: list[str] = []
-        changes: list[StateChange] = []
-        for write, outcome in zip(decision.writes, outcomes, strict=True):
-            match write:
-                case WritePartitionState():
-                    before = self.image.states.get(write.topic_partition)
-                    self._state_written(write, outcome)
-                    if isinstance(outcome, Conflict):
-                        conflicts.append(write)
-                    else:
-                        published.append((write.topic_partition, write.state))
-                        changes.append(self._change(write, before))
-                case CreateTopic():
-                    if isinstance(outcome, Written):
-                        made = self._topic_made(write, outcome)
-                        published.extend(made)
-                        changes.extend(_first_changes(write.made.topic.topic_id, made))
-                case AddPartitions():
-                    if isinstance(outcome, Written):
-                        made = self._partitions_added(write, outcome)
-                        published.extend(made)
-                        changes.extend(_first_changes(write.growth.topic.topic_id, made))
-                    else:
-                        self._number_unknown(write.growth.topic.name, reread)
-                case QueueRemovals():
-                    if isinstance(outcome, Written):
-                        self.image.apply(RemovalsAdded(write.name, write.wanted))
-                case RemovePartitions():
-                    if isinstance(outcome, Written):
-                        self.image.apply(PartitionsRemoved(write.topic, write.partitions))
-                    else:
-                        self._number_unknown(write.topic.name, reread)
-                case WriteAssignments():
-                    if isinstance(outcome, Written):
-                        effects.reassigned.extend(self._assigned(write, outcome))
-                    else:
-                        reread.append(write.topic.name)
-                case KeepReassignments():
-                    self._reassignments_kept(write, outcome)
-                case QueueDeletion():
-                    self.image.apply(DeletionRequested(write.name))
-                    self._look_at_requests()
-                case RemoveTopic():
-                    self.image.apply(TopicGone(write.name))
-                    removed.append(write.name)
-                case TakeProducerIds():
-                    self._producer_ids_taken(write, outcome)
+        effects = Effects({}, refused=decision.refused, reports=decision.reports)
+        taken = Outcomes(self.image, self._agenda, effects)
+        taken.take(decision.writes, outcomes)
         for topic_partition in decision.remade:
             self.image.apply(ReplicasRemade(topic_partition))
-        effects.commands = self._commands(decision, published, conflicts)
-        effects.published, effects.removed, effects.reread = published, removed, reread
-        effects.changes = changes
-        effects.gone, self._gone = self._gone, []
-        effects.arrived, self._arrived = self._arrived, []
-        effects.reports = decision.reports
-        effects.made = [
-            write.made.topic.name
-            for write, outcome in zip(decision.writes, outcomes, strict=True)
-            if isinstance(write, CreateTopic) and isinstance(outcome, Written)
-        ]
-        effects.answers = self._answers(decision, outcomes, removed)
+        effects.commands = self._commands(decision, effects.published, taken.conflicts)
+        effects.gone, self._agenda.gone = self._agenda.gone, []
+        effects.arrived, self._agenda.arrived = self._agenda.arrived, []
+        effects.answers = self._answers(decision, outcomes, effects.removed)
         for hand_over in decision.handed_over:
             self._handed_over(hand_over, effects)
         return effects
 
     def _handed_over(self, hand_over: HandOver, effects: Effects) -> None:
         """Answer a broker that is leaving; what somebody else has changed is looked at again."""
-        again = [one for one in self.image.hosted_by(hand_over.broker_id) if one in self._dirty]
+        again = [
+            one for one in self.image.hosted_by(hand_over.broker_id) if one in self._agenda.dirty
+        ]
         if again:
             shutdowns.look_at(hand_over, self.image, again)
-            self._hand_overs[hand_over.broker_id] = hand_over
+            self._agenda.hand_overs[hand_over.broker_id] = hand_over
             return
         left = shutdowns.remaining(self.image, hand_over.broker_id)
         effects.handed_over.append((hand_over.broker_id, left))
@@ -613,92 +272,6 @@ class Controller:
             (ticket, ShutdownAnswer(ticket, remaining=left).message())
             for ticket in hand_over.tickets
         )
-
-    def _change(self, write: WritePartitionState, before: PartitionState | None) -> StateChange:
-        topic_id = self.image.topics[write.topic_partition.topic].topic_id
-        return StateChange(
-            write.topic_partition, topic_id, before, write.state, write.asked_by_leader
-        )
-
-    def _state_written(self, write: WritePartitionState, outcome: Outcome) -> None:
-        topic_partition = write.topic_partition
-        if isinstance(outcome, Written):
-            state = _modified_in(write.state, outcome.mzxid)
-            self.image.apply(StatePublished(topic_partition, state))
-            if write.is_new:
-                self.image.apply(ReplicasRemade(topic_partition))
-        elif outcome.state is not None:
-            self.image.apply(StatePublished(topic_partition, outcome.state))
-            self._dirty[topic_partition] = None
-        else:
-            self.image.apply(TopicUnreadable(topic_partition.topic, outcome.reason))
-        if topic_partition in self.image.moving:
-            self._moves[topic_partition] = None
-            self._stopping[topic_partition] = None
-
-    def _topic_made(
-        self, write: CreateTopic, outcome: Written
-    ) -> list[tuple[TopicPartition, PartitionState]]:
-        topic = write.made.topic
-        states = {
-            partition: _modified_in(state, outcome.mzxid)
-            for partition, state in write.made.states.items()
-        }
-        self.image.apply(TopicFound(topic, states))
-        return [
-            (TopicPartition(topic.name, partition), state) for partition, state in states.items()
-        ]
-
-    def _partitions_added(
-        self, write: AddPartitions, outcome: Written
-    ) -> list[tuple[TopicPartition, PartitionState]]:
-        topic = write.growth.topic
-        states = {
-            partition: _modified_in(state, outcome.mzxid)
-            for partition, state in write.growth.states.items()
-        }
-        self.image.apply(PartitionsAdded(topic, states))
-        return [
-            (TopicPartition(topic.name, partition), state) for partition, state in states.items()
-        ]
-
-    def _number_unknown(self, name: str, reread: list[str]) -> None:
-        """Somebody else has changed the partitions of a topic: nothing is known of them."""
-        reread.append(name)
-        for topic_partition in [one for one in self.image.former if one.topic == name]:
-            del self.image.former[topic_partition]
-
-    def _assigned(
-        self, write: WriteAssignments, outcome: Written
-    ) -> list[tuple[TopicPartition, tuple[int, ...]]]:
-        """Take over a topic's node; returns the reassignments that are over with it."""
-        topic, before = write.topic, self.image.topics[write.topic.name].moves
-        since = {
-            partition: replace(topic.moves[partition], since_zxid=outcome.mzxid)
-            for partition in write.begun
-            if partition in topic.moves
-        }
-        self.image.apply(AssignmentsWritten(replace(topic, moves={**topic.moves, **since})))
-        for partition in write.begun:
-            topic_partition = TopicPartition(topic.name, partition)
-            self._moves[topic_partition] = None
-        ended = [partition for partition in before if partition not in topic.moves]
-        if ended:
-            self._look_at_requests()
-        return [(TopicPartition(topic.name, one), topic.assignments[one]) for one in ended]
-
-    def _reassignments_kept(self, write: KeepReassignments, outcome: Outcome) -> None:
-        if isinstance(outcome, Conflict):
-            # Somebody has changed the node: a watch tells, and it is read again.
-            return
-        found = ReassignmentsFound(write.expected_version + 1, write.entries)
-        self.image.reassignments = found if write.entries else None
-
-    def _producer_ids_taken(self, write: TakeProducerIds, outcome: Outcome) -> None:
-        if isinstance(outcome, Written):
-            self.image.apply(ProducerIdsFound(write.last, write.expected_version + 1))
-        else:
-            self.image.producer_ids = outcome.producer_ids
 
     def _commands(
         self,
@@ -750,13 +323,13 @@ class Controller:
     def _command_leaving(self, builder: CommandBuilder) -> None:
         """Replicas that a reassignment takes away are told to go once the target is all there is;
         those on dead brokers are strays when they return (V52, V45)."""
-        stopping, self._stopping = self._stopping, {}
+        stopping, self._agenda.stopping = self._agenda.stopping, {}
         for topic_partition in stopping:
             deleting = self.image.is_deleting(topic_partition.topic)
             if self.image.is_completing(topic_partition) and not deleting:
                 told = builder.leave(topic_partition)
                 self.image.apply(LeavingCommanded(topic_partition, told))
-                self._moves[topic_partition] = None
+                self._agenda.moves[topic_partition] = None
 
     def _command_removals(self, builder: CommandBuilder) -> None:
         for name in list(self.image.removals):
@@ -819,52 +392,20 @@ class Controller:
     def copy(self) -> Controller:
         """An independent copy; a decision in flight is shared, as it does not change."""
         other = Controller(self.settings)
-        other.image = self.image.copy()
+        other.image, other._agenda = self.image.copy(), self._agenda.copy()
+        other._facts = Facts(other.image, other._agenda, self.settings)
         other._events = list(self._events)
         other._deciding = self._deciding
-        other._dirty = dict(self._dirty)
-        other._shown = dict(self._shown)
-        other._full = dict(self._full)
-        other._brokers_changed = self._brokers_changed
-        other._has_read_brokers = self._has_read_brokers
-        other._gone, other._arrived = list(self._gone), list(self._arrived)
-        other._forgotten = dict(self._forgotten)
-        other._preferred = dict(self._preferred)
-        other._election_requested = self._election_requested
-        other._moves = dict(self._moves)
-        other._stopping = dict(self._stopping)
-        other._requested = self._requested
         other._deleting = [answer.copy() for answer in self._deleting]
         other._given_up = dict(self._given_up)
-        other._hand_overs = {key: one.copy() for key, one in self._hand_overs.items()}
-        other._shutdown_answers = list(self._shutdown_answers)
-        other._additions = self._additions
-        other._refused = dict(self._refused)
-        other._reports = list(self._reports)
         return other
 
     def key(self) -> tuple[object, ...]:
         """Equal for controllers that go on alike; events and tickets are not told apart."""
         return (
             self.image.key(),
-            tuple(self._dirty),
-            tuple(self._full),
-            tuple(self._preferred),
-            self._election_requested,
-            tuple((key, len(one.led), len(one.followed)) for key, one in self._hand_overs.items()),
-            tuple(self._moves),
-            tuple(self._stopping),
+            self._agenda.key(),
             self.settings.unclean,
             len(self._events),
             self._deciding is None,
         )
-
-
-def _first_changes(
-    topic_id: TopicId, made: Iterable[tuple[TopicPartition, PartitionState]]
-) -> list[StateChange]:
-    return [StateChange(topic_partition, topic_id, None, state) for topic_partition, state in made]
-
-
-def _modified_in(state: PartitionState, mzxid: int) -> PartitionState:
-    return replace(state, mzxid=mzxid)

@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidelog.controller.changes import (
+    ProducerIdsFound,
+    Topic,
+)
 from tidelog.controller.events import ProducerIdsAsked
 from tidelog.controller.growth import Growth
-from tidelog.controller.image import ProducerIdsFound, Topic
 from tidelog.controller.shutdowns import HandOver, ShutdownAnswer
 from tidelog.controller.topics import NewTopic
 from tidelog.core.errors import ErrorCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.controller.image import (
+from tidelog.controller.changes import (
     ProducerIdsFound,
     ReassignmentsFound,
     TopicFound,

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.controller import elections, placement, topics
-from tidelog.controller.image import Image, Topic
+from tidelog.controller.changes import Topic
+from tidelog.controller.image import Image
 from tidelog.controller.liveness import Brokers
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import is_internal_topic

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidelog.controller import moves, reassignment, topics
+from tidelog.controller.changes import Topic
 from tidelog.controller.decision import (
     KeepReassignments,
     ReassignmentResult,
@@ -22,7 +23,7 @@ from tidelog.controller.decision import (
 )
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import ReassignmentsAsked, ReassignmentsListAsked
-from tidelog.controller.image import Image, Topic
+from tidelog.controller.image import Image
 from tidelog.controller.moves import Move
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ReassignmentEntry, TopicPartition

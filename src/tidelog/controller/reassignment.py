@@ -8,7 +8,8 @@ be right. Nothing is written here; what follows from a request that is accepted 
 from __future__ import annotations
 
 from tidelog.controller import moves
-from tidelog.controller.image import Image, Topic
+from tidelog.controller.changes import Topic
+from tidelog.controller.image import Image
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.controller import elections, placement
-from tidelog.controller.image import Image, Topic
+from tidelog.controller.changes import Topic
+from tidelog.controller.image import Image
 from tidelog.controller.liveness import Brokers
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
 from tidelog.core.limits import (

@@ -11,6 +11,10 @@ from tests.controller_office import Office, office
 
 from tidelog.broker import store_ops
 from tidelog.broker.store_writer import DeposedError, StoreWriter
+from tidelog.controller.changes import (
+    ProducerIdsFound,
+    Topic,
+)
 from tidelog.controller.decision import (
     NO_STATE,
     Conflict,
@@ -24,7 +28,6 @@ from tidelog.controller.decision import (
     WritePartitionState,
     Written,
 )
-from tidelog.controller.image import ProducerIdsFound, Topic
 from tidelog.controller.topics import NewTopic
 from tidelog.core import limits
 from tidelog.core.tasks import Tasks

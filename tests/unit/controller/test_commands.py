@@ -7,6 +7,15 @@ from typing import Any
 import pytest
 from tests.controller_builders import TP, broker, brokers, epoch, state, topic, topic_id
 
+from tidelog.controller.changes import (
+    BrokersChanged,
+    DeletionRequested,
+    StatePublished,
+    Topic,
+    TopicFound,
+    TopicGone,
+    TopicUnreadable,
+)
 from tidelog.controller.commands import (
     FULL,
     INCREMENTAL,
@@ -20,16 +29,7 @@ from tidelog.controller.commands import (
     Stop,
     endpoint_of,
 )
-from tidelog.controller.image import (
-    BrokersChanged,
-    DeletionRequested,
-    Image,
-    StatePublished,
-    Topic,
-    TopicFound,
-    TopicGone,
-    TopicUnreadable,
-)
+from tidelog.controller.image import Image
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 
 SENDER = Sender(controller_id=1, controller_epoch=7, listener="PLAINTEXT")

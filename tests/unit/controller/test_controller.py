@@ -27,8 +27,13 @@ from tests.controller_builders import (
     write_all,
 )
 
+from tidelog.controller.changes import (
+    ProducerIdsFound,
+    TopicFound,
+    TopicUnreadable,
+)
 from tidelog.controller.commands import Part, Sender
-from tidelog.controller.controller import Controller, Effects
+from tidelog.controller.controller import Controller
 from tidelog.controller.decision import (
     Conflict,
     CreateTopic,
@@ -47,7 +52,7 @@ from tidelog.controller.events import (
     StopReplicaAnswered,
     TopicsRead,
 )
-from tidelog.controller.image import ProducerIdsFound, TopicFound, TopicUnreadable
+from tidelog.controller.outcomes import Effects
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST, PRODUCER_ID_BLOCK_SIZE
 from tidelog.core.types import NO_LEADER, TopicPartition

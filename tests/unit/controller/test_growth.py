@@ -17,10 +17,14 @@ from tests.controller_builders import (
     unloaded,
 )
 
+from tidelog.controller.changes import (
+    Topic,
+    TopicFound,
+    TopicUnreadable,
+)
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import AddPartitions, Conflict, QueueDeletion
 from tidelog.controller.events import CreatePartitionsAsked, DeletionsRead, TopicsRead
-from tidelog.controller.image import Topic, TopicFound, TopicUnreadable
 from tidelog.controller.moves import Move
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.controller_builders import TP, broker, brokers, state, topic, topic_id
 
-from tidelog.controller.image import (
+from tidelog.controller.changes import (
     BrokersChanged,
     DeletionCommanded,
     DeletionRequested,
-    Image,
     PartitionsAdded,
     ProducerIdsFound,
     ReplicaAnswered,
@@ -22,6 +21,7 @@ from tidelog.controller.image import (
     TopicUnreadable,
     UncleanChanged,
 )
+from tidelog.controller.image import Image
 from tidelog.core.types import TopicPartition
 
 

@@ -21,6 +21,7 @@ from tests.controller_builders import (
 )
 
 from tidelog.controller import balance
+from tidelog.controller.changes import TopicFound
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Conflict, ForgetPreferredElection, WritePartitionState
 from tidelog.controller.events import (
@@ -31,7 +32,6 @@ from tidelog.controller.events import (
     RebalanceDue,
     UncleanRead,
 )
-from tidelog.controller.image import TopicFound
 from tidelog.controller.moves import Move
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION

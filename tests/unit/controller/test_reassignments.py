@@ -30,8 +30,13 @@ from tests.controller_builders import (
     unloaded,
 )
 
+from tidelog.controller.changes import (
+    ReassignmentsFound,
+    TopicFound,
+    TopicUnreadable,
+)
 from tidelog.controller.commands import Commands
-from tidelog.controller.controller import Controller, Effects
+from tidelog.controller.controller import Controller
 from tidelog.controller.decision import (
     Conflict,
     CreateTopic,
@@ -42,8 +47,8 @@ from tidelog.controller.decision import (
     WritePartitionState,
 )
 from tidelog.controller.events import BrokersRead, DeletionsRead, ReassignmentsRead, SweepDue
-from tidelog.controller.image import ReassignmentsFound, TopicFound, TopicUnreadable
 from tidelog.controller.moves import Move
+from tidelog.controller.outcomes import Effects
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import BrokerInfo, PartitionState, ReassignmentEntry, TopicPartition
 from tidelog.wire.messages.create_topics import CreatableTopic

@@ -22,6 +22,11 @@ from tests.controller_builders import (
 )
 
 from tidelog.controller import removals
+from tidelog.controller.changes import (
+    Topic,
+    TopicFound,
+    TopicUnreadable,
+)
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import (
     AddPartitions,
@@ -41,7 +46,6 @@ from tidelog.controller.events import (
     StopReplicaAnswered,
     TopicsRead,
 )
-from tidelog.controller.image import Topic, TopicFound, TopicUnreadable
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest, RemovePartitionsTopic

@@ -22,11 +22,14 @@ from tests.controller_builders import (
 )
 
 from tidelog.controller import balance, elections, shutdowns
+from tidelog.controller.changes import (
+    ShutdownBegun,
+    TopicFound,
+)
 from tidelog.controller.commands import CommandBuilder, Stop
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Conflict
 from tidelog.controller.events import BrokersRead, ControlledShutdownAsked, DeletionsRead
-from tidelog.controller.image import ShutdownBegun, TopicFound
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 from tidelog.wire.messages.controlled_shutdown import (

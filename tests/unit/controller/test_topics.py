@@ -15,13 +15,13 @@ from tests.controller_builders import (
 )
 
 from tidelog.controller import topics
-from tidelog.controller.image import (
+from tidelog.controller.changes import (
     BrokersChanged,
     DeletionRequested,
-    Image,
     TopicFound,
     TopicUnreadable,
 )
+from tidelog.controller.image import Image
 from tidelog.controller.topics import NewTopic, TakenNames, TopicDefaults
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_NODE_BYTES

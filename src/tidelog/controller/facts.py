@@ -1,0 +1,244 @@
+"""Facts that a controller learns: into the image at once, and on the agenda what follows.
+
+What was read from the store and what brokers answered counts when it is taken (DESIGN.md, rule 6).
+Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.controller import (
+    adoption,
+    balance,
+    liveness,
+    removals,
+    shutdowns,
+)
+from tidelog.controller.agenda import Agenda
+from tidelog.controller.changes import (
+    BrokersChanged,
+    DeletionRequested,
+    FormerFound,
+    PartitionsDrained,
+    RemovalsRequested,
+    ReplicaAnswered,
+    ReplicasStopped,
+    ShutdownBegun,
+    TopicFound,
+    TopicGone,
+    UncleanChanged,
+)
+from tidelog.controller.draft import Settings
+from tidelog.controller.events import (
+    AdditionsRead,
+    BrokersRead,
+    CommandsDropped,
+    ControlledShutdownAsked,
+    DeletionsRead,
+    DrainRead,
+    Event,
+    FormerRead,
+    LeaderAndIsrAnswered,
+    PreferredElectionRead,
+    ProducerIdsRead,
+    ReassignmentsRead,
+    RebalanceDue,
+    RemovalsRead,
+    RequestsUnreadable,
+    StopReplicaAnswered,
+    SweepDue,
+    TopicsRead,
+    UncleanRead,
+)
+from tidelog.controller.image import Image
+from tidelog.controller.shutdowns import HandOver, ShutdownAnswer
+from tidelog.core.errors import ErrorCode
+from tidelog.core.names import is_internal_topic
+from tidelog.core.types import NO_LEADER, TopicPartition
+
+
+class Facts:
+    """Takes facts over for one controller."""
+
+    def __init__(self, image: Image, agenda: Agenda, settings: Settings) -> None:
+        self._image = image
+        self._agenda = agenda
+        #: As told at the beginning, and since.
+        self.settings = settings
+
+    def take(self, event: Event) -> None:
+        """Take one over; what a client or a broker asks for is none."""
+        match event:
+            case BrokersRead():
+                self._brokers_read(event)
+            case TopicsRead():
+                self._topics_read(event)
+            case DeletionsRead():
+                self._deletions_read(event)
+            case RemovalsRead():
+                self._removals_read(event)
+            case AdditionsRead():
+                self._agenda.additions = event
+            case RequestsUnreadable():
+                reason = "its node says nothing that can be done"
+                for one in event.topic_partitions:
+                    self._agenda.refused[one, event.is_removal] = reason
+            case FormerRead():
+                self._image.apply(FormerFound(event.states))
+            case DrainRead():
+                for name, partition in event.topic_partitions:
+                    self._image.apply(PartitionsDrained(name, (partition,)))
+            case ProducerIdsRead():
+                self._image.producer_ids = event.found
+            case UncleanRead():
+                self._unclean_read(event)
+            case PreferredElectionRead():
+                self._agenda.preferred.update(dict.fromkeys(event.topic_partitions))
+                self._agenda.election_requested = True
+            case ControlledShutdownAsked():
+                self._shutdown_asked(event)
+            case RebalanceDue():
+                due = balance.out_of_balance(self._image, event.percentage)
+                self._agenda.preferred.update(dict.fromkeys(due))
+            case ReassignmentsRead():
+                self._image.reassignments = event.found
+                self._agenda.look_at_requests(self._image)
+            case SweepDue():
+                self._agenda.moves.update(self._image.moving)
+                self._agenda.look_at_requests(self._image)
+            case LeaderAndIsrAnswered():
+                if self._is_current(event.broker_id, event.broker_epoch):
+                    self._replicas_answered(event)
+            case StopReplicaAnswered():
+                if self._is_current(event.broker_id, event.broker_epoch):
+                    self._image.apply(
+                        ReplicasStopped(event.broker_id, tuple(event.topic_partitions))
+                    )
+                    self._agenda.look_at_moves(event.topic_partitions, self._image)
+            case CommandsDropped():
+                if self._is_current(event.broker_id, event.broker_epoch):
+                    self._agenda.full[event.broker_id] = None
+
+    def _is_current(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self._image.brokers.get(broker_id)
+        return broker is not None and broker.broker_epoch == broker_epoch
+
+    def _brokers_read(self, event: BrokersRead) -> None:
+        before = self._image.brokers
+        changes = liveness.broker_changes(before, event.brokers)
+        if self._agenda.has_read_brokers:
+            ended = [one for one in (*changes.arrived, *changes.gone) if one in before]
+            self._agenda.gone += [(one, before[one].broker_epoch) for one in ended]
+            self._agenda.arrived += [event.brokers[one] for one in changes.arrived]
+        self._agenda.has_read_brokers = True
+        if not changes:
+            return
+        self._image.apply(BrokersChanged(event.brokers))
+        self._agenda.brokers_changed = True
+        for broker_id in (*changes.arrived, *changes.gone):
+            self._registration_over(broker_id)
+            for topic_partition in self._image.hosted_by(broker_id):
+                self._agenda.dirty[topic_partition] = None
+                self._agenda.shown[topic_partition] = None
+            self._agenda.look_at_moves(self._image.hosted_by(broker_id), self._image)
+        self._agenda.full.update(dict.fromkeys(changes.arrived))
+
+    def _shutdown_asked(self, event: ControlledShutdownAsked) -> None:
+        """A broker is leaving from now on, until its registration ends; asked again, what has come
+        since is looked at."""
+        error = shutdowns.refusal(event.request, self._image.brokers)
+        if error is not ErrorCode.NONE:
+            self._agenda.shutdown_answers.append(ShutdownAnswer(event.ticket, error))
+            return
+        broker_id = event.request.broker_id
+        self._image.apply(ShutdownBegun(broker_id))
+        hand_over = self._agenda.hand_overs.setdefault(broker_id, HandOver(broker_id))
+        hand_over.tickets.append(event.ticket)
+        shutdowns.look_at(hand_over, self._image, self._image.hosted_by(broker_id))
+
+    def _registration_over(self, broker_id: int) -> None:
+        hand_over = self._agenda.hand_overs.pop(broker_id, None)
+        if hand_over is not None:
+            self._agenda.shutdown_answers.extend(
+                ShutdownAnswer(ticket, ErrorCode.STALE_BROKER_EPOCH) for ticket in hand_over.tickets
+            )
+
+    def _topics_read(self, event: TopicsRead) -> None:
+        names = dict.fromkeys(event.names)
+        for name in [*self._image.topics, *self._image.unreadable]:
+            if name not in names:
+                self._image.apply(TopicGone(name))
+        for found in event.found:
+            if isinstance(found, TopicFound) and found.topic.name in self._image.unreadable:
+                # Brokers may have registered meanwhile, and were told nothing of its partitions.
+                self._agenda.full.update(dict.fromkeys(self._image.brokers))
+            if isinstance(found, TopicFound):
+                found = self._adopted(found)
+            self._image.apply(found)
+            if isinstance(found, TopicFound):
+                for topic_partition in found.topic.partitions():
+                    self._agenda.dirty[topic_partition] = None
+                    self._agenda.shown[topic_partition] = None
+                for partition in found.topic.moves:
+                    self._agenda.moves[TopicPartition(found.topic.name, partition)] = None
+                    self._agenda.stopping[TopicPartition(found.topic.name, partition)] = None
+        self._agenda.look_at_requests(self._image)
+
+    def _adopted(self, found: TopicFound) -> TopicFound:
+        known = self._image.topics.get(found.topic.name)
+        if known is None or known.topic_id != found.topic.topic_id:
+            return found
+        adopted = adoption.adopt(known, found, self._image)
+        for change in adopted.changes:
+            self._image.apply(change)
+        if adopted.report:
+            self._agenda.reports.append(adopted.report)
+        return adopted.found
+
+    def _removals_read(self, event: RemovalsRead) -> None:
+        good, bad = removals.accepted(event.wanted, self._image)
+        self._image.apply(RemovalsRequested(good))
+        self._agenda.refused.update({(one, True): reason for one, reason in bad.items()})
+
+    def _deletions_read(self, event: DeletionsRead) -> None:
+        for name in event.names:
+            exists = name in self._image.topics or name in self._image.unreadable
+            exists = exists and not is_internal_topic(name)
+            if exists and self.settings.topic_defaults.deletion_enabled:
+                self._image.apply(DeletionRequested(name))
+            else:
+                self._agenda.forgotten[name] = None
+
+    def _unclean_read(self, event: UncleanRead) -> None:
+        """Partitions without a leader may get one now (V13)."""
+        if event.cluster is not None and event.cluster != self.settings.unclean:
+            self.settings = replace(self.settings, unclean=event.cluster)
+            for name, topic in self._image.topics.items():
+                if topic.unclean is None:
+                    self._look_at_leaderless(name)
+        for name, unclean in event.topics.items():
+            self._image.apply(UncleanChanged(name, unclean))
+            if name in self._image.topics:
+                self._look_at_leaderless(name)
+
+    def _look_at_leaderless(self, name: str) -> None:
+        for topic_partition in self._image.topics[name].partitions():
+            state = self._image.states.get(topic_partition)
+            if state is not None and state.leader == NO_LEADER:
+                self._agenda.dirty[topic_partition] = None
+
+    def _replicas_answered(self, event: LeaderAndIsrAnswered) -> None:
+        for topic_partition, error in event.outcomes:
+            state = self._image.states.get(topic_partition)
+            if state is None:
+                continue
+            if error is ErrorCode.REPLICA_NOT_AVAILABLE:
+                # Outside the ISR it makes the replica; that it had none says nothing there.
+                news = event.broker_id in state.isr
+            else:
+                news = error is ErrorCode.NONE and bool(self._image.presence(topic_partition))
+            if news:
+                present = error is ErrorCode.NONE
+                self._image.apply(ReplicaAnswered(topic_partition, event.broker_id, present))
+                self._agenda.dirty[topic_partition] = None
