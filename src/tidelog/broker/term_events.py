@@ -83,7 +83,7 @@ class TermEvents:
 
     def commanded(self, effects: Effects, image: Image) -> None:
         """A decision is durable, and its commands are queued."""
-        gone = dict.fromkeys(broker_id for broker_id, _ in effects.gone)
+        gone = dict.fromkeys(broker.broker_id for broker in effects.gone)
         for change in effects.changes:
             # Those whose end nobody in office has seen: the last controller, for one.
             leader = NO_LEADER if change.before is None else change.before.leader
@@ -100,10 +100,8 @@ class TermEvents:
 
     def _tell(self, effects: Effects, image: Image) -> None:
         epoch = self._controller_epoch
-        told = [cluster_events.session_lost(*one, epoch) for one in effects.gone]
-        for broker in effects.arrived:
-            told += cluster_events.registered(broker, epoch)
-        self._record(told)
+        self._record(cluster_events.ended(broker, epoch) for broker in effects.gone)
+        self._record(cluster_events.registered(broker, epoch) for broker in effects.arrived)
         brokers, changes = image.brokers, effects.changes
         self._broker.cluster_events.record_later(
             len(changes),

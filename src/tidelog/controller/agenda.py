@@ -48,7 +48,7 @@ class Agenda:
         self.brokers_changed = False
         #: What registrations did since the last decision; who is there at first has not come.
         self.has_read_brokers = False
-        self.gone: list[tuple[int, int]] = []
+        self.gone: list[BrokerInfo] = []
         self.arrived: list[BrokerInfo] = []
         #: Requests to delete what cannot be deleted.
         self.forgotten: dict[str, None] = {}

@@ -120,6 +120,8 @@ def _cause_of_leader(
         return "leader_gone"
     if _has_restarted(before.leader, before, brokers):
         return "leader_restarted"
+    if brokers[before.leader].is_leaving:
+        return "leader_leaving"
     return "preferred" if after.leader == preferred else "leader_unfit"
 
 
@@ -133,6 +135,8 @@ def _cause_of_isr(
         return "member_gone"
     if any(_has_restarted(member, before, brokers) for member in left):
         return "member_restarted"
+    if any(brokers[member].is_leaving for member in left):
+        return "member_leaving"
     return "member_unfit"
 
 
@@ -154,34 +158,27 @@ def controller_resigned(controller_id: int, controller_epoch: int, cause: str) -
     return ClusterEvent(CONTROLLER_RESIGNATION, str(controller_epoch), fields)
 
 
-def session_lost(broker_id: int, broker_epoch: int, controller_epoch: int) -> ClusterEvent:
-    """A registration has gone."""
+def ended(broker: BrokerInfo, controller_epoch: int) -> ClusterEvent:
+    """A registration has gone: by a controlled shutdown where the broker asked for one (V43), else
+    its session is lost."""
     fields = {
-        "broker": broker_id,
-        "broker_epoch": broker_epoch,
+        "broker": broker.broker_id,
+        "broker_epoch": broker.broker_epoch,
         "controller_epoch": controller_epoch,
     }
-    return ClusterEvent(SESSION_LOSS, f"{broker_id}/{broker_epoch}", fields)
+    kind = SHUTDOWN if broker.is_leaving else SESSION_LOSS
+    return ClusterEvent(kind, f"{broker.broker_id}/{broker.broker_epoch}", fields)
 
 
-def registered(broker: BrokerInfo, controller_epoch: int) -> list[ClusterEvent]:
-    """A broker has come; and, where it proves that, the life before it ended by a shutdown (E3)."""
+def registered(broker: BrokerInfo, controller_epoch: int) -> ClusterEvent:
+    """A broker has come; it may prove that the life before it ended cleanly (E3)."""
     fields = {
         "broker": broker.broker_id,
         "broker_epoch": broker.broker_epoch,
         "previous_broker_epoch": broker.previous_broker_epoch,
         "controller_epoch": controller_epoch,
     }
-    told = [ClusterEvent(REGISTRATION, f"{broker.broker_id}/{broker.broker_epoch}", fields)]
-    if broker.previous_broker_epoch >= 0:
-        ended = {
-            "broker": broker.broker_id,
-            "broker_epoch": broker.previous_broker_epoch,
-            "controller_epoch": controller_epoch,
-        }
-        identity = f"{broker.broker_id}/{broker.previous_broker_epoch}"
-        told.insert(0, ClusterEvent(SHUTDOWN, identity, ended))
-    return told
+    return ClusterEvent(REGISTRATION, f"{broker.broker_id}/{broker.broker_epoch}", fields)
 
 
 def first_fetch(

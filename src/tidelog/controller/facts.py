@@ -129,7 +129,7 @@ class Facts:
         changes = liveness.broker_changes(before, event.brokers)
         if self._agenda.has_read_brokers:
             ended = [one for one in (*changes.arrived, *changes.gone) if one in before]
-            self._agenda.gone += [(one, before[one].broker_epoch) for one in ended]
+            self._agenda.gone += [before[one] for one in ended]
             self._agenda.arrived += [event.brokers[one] for one in changes.arrived]
         self._agenda.has_read_brokers = True
         if not changes:

@@ -69,8 +69,8 @@ class Effects:
     reread: list[str] = field(default_factory=list)
     #: The same as `published`, with what held before.
     changes: list[StateChange] = field(default_factory=list)
-    #: Registrations that have gone (broker id, broker epoch) and come since the last decision.
-    gone: list[tuple[int, int]] = field(default_factory=list)
+    #: Registrations that have gone and come since the last decision.
+    gone: list[BrokerInfo] = field(default_factory=list)
     arrived: list[BrokerInfo] = field(default_factory=list)
     #: Reassignments that an administrator's node asks for and that cannot be, and why.
     refused: list[tuple[TopicPartition, str]] = field(default_factory=list)

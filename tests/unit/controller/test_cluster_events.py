@@ -98,14 +98,21 @@ def test_a_key_names_the_event_and_the_value_is_one_document() -> None:
     assert document["kind"] == "leader_change" and document["isr"] == [2, 3]
 
 
-def test_who_proves_a_shutdown_is_told_to_have_shut_down() -> None:
-    kinds = [one.kind for one in cluster_events.registered(broker(2), 7)]
-    assert kinds == ["registration"]
+def test_a_registration_ends_by_a_shutdown_where_the_broker_was_leaving() -> None:
+    lost = cluster_events.ended(broker(2), 7)
+    assert (lost.kind, lost.identity) == ("session_loss", f"2/{broker(2).broker_epoch}")
+    assert cluster_events.ended(replace(broker(2), is_leaving=True), 7).kind == "shutdown"
     back = cluster_events.registered(broker(2, life=2, previous_broker_epoch=17), 7)
-    assert [(one.kind, one.fields["broker_epoch"]) for one in back] == [
-        ("shutdown", 17),
-        ("registration", broker(2, life=2).broker_epoch),
-    ]
+    assert (back.kind, back.fields["previous_broker_epoch"]) == ("registration", 17)
+
+
+def test_what_a_broker_hands_over_as_it_leaves_says_so() -> None:
+    live = brokers(replace(broker(1), is_leaving=True), 2, 3)
+    moved = of_state(StateChange(TP, topic_id("t"), BEFORE, next_state(2)), live, 1, 7)
+    assert moved is not None and moved.fields["cause"] == "leader_leaving"
+    before = replace(BEFORE, leader=2)
+    left = of_state(StateChange(TP, topic_id("t"), before, next_state(2, (2, 3))), live, 1, 7)
+    assert left is not None and left.fields["cause"] == "member_leaving"
 
 
 def test_every_kind_is_listed() -> None:

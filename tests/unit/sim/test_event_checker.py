@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.controller_builders import TP, brokers, state, topic_id
+from tests.controller_builders import TP, broker, brokers, state, topic_id
 
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent, StateChange
@@ -66,7 +66,7 @@ FIRST, SECOND = change(None, BEFORE), change(BEFORE, AFTER)
 
 
 def test_what_happened_may_be_told(run: Run) -> None:
-    lost = cluster_events.session_lost(1, 101, 7)
+    lost = cluster_events.ended(brokers(1)[1], 7)
     elected = cluster_events.controller_elected(2, 7)
     fetched = cluster_events.first_fetch(TP, topic_id("t"), 6, {"leader": 2})
     assert run.judge(FIRST, SECOND, lost, elected, fetched, is_complete=True) == []
@@ -84,8 +84,8 @@ def test_an_event_that_is_there_twice_is_seen(run: Run) -> None:
         change(BEFORE, state((2, 3), leader=3, leader_epoch=6, partition_epoch=11)),
         change(BEFORE, state((3,), leader=3, leader_epoch=9, partition_epoch=19)),
         change(state((1, 2)), AFTER),
-        cluster_events.session_lost(1, 102, 7),
-        cluster_events.registered(brokers(3)[3], 7)[0],
+        cluster_events.ended(brokers(broker(1, life=2))[1], 7),
+        cluster_events.registered(brokers(3)[3], 7),
         cluster_events.controller_elected(2, 8),
         cluster_events.first_fetch(TP, topic_id("t"), 6, {"leader": 1}),
     ],
