@@ -30,7 +30,7 @@ _PARTITIONS = 1_500
 _MOVED = 500
 _BROKERS = 3
 _POLL_S = 0.002
-_LIMIT_S = 60.0
+_LIMIT_S = 180.0
 _HANDED_OVER = re.compile(r"handed over what it led in (\d+) ms")
 
 
@@ -78,8 +78,8 @@ def _stop(cluster: LocalCluster, stopped: int) -> tuple[float, float, float]:
     assert process.await_end(_LIMIT_S)
     end = time.monotonic()
     told_ms = float(_HANDED_OVER.findall(log.read_text(encoding="utf-8"))[-1])
-    cluster.start(stopped)
-    cluster.await_full_isrs()
+    cluster.start(stopped, _LIMIT_S)
+    cluster.await_full_isrs(_LIMIT_S)
     with BlockingClient(cluster.bootstrap, timeout_ms=60_000) as client:
         client.elect_leaders(ElectionType.PREFERRED, None)
     return (moved - begin) * 1e3, told_ms, (end - begin) * 1e3
