@@ -1,8 +1,8 @@
 """`python -m bench [part ...] [--beside VERSION]`: the tables of docs/measurements.md.
 
-Parts: throughput failover scale controller groups offsets compaction simulation. With `--beside`
-Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven and a
-registry are; where they are not, one line says so and the parts go on without.
+Parts: throughput failover scale controller shutdown groups offsets compaction simulation. With
+`--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
+and a registry are; where they are not, one line says so and the parts go on without.
 """
 
 from __future__ import annotations
@@ -11,7 +11,17 @@ import argparse
 import os
 import platform
 
-from bench import controller, failover, groups, log, offsets, scale, simulation, throughput
+from bench import (
+    controller,
+    failover,
+    groups,
+    log,
+    offsets,
+    scale,
+    shutdown,
+    simulation,
+    throughput,
+)
 from bench.rig import MIB
 from bench.systems import TIDELOG, System
 
@@ -20,6 +30,7 @@ PARTS = (
     "failover",
     "scale",
     "controller",
+    "shutdown",
     "groups",
     "offsets",
     "compaction",
@@ -60,6 +71,8 @@ def _tables(part: str, systems: list[System], rounds: int, run_bytes: int) -> li
             return scale.run(rounds)
         case "controller":
             return controller.run(rounds)
+        case "shutdown":
+            return shutdown.run(rounds)
         case "groups":
             return groups.run(systems, rounds)
         case "offsets":
