@@ -13,7 +13,6 @@ from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError
 from tidelog.metadata.store import MetadataStore
 from tidelog.runtime.stores.sqlite import SqliteStore
-from tidelog.runtime.stores.zookeeper import ZookeeperStore
 from tidelog.runtime.stores.zookeeper_servers import Servers, Tls, parse_servers
 
 
@@ -25,6 +24,9 @@ def make_store(
     timeout_ms = config.metadata_session_timeout_ms
     if directory is not None:
         return SqliteStore(directory, loop, session_timeout_ms=timeout_ms, log=log)
+    # Loaded where it is needed: kazoo takes time and memory at the start of every broker.
+    from tidelog.runtime.stores.zookeeper import ZookeeperStore
+
     return ZookeeperStore(
         zookeeper_servers(config),
         loop,
