@@ -1,8 +1,8 @@
 """`python -m bench [part ...] [--beside VERSION]`: the tables of docs/measurements.md.
 
-Parts: throughput failover groups offsets compaction simulation. With `--beside` Apache Kafka of
-that version runs next to us and is measured in turns, where Java, Maven and a registry are; where
-they are not, one line says so and the parts go on without.
+Parts: throughput failover scale controller groups offsets compaction simulation. With `--beside`
+Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven and a
+registry are; where they are not, one line says so and the parts go on without.
 """
 
 from __future__ import annotations
@@ -11,11 +11,20 @@ import argparse
 import os
 import platform
 
-from bench import failover, groups, log, offsets, simulation, throughput
+from bench import controller, failover, groups, log, offsets, scale, simulation, throughput
 from bench.rig import MIB
 from bench.systems import TIDELOG, System
 
-PARTS = ("throughput", "failover", "groups", "offsets", "compaction", "simulation")
+PARTS = (
+    "throughput",
+    "failover",
+    "scale",
+    "controller",
+    "groups",
+    "offsets",
+    "compaction",
+    "simulation",
+)
 
 
 def main() -> None:
@@ -47,6 +56,10 @@ def _tables(part: str, systems: list[System], rounds: int, run_bytes: int) -> li
             return throughput.run(systems, rounds, run_bytes)
         case "failover":
             return failover.run(systems, rounds)
+        case "scale":
+            return scale.run(rounds)
+        case "controller":
+            return controller.run(rounds)
         case "groups":
             return groups.run(systems, rounds)
         case "offsets":

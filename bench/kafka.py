@@ -138,10 +138,14 @@ class _Kafka:
         assert process is not None
         process.terminate()
 
+    def await_end(self, broker_id: int) -> None:
+        process = self._nodes[broker_id].process
+        assert process is not None
+        process.wait(_PATIENCE_S)
+
     def start(self, broker_id: int) -> None:
         node = self._nodes[broker_id]
-        assert node.process is not None
-        node.process.wait(_PATIENCE_S)
+        self.await_end(broker_id)
         node.start()
         deadline = time.monotonic() + _PATIENCE_S
         while True:

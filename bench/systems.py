@@ -53,6 +53,9 @@ class Running(Protocol):
     def stop(self, broker_id: int) -> None:
         """SIGTERM; returns at once: the broker goes on until it has handed over."""
 
+    def await_end(self, broker_id: int) -> None:
+        """Wait until a broker that was stopped is gone."""
+
     def start(self, broker_id: int) -> None:
         """Start a broker that was killed or stopped; returns when it is gone and back."""
 
@@ -101,10 +104,13 @@ class _Tidelog:
         assert process is not None
         process.send(signal.SIGTERM)
 
-    def start(self, broker_id: int) -> None:
+    def await_end(self, broker_id: int) -> None:
         process = self._cluster.process(broker_id)
         if process is not None:
             process.await_end(60)
+
+    def start(self, broker_id: int) -> None:
+        self.await_end(broker_id)
         self._cluster.start(broker_id)
 
 

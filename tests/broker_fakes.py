@@ -14,10 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidelog.broker.apis import fetch, leader_and_isr, list_offsets, stop_replica
+from tidelog.broker.cluster_events import ClusterEvents
 from tidelog.broker.cluster_view import ClusterView, PartitionView, TopicView
 from tidelog.broker.coordinators.groups import GroupCoordinators
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
+from tidelog.broker.handing_over import HandingOver
 from tidelog.broker.isr_changes import IsrChanges
 from tidelog.broker.partitions import Partition
 from tidelog.broker.replicas import Replicas
@@ -27,6 +29,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.config import BrokerConfig
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import ConnectionLost, ErrorCode
+from tidelog.core.metrics import Metrics
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 from tidelog.log.producers import ProducerState
@@ -410,6 +413,19 @@ class FakeConnection:
         else:
             deliver(answer)
 
+    async def call(self, api_key: int, version: int, message: Any, timeout_ms: int) -> Any:
+        """The answer, or what `send` would have told of."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def answered(answer: Any, error: Exception | None) -> None:
+            if error is None:
+                future.set_result(answer)
+            else:
+                future.set_exception(error)
+
+        self.send(api_key, version, message, timeout_ms, answered)
+        return await future
+
     def keep_frames(self) -> None:
         self.kept += 1
 
@@ -452,6 +468,7 @@ class FakeBroker:
         self.config = BrokerConfig.from_properties(settings)
         self.clock = clock
         self.tracer = FakeTracer()
+        self.metrics = Metrics()
         self.failures: list[tuple[str, BaseException]] = []
         self.tasks = Tasks(loop, clock, lambda name, error: self.failures.append((name, error)))
         self.timers = TimerWheel(clock)
@@ -465,6 +482,9 @@ class FakeBroker:
         self.directory.wall_ms = clock.wall_ms
         self.replicas = Replicas(self)  # type: ignore[arg-type]
         self.isr_changes = IsrChanges(self)  # type: ignore[arg-type]
+        self.session = SimpleNamespace(is_lost=lambda: self.broker_epoch < 0)
+        self.handing_over = HandingOver(self)  # type: ignore[arg-type]
+        self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
         self.fetchers = Fetchers(self)  # type: ignore[arg-type]
         self.groups = GroupCoordinators(self)  # type: ignore[arg-type]
         self.replicas.directories = [self.directory]  # type: ignore[list-item]

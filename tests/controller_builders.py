@@ -11,6 +11,7 @@ from tidelog.controller.draft import Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
     BrokersRead,
+    ControlledShutdownAsked,
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
@@ -19,9 +20,13 @@ from tidelog.controller.events import (
     Event,
     LeaderAndIsrAnswered,
     ProducerIdsRead,
+    ReassignmentsAsked,
+    ReassignmentsListAsked,
+    StopReplicaAnswered,
     TopicsRead,
 )
 from tidelog.controller.image import ProducerIdsFound, Topic, TopicFound, TopicUnreadable
+from tidelog.controller.moves import Move
 from tidelog.controller.topics import TopicDefaults
 from tidelog.core.errors import ErrorCode
 from tidelog.core.topic_config import validate_topic_configs
@@ -38,6 +43,12 @@ from tidelog.wire.messages.alter_partition import (
     RequestTopicData,
     ResponsePartitionData,
 )
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -46,6 +57,10 @@ from tidelog.wire.messages.create_partitions import (
 from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tidelog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 
 #: Broker epoch of broker N in tests: 100 + N; a later life adds 100 each time.
 FIRST_BROKER_EPOCH = 100
@@ -114,12 +129,10 @@ def topic(
     *,
     unclean: bool | None = None,
     version: int = 0,
-    is_reassigning: bool = False,
+    moves: Mapping[int, Move] | None = None,
 ) -> Topic:
     """A topic; one partition on brokers 1, 2, 3 unless told otherwise."""
-    return Topic(
-        name, topic_id(name), assignments or {0: (1, 2, 3)}, unclean, version, is_reassigning
-    )
+    return Topic(name, topic_id(name), assignments or {0: (1, 2, 3)}, unclean, version, moves or {})
 
 
 def settings(*, unclean: bool = False, deletion_enabled: bool = True) -> Settings:
@@ -304,6 +317,37 @@ def elect(
             election_type=1 if unclean else 0, topic_partitions=None if everything else named
         ),
     )
+
+
+def shut_down(broker_id: int, life: int = 1, *, ticket: int = 1) -> ControlledShutdownAsked:
+    """A broker wants to stop."""
+    request = ControlledShutdownRequest(broker_id, epoch(broker_id, life))
+    return ControlledShutdownAsked(ticket, request)
+
+
+def reassign(
+    topic_partition: TopicPartition, target: Sequence[int] | None, ticket: int = 1
+) -> ReassignmentsAsked:
+    """A client asks for a partition to be moved there; None: back to where it was."""
+    name, partition = topic_partition
+    wanted = ReassignableTopic(name, [ReassignablePartition(partition, target)])
+    return ReassignmentsAsked(ticket, AlterPartitionReassignmentsRequest(topics=[wanted]))
+
+
+def list_moves(
+    *wanted: TopicPartition, everything: bool = True, ticket: int = 1
+) -> ReassignmentsListAsked:
+    """A client asks which partitions are being moved."""
+    named = [ListPartitionReassignmentsTopics(one.topic, [one.partition]) for one in wanted]
+    request = ListPartitionReassignmentsRequest(topics=None if everything else named)
+    return ReassignmentsListAsked(ticket, request)
+
+
+def stopped(
+    broker_id: int, topic_partition: TopicPartition = TP, life: int = 1
+) -> StopReplicaAnswered:
+    """A broker answers StopReplica for one partition."""
+    return StopReplicaAnswered(broker_id, epoch(broker_id, life), [topic_partition])
 
 
 def roles_answered(

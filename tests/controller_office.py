@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 
 from tests.controller_builders import topic_id
 
+from tidelog.broker.cluster_events import ClusterEvents
 from tidelog.broker.controller_shell import ControllerShell
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.requests import Pending
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConnectionLost, ErrorCode, RequestTimeout
+from tidelog.core.metrics import Metrics
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, PartitionState, TopicPartition
 from tidelog.metadata import layout
@@ -41,6 +43,10 @@ from tidelog.sim.store import SimStoreClient, SimStoreServer
 from tidelog.sim.world import CollectorPaused, World
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from tidelog.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -227,6 +233,15 @@ class _Peers:
 
 class _View:
     controller_id = -1
+    brokers = ()
+
+    def partition(self, _: TopicPartition) -> None:
+        """No topic is known here, that of events included."""
+
+
+class _Creation:
+    def create(self, _: list[str]) -> None:
+        """Topics are made by the tests alone."""
 
 
 class Candidate:
@@ -253,13 +268,15 @@ class Candidate:
         self.script.received = []
         self.ports = self.node.start()
         self.clock, self.tracer = self.ports.clock, self.ports.tracer
+        self.metrics = Metrics()
         self.tasks = Tasks(self.ports.loop, self.clock, self._failed)
         self.timers = TimerWheel(self.clock)
         self.store = self.office.client(self.node, f"b{self.broker_id}")
         self.broker_epoch = -1
         self.session = self
         self.peers = _Peers(self)
-        self.view = _View()
+        self.view, self.auto_creation = _View(), _Creation()
+        self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
         self.controller = ControllerShell(self)  # type: ignore[arg-type]
         self.producer_ids = ProducerIds(self)  # type: ignore[arg-type]
         self.tasks.spawn("main", self._main())
@@ -522,6 +539,18 @@ class Office:
             for one in topic.partition_result
         ]
 
+    def shut_down(
+        self, candidate: Candidate, broker_id: int, broker_epoch: int | None = None
+    ) -> ControlledShutdownResponse:
+        """Ask for the controlled shutdown of a broker; the answer."""
+        if broker_epoch is None:
+            broker_epoch = self.brokers[broker_id].broker_epoch
+        request = ControlledShutdownRequest(broker_id, broker_epoch)
+        answer: ControlledShutdownResponse = self.answer(
+            candidate, lambda shell: shell.controlled_shutdown(request, no_shutdown)
+        )
+        return answer
+
     def alter(self, candidate: Candidate, request: AlterPartitionRequest) -> list[Any]:
         """Ask for ISRs; the answer appears in the list."""
         return self.ask(candidate, lambda shell: shell.alter_partition(request, 3, not_controller))
@@ -546,6 +575,11 @@ def no_partitions() -> CreatePartitionsResponse:
 def no_election() -> ElectLeadersResponse:
     """What a broker that is not the controller says."""
     return ElectLeadersResponse(error_code=ErrorCode.NOT_CONTROLLER)
+
+
+def no_shutdown() -> ControlledShutdownResponse:
+    """What a broker that is not the controller says."""
+    return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
 
 
 def not_controller() -> AlterPartitionResponse:

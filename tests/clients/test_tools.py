@@ -116,3 +116,27 @@ def test_kafka_cluster_and_kafka_broker_api_versions(
     produce = handlers()[0].card
     assert told.count("Produce(0): ") == len(world.cluster.broker_ids)
     assert f"Produce(0): {produce.first_advertised_version} to {produce.max_version}" in told
+
+
+def test_kafka_reassign_partitions(
+    tools: Tools, server: tuple[str, str], world: World, tmp_path: Path
+) -> None:
+    topic = world.make_topic()
+    world.fill(topic, 0, 100)
+    wanted = [{"topic": topic, "partition": 0, "replicas": [3, 2], "log_dirs": ["any", "any"]}]
+    path = tmp_path / "moves.json"
+    path.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    asked = ("--reassignment-json-file", str(path))
+    told = tools.run("kafka-reassign-partitions", *server, *asked, "--execute")
+    assert f"Successfully started partition reassignment for {topic}-0" in told
+    assert "Current partition replica assignment" in told, "for a way back"
+    verify = (*asked, "--verify")
+    for _ in range(60):
+        told = tools.run("kafka-reassign-partitions", *server, *verify, fails=None)
+        if "still in progress" not in told:
+            break
+    assert f"Reassignment of partition {topic}-0 is completed." in told
+    told = tools.run("kafka-topics", *server, "--describe", "--topic", topic)
+    assert "Replicas: 3,2" in told
+    told = tools.run("kafka-reassign-partitions", *server, "--list")
+    assert topic not in told

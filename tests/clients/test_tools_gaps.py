@@ -11,7 +11,6 @@ from tidelog.broker.apis import handlers
 GAPS = {
     "kafka-acls": (("--list",), 29, "DESCRIBE_ACLS"),
     "kafka-transactions": (("list",), 66, "LIST_TRANSACTIONS"),
-    "kafka-reassign-partitions": (("--list",), 46, "LIST_PARTITION_REASSIGNMENTS"),
     "kafka-delegation-tokens": (
         ("--describe", "--command-config", "/dev/null"),
         41,

@@ -14,6 +14,11 @@ from tidelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tidelog.wire.messages.create_topics import (
@@ -53,6 +58,10 @@ from tidelog.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from tidelog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -66,6 +75,7 @@ from tidelog.wire.messages.produce import (
 )
 from tidelog.wire.registry import (
     ALTER_CONFIGS,
+    ALTER_PARTITION_REASSIGNMENTS,
     API_VERSIONS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -81,6 +91,7 @@ from tidelog.wire.registry import (
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
+    LIST_PARTITION_REASSIGNMENTS,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
@@ -106,6 +117,8 @@ CLIENT_APIS = [
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
     DESCRIBE_TOPIC_PARTITIONS,
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
     *GROUP_REQUESTS,
 ]
 
@@ -223,6 +236,14 @@ def _elect_leaders(
     return ElectLeadersRequest(0, [TopicPartitions(topic, [partition, 99])], timeout_ms=5_000)
 
 
+def _alter_partition_reassignments(
+    version: int, topic: str, topic_id: bytes, partition: int
+) -> AlterPartitionReassignmentsRequest:
+    """Refused: nothing is there to be left where it was, and nothing is anywhere else."""
+    wanted = [ReassignablePartition(partition, None), ReassignablePartition(99, [1])]
+    return AlterPartitionReassignmentsRequest(5_000, topics=[ReassignableTopic(topic, wanted)])
+
+
 _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
     PRODUCE: _produce,
     FETCH: _fetch,
@@ -243,6 +264,12 @@ _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
     ),
     CREATE_PARTITIONS: _create_partitions,
     ELECT_LEADERS: _elect_leaders,
+    ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
+    LIST_PARTITION_REASSIGNMENTS: lambda version, topic, topic_id, partition: (
+        ListPartitionReassignmentsRequest(
+            5_000, [ListPartitionReassignmentsTopics(topic, [partition, 99])]
+        )
+    ),
     INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
     DESCRIBE_TOPIC_PARTITIONS: lambda version, topic, topic_id, partition: (
         DescribeTopicPartitionsRequest([TopicRequest(topic)])

@@ -18,6 +18,9 @@ from tests.unit.log.log_rig import (
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.recovery import DamagedLog
+from tidelog.records.builder import Producer
 from tidelog.runtime.files import OsFiles
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.disk import Loss
@@ -54,6 +57,31 @@ def test_a_batch_with_a_flipped_bit_is_not_served(tmp_path: Path, at: int) -> No
         assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     assert events.named("log_corrupt")
     assert log.read(third.base_offset, 200, 40, min_one_batch=True).result().data
+
+
+@pytest.mark.rule("V68")
+def test_the_sequences_of_producers_are_not_taken_from_damaged_batches(tmp_path: Path) -> None:
+    """A start after a crash reads them from the log, which no reader would notice later."""
+
+    def opened() -> PartitionLog:
+        lane = StepLane(str(tmp_path), OsFiles())
+        directory = open_directory(lane, LogConfig(), FakeClock(), Events())
+        found = directory.logs.get(TP)
+        return found or directory.create(TP, TOPIC_ID, LogConfig()).result()
+
+    log = opened()
+    for number in range(3):
+        append(log, [b"x"], producer=Producer(5, 0, number))
+    log.flush().result()
+    log.directory.checkpoint().result()
+    path = Path(log.segments[0].file.path)
+    whole = path.read_bytes()
+    producer_id_at = whole.rindex((5).to_bytes(8, "big") + bytes(2)) + 7
+    path.write_bytes(whole[:producer_id_at] + b"\x04" + whole[producer_id_at + 1 :])
+    with pytest.raises(DamagedLog):
+        opened()
+    path.write_bytes(whole)
+    assert list(opened().producers.entries()) == [5]
 
 
 @pytest.mark.rule("V68")

@@ -1,8 +1,9 @@
 """A long search, for the minutes that it is given: what `make soak` runs.
 
 `python -m tests.sim.soak --minutes N`: the search of mutants on all cores but one and the larger
-models on that one take up to a third of the time, all clients up to a sixth; what is left, half of
-it at least, is for the simulator: the seeds that are kept, then fresh ones of all profiles on all
+models on that one take up to a third of the time, all clients up to a sixth, and beside them real
+brokers on an ensemble of ZooKeeper servers, all killed in turns; what is left, half of it at least,
+is for the simulator: the seeds that are kept, then fresh ones of all profiles on all
 cores. Then the coverage table of both is printed, and a state that none of them reached is a
 failure. What does not end in its share is ended, and told; every step that failed is told at the
 end, and the exit code is 1.
@@ -64,7 +65,13 @@ def before(minutes: float, cores: int) -> list[list[Step]]:
                 (PYTHON, "tests/run.py", "clients", "matrix"),
                 minutes * CLIENTS * 60,
                 (("TIDELOG_TEST_CLIENTS", "all"),),
-            )
+            ),
+            Step(
+                "histories",
+                (PYTHON, "-m", "pytest", "-q", "tests/cluster/test_histories.py"),
+                None,
+                (("TIDELOG_TEST_HISTORY_S", f"{minutes * CLIENTS * 60:.0f}"),),
+            ),
         ],
     ]
 

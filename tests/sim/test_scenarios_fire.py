@@ -73,3 +73,24 @@ def test_unlucky_elections_depose_who_writes_and_elect_who_does_not_know() -> No
     found = reached("unlucky_elections")
     for state in ("deposed_while_writing", "election_won_unknowingly", "controller_node_left_over"):
         assert found[state] >= 1, state
+
+
+@pytest.mark.rule("V42")
+def test_unanswered_controllers_are_noticed_in_office_and_before() -> None:
+    found = reached("unanswered_controllers")
+    assert found["controller_stalled"] >= 5
+    assert found["controller_node_left_over"] >= 2
+
+
+@pytest.mark.rule("V80")
+def test_what_happens_is_told_of_every_kind_that_faults_bring_about() -> None:
+    told: dict[str, int] = {}
+    for seed in SEEDS:
+        run = SeedRun(seed, "told_events")
+        assert not run.run().violation
+        assert run.cluster.events is not None
+        for kind, count in run.cluster.events.counts.items():
+            told[kind] = told.get(kind, 0) + count
+    assert min(told[kind] for kind in ("leader_change", "isr_change", "first_fetch")) >= 50
+    for kind in ("failover", "session_loss", "registration", "controller_election"):
+        assert told[kind] >= 5, kind

@@ -2,8 +2,9 @@
 
 The controller is asked, once for each topic at a time. Topics of clients take the cluster's
 defaults; `__consumer_offsets` has counts and a configuration of its own (`offsets.topic.*`), as
-Kafka's AutoTopicCreationManager makes it. Who asks is not told of the outcome: the topic shows in
-this broker's view of the cluster when it is there, so one asks again.
+Kafka's AutoTopicCreationManager makes it, and so has `__cluster_events` (`cluster.events.*`). Who
+asks is not told of the outcome: the topic shows in this broker's view of the cluster when it is
+there, so one asks again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster_view import TopicView
 from tidelog.core.errors import ErrorCode, TidelogError
-from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.core.names import CLUSTER_EVENTS, CONSUMER_OFFSETS
 from tidelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _VERSION = 7
 _TIMEOUT_MS = 15_000
+_DAY_MS = 24 * 3_600_000
 
 
 class AutoCreation:
@@ -61,9 +63,11 @@ class AutoCreation:
 
     def wanted(self, name: str) -> CreatableTopic:
         """How a topic of this name is made."""
+        config = self._broker.config
+        if name == CLUSTER_EVENTS:
+            return self._events_topic()
         if name != CONSUMER_OFFSETS:
             return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-        config = self._broker.config
         settings = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -73,6 +77,24 @@ class AutoCreation:
             name=name,
             num_partitions=config.offsets_topic_num_partitions,
             replication_factor=config.offsets_topic_replication_factor,
+            configs=[CreatableTopicConfig(key, value) for key, value in settings.items()],
+        )
+
+    def _events_topic(self) -> CreatableTopic:
+        """`__cluster_events`: one partition, as what happens has one order; days are whole files,
+        so that none is kept much longer than asked."""
+        config = self._broker.config
+        live = max(1, len(self._broker.view.brokers))
+        settings = {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "retention.ms": str(config.cluster_events_retention_ms),
+            "segment.ms": str(_DAY_MS),
+        }
+        return CreatableTopic(
+            name=CLUSTER_EVENTS,
+            num_partitions=1,
+            replication_factor=min(config.cluster_events_topic_replication_factor, live),
             configs=[CreatableTopicConfig(key, value) for key, value in settings.items()],
         )
 

@@ -2,8 +2,8 @@
 
 Start: session with the store, log directories (recovery), listeners, registration, race for the
 controller. From then on the controller's commands say what this broker leads and follows (V44).
-Stop: leave the cluster first, so that others take over at once, then flush and leave the marker of
-a clean shutdown (E3). One loop owns all of it (DESIGN.md, rule 3).
+Stop: hand over what it leads (V43), leave the cluster, then flush and leave the marker of a clean
+shutdown (E3). One loop owns all of it (DESIGN.md, rule 3).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker import apis
 from tidelog.broker.auto_creation import AutoCreation
+from tidelog.broker.cluster_events import ClusterEvents
 from tidelog.broker.cluster_view import ClusterView
 from tidelog.broker.config_store import ConfigStore
 from tidelog.broker.connections import Connection
@@ -23,6 +24,7 @@ from tidelog.broker.controller_shell import ControllerShell
 from tidelog.broker.coordinators.groups import GroupCoordinators
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
+from tidelog.broker.handing_over import HandingOver
 from tidelog.broker.idle import IdleConnections
 from tidelog.broker.isr_changes import IsrChanges
 from tidelog.broker.live_configs import LiveConfigs
@@ -36,6 +38,7 @@ from tidelog.broker.session import Session
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ErrorCode, TidelogError
+from tidelog.core.metrics import Metrics
 from tidelog.core.ports import FrameHandler, Lane, Listener, Ports, Transport
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartition
@@ -60,6 +63,7 @@ class Broker:
         self.store = store
         self.clock = ports.clock
         self.tracer = ports.tracer
+        self.metrics = Metrics()
         self.broker_id = config.broker_id
         #: Creation transaction id of the own registration; -1 while there is none.
         self.broker_epoch = NO_BROKER_EPOCH
@@ -73,7 +77,9 @@ class Broker:
         self.replicas = Replicas(self)
         self.isr_changes = IsrChanges(self)
         self.fetchers = Fetchers(self)
+        self.cluster_events = ClusterEvents(self)
         self.controller = ControllerShell(self)
+        self.handing_over = HandingOver(self)
         self.groups = GroupCoordinators(self)
         self.producer_ids = ProducerIds(self)
         self.auto_creation = AutoCreation(self)
@@ -92,7 +98,7 @@ class Broker:
         #: Requests are read only once this broker is registered: a command that is meant for an
         #: earlier process under its id must find nobody who obeys it (V30).
         self.is_serving = False
-        self._stopping = False
+        self._told_to_stop = self._stopping = False
 
     # start and stop
 
@@ -128,9 +134,11 @@ class Broker:
             ) from error
 
     async def stop(self) -> None:
-        """Leave the cluster, finish what is asked, flush, mark the shutdown as clean."""
-        if self._stopping:
+        """Hand over, leave the cluster, finish what is asked, flush, mark the shutdown as clean."""
+        if self._told_to_stop:
             return
+        self._told_to_stop = True
+        await self.handing_over.run()
         self._stopping = True
         epoch = self.broker_epoch
         await self.controller.close()
@@ -138,6 +146,7 @@ class Broker:
         await self.session.close()
         self.replicas.stop_leading("the broker is stopping")
         self.fetchers.close()
+        self.cluster_events.close()
         self._close_connections()
         await self.tasks.close()
         await self.replicas.close()

@@ -1,13 +1,14 @@
 """One ordered queue and connection from the controller to each registered broker (V17, V81).
 
 A channel lives as long as a registration: commands for another life of the broker go by another
-channel. What waits is merged. A command that is not answered (the connection broke, the time is
-over, the broker does not take it yet) is repeated on the same queue until the registration ends.
-Roles are answered before the metadata that names them is sent, so that clients hear of leaders that
-lead. A role that the broker's full disk refused is told again later, until there is room or another
-one has taken its place. Correlation ids go on from one connection to the next: what an earlier one
-delivers late is seen to be old (V30). Answers go back to the controller as events. A stuck broker
-delays nobody but itself.
+channel. What waits is merged, and bounded. A command that is not answered (the connection broke,
+the time is over, the broker does not take it yet) is repeated on the same queue until the
+registration ends. Roles are answered before the metadata that names them is sent, so that clients
+hear of leaders that lead. A role that the broker's full disk refused is told again later, until
+there is room or another one has taken its place. Correlation ids go on from one connection to the
+next: what an earlier one delivers late is seen to be old (V30). Answers go back to the controller
+as events. A stuck broker delays nobody but itself; the log names it, and a metric counts it, once
+it is behind for controller.socket.timeout.ms.
 """
 
 from __future__ import annotations
@@ -20,8 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.peers import PeerConnection, api_name
 from tidelog.controller.commands import Commands, Outgoing, Part, Role, Sender, endpoint_of
-from tidelog.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
+from tidelog.controller.events import (
+    CommandsDropped,
+    Event,
+    LeaderAndIsrAnswered,
+    StopReplicaAnswered,
+)
+from tidelog.controller.overdue import Overdue
 from tidelog.core.errors import ErrorCode
+from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.core.tasks import Signal
 from tidelog.core.types import BrokerInfo, TopicPartition
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -30,6 +38,7 @@ from tidelog.wire.peer import CorrelationIds
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
+    from tidelog.broker.term_events import TermEvents
     from tidelog.broker.timers import Timeout
 
 #: Pause before a command is repeated (Kafka's RequestSendThread waits as long).
@@ -54,7 +63,8 @@ class Channel:
         self._failures = 0
         self._closed = False
         self._busy = False
-        self._on_idle: list[Callable[[], None]] = []
+        self._on_idle: dict[Callable[[], None], None] = {}
+        self._overdue = Overdue(self._broker.config.controller_socket_timeout_ms)
         #: The live brokers, as they were told last.
         self._brokers: tuple[BrokerInfo, ...] = ()
         #: Roles that the broker could not take (KAFKA_STORAGE_ERROR), unless it was told others.
@@ -65,6 +75,7 @@ class Channel:
     def add(self, commands: Commands) -> None:
         """Queue commands behind those that wait; they are merged."""
         self._busy = True
+        self._overdue.queued(self._broker.clock.monotonic_ms())
         self._brokers = commands.brokers
         if commands.full:
             self._refused.clear()
@@ -73,15 +84,33 @@ class Channel:
         if self._waiting is None:
             self._waiting = commands
         else:
-            self._waiting.merge(commands)
+            self._merge(self._waiting, commands)
         self._wake.set()
+
+    def _merge(self, waiting: Commands, later: Commands) -> None:
+        waiting.merge(later)
+        if not waiting.has_outgrown:
+            return
+        waiting.drop_shown()
+        self._broker.metrics.add(COMMANDS_DROPPED, label=self.info.broker_id)
+        self._broker.tracer.event("commands_dropped", to=self.info.broker_id)
+        self._log(
+            logging.WARNING,
+            f"more waits for broker {self.info.broker_id} than the cluster has partitions: "
+            "it will be told everything anew",
+        )
+        self._channels.offer(CommandsDropped(self.info.broker_id, self.info.broker_epoch))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back when the broker has answered all that it was told, or is gone."""
         if self._busy:
-            self._on_idle.append(callback)
+            self._on_idle[callback] = None
         else:
             callback()
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Do not call back any more; a broker that never answers would be asked for ever."""
+        self._on_idle.pop(callback, None)
 
     def close(self) -> None:
         """Send nothing more; what is in flight is not waited for."""
@@ -90,11 +119,12 @@ class Channel:
         if self._repetition is not None:
             self._repetition.cancel()
         self._disconnect("the broker's registration, or the controller's term, is over")
+        self._broker.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
         self._idle()
 
     def _idle(self) -> None:
         self._busy = False
-        callbacks, self._on_idle = self._on_idle, []
+        callbacks, self._on_idle = self._on_idle, {}
         for callback in callbacks:
             callback()
 
@@ -108,9 +138,10 @@ class Channel:
                 commands, self._waiting = self._waiting, None
                 if await self._deliver(commands):
                     self._failures = 0
+                    self._caught_up()
                     continue
                 if self._waiting is not None:
-                    commands.merge(self._waiting)
+                    self._merge(commands, self._waiting)
                 self._waiting = commands
                 self._failures += 1
                 await tasks.sleep(FIRST_RETRY_MS if self._failures == 1 else RETRY_MS)
@@ -191,11 +222,42 @@ class Channel:
         self._broker.tracer.event(
             "command_repeated", to=self.info.broker_id, api=api_name(one.api_key), reason=reason
         )
-        self._broker.tracer.log(
-            "controller",
+        self._log(
             logging.WARNING,
             f"{api_name(one.api_key)} to broker {self.info.broker_id} will be repeated: {reason}",
         )
+        self._broker.metrics.add(COMMANDS_REPEATED, label=self.info.broker_id)
+        behind_ms = self._overdue.failed(self._broker.clock.monotonic_ms())
+        if behind_ms is None:
+            return
+        self._broker.metrics.put(COMMANDS_OVERDUE, 1, label=self.info.broker_id)
+        self._broker.tracer.event("commands_overdue", to=self.info.broker_id, behind_ms=behind_ms)
+        self._tell_behind(behind_ms, is_over=False)
+        self._log(
+            logging.ERROR,
+            f"broker {self.info.broker_id} has not taken what it was told {behind_ms} ms ago: "
+            "it is told again for as long as it is registered, others are told meanwhile",
+        )
+
+    def _caught_up(self) -> None:
+        now_ms = self._broker.clock.monotonic_ms()
+        behind_ms = self._overdue.answered(now_ms, more=self._waiting is not None)
+        if behind_ms is None:
+            return
+        self._broker.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
+        self._broker.tracer.event("commands_taken", to=self.info.broker_id, behind_ms=behind_ms)
+        self._tell_behind(behind_ms, is_over=True)
+        self._log(
+            logging.INFO,
+            f"broker {self.info.broker_id} has taken its commands after {behind_ms} ms",
+        )
+
+    def _tell_behind(self, behind_ms: int, *, is_over: bool) -> None:
+        info = self.info
+        self._channels.events.behind(info.broker_id, info.broker_epoch, behind_ms, is_over=is_over)
+
+    def _log(self, level: int, message: str) -> None:
+        self._broker.tracer.log("controller", level, message)
 
     def _roles_answered(
         self, commands: Commands, request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse
@@ -208,6 +270,7 @@ class Channel:
             for one in topic.partition_errors
         ]
         self._report_errors("LeaderAndIsr", outcomes)
+        self._channels.events.answered(self.info.broker_id, outcomes)
         self._keep_refused(commands, outcomes)
         self._channels.offer(
             LeaderAndIsrAnswered(self.info.broker_id, self.info.broker_epoch, outcomes)
@@ -241,6 +304,7 @@ class Channel:
             TopicPartition(topic.topic_name, one.partition_index)
             for topic in request.topic_states
             for one in topic.partition_states
+            if one.delete_partition
         ]
         self._report_errors(
             "StopReplica",
@@ -277,8 +341,10 @@ class Channels:
         sender: Sender,
         offer: Callable[[Event], None],
         stale: Callable[[], None],
+        events: TermEvents,
     ) -> None:
         self.broker = broker
+        self.events = events
         self.sender = sender
         #: Takes what brokers answer.
         self.offer = offer
@@ -315,6 +381,8 @@ class Channels:
             nonlocal called
             if not called:
                 called = True
+                for channel in self._channels.values():
+                    channel.forget(told)
                 callback()
 
         def told() -> None:

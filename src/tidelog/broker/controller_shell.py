@@ -4,32 +4,41 @@ Every broker watches `/controller` and races for it when it goes (V3, V40). The 
 state (V41), then turns: what watches announced is read, all events are decided together, the
 decision is made durable, its commands are queued, its answers given; in this order (V2). Decisions
 are `tidelog.controller`'s. A term of office ends with the session, or when a newer controller
-shows; whoever waits is told NOT_CONTROLLER.
+shows; whoever waits is told NOT_CONTROLLER. A flow that the store never answers is noticed: its
+term ends, its node goes, and it begins anew (V42).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.channels import Channels
+from tidelog.broker.observed_store import ObservedStore
 from tidelog.broker.requests import Pending
 from tidelog.broker.store_reader import StoreReader
 from tidelog.broker.store_writer import DeposedError, StoreWriter
+from tidelog.broker.term_events import TermEvents
+from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller, Effects
 from tidelog.controller.draft import Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
+    ControlledShutdownAsked,
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
     ElectLeadersAsked,
     Event,
     ProducerIdsAsked,
+    ReassignmentsAsked,
+    ReassignmentsListAsked,
     RebalanceDue,
+    SweepDue,
     UncleanRead,
 )
 from tidelog.controller.topics import TopicDefaults
@@ -39,6 +48,7 @@ from tidelog.core.types import TopicId
 from tidelog.metadata import layout
 from tidelog.metadata.store import (
     ANY_VERSION,
+    Check,
     Create,
     Delete,
     Op,
@@ -51,10 +61,15 @@ from tidelog.metadata.store import (
 )
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
+from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
+from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -105,13 +120,15 @@ class _Term:
                 unclean=config.unclean_leader_election_enable,
             )
         )
-        self.writer = StoreWriter(broker.store, broker.tasks, broker.tracer, claim.epoch_version)
-        self.reader = StoreReader(broker.store, broker.tasks, broker.tracer)
+        self.writer = StoreWriter(shell.store, broker.tasks, broker.tracer, claim.epoch_version)
+        self.reader = StoreReader(shell.store, broker.tasks, broker.tracer)
+        self.events = TermEvents(broker, claim.controller_epoch)
         self.channels = Channels(
             broker,
             Sender(broker.broker_id, claim.controller_epoch, config.inter_broker_listener_name),
             shell.offer,
             shell.verify,
+            self.events,
         )
         self.waiting: dict[int, _Waiting] = {}
 
@@ -121,8 +138,10 @@ class ControllerShell:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self._store = broker.store
+        self._activity = Activity()
+        self.store = self._store = ObservedStore(broker.store, self._activity.moved)
         self._wake = Signal(broker.ports.loop)
+        self._flow: asyncio.Task[None] | None = None
         self._term: _Term | None = None
         self._closing = False
         self._next_ticket = 0
@@ -132,6 +151,7 @@ class ControllerShell:
         self._topics_changed = False
         self._deletions_changed = False
         self._election_changed = False
+        self._reassignments_changed = False
         #: Topics whose configuration has changed, and whether any may have.
         self._configs_changed: dict[str, None] = {}
         self._every_config_changed = False
@@ -150,7 +170,8 @@ class ControllerShell:
 
     async def start(self) -> None:
         """Take part in elections from now on."""
-        self.broker.tasks.spawn("controller", self._run())
+        self._flow = self.broker.tasks.spawn("controller", self._run())
+        self._watch_activity()
 
     async def close(self) -> None:
         """Leave office and take no part in elections any more; another broker takes over."""
@@ -172,6 +193,7 @@ class ControllerShell:
         if term is None:
             return
         term.channels.close()
+        term.events.resigned(reason)
         self.broker.tracer.event(
             "controller_resigned", epoch=term.claim.controller_epoch, reason=reason
         )
@@ -217,6 +239,14 @@ class ControllerShell:
         """A leader's ISR changes; `refusal` makes the answer of a broker that does not control."""
         return self._ask(lambda ticket: AlterPartitionAsked(ticket, version, request), refusal)
 
+    def controlled_shutdown(
+        self, request: ControlledShutdownRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """A broker that is about to stop; it goes when others have heard who leads instead."""
+        return self._ask(
+            lambda ticket: ControlledShutdownAsked(ticket, request), refusal, when_told=True
+        )
+
     def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
         """New topics, with ids and places drawn here."""
         random = self.broker.ports.random
@@ -240,6 +270,20 @@ class ControllerShell:
     def elect_leaders(self, request: ElectLeadersRequest, refusal: Refusal) -> Pending | Any:
         """Preferred or unclean leaders."""
         return self._ask(lambda ticket: ElectLeadersAsked(ticket, request), refusal, when_told=True)
+
+    def reassign(
+        self, request: AlterPartitionReassignmentsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """Partitions to move to other brokers, or back (KIP-455)."""
+        return self._ask(
+            lambda ticket: ReassignmentsAsked(ticket, request), refusal, when_told=True
+        )
+
+    def list_reassignments(
+        self, request: ListPartitionReassignmentsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """The partitions that are being moved (KIP-455)."""
+        return self._ask(lambda ticket: ReassignmentsListAsked(ticket, request), refusal)
 
     def delete_topics(self, request: DeleteTopicsRequest, refusal: Refusal) -> Pending | Any:
         """Topics to delete; answered when they are gone or the client's time is over."""
@@ -288,13 +332,50 @@ class ControllerShell:
 
     # elections
 
+    def _watch_activity(self) -> None:
+        """Look from time to time whether the flow moves (V42); a request that the store cannot
+        take ends within a session timeout, which is less than it is given."""
+        limit_ms = self.broker.config.controller_activity_timeout_ms
+        if self._closing or limit_ms == 0:
+            return
+        match self._activity.tick():
+            case Verdict.LOOK:
+                self.verify()
+            case Verdict.STALLED:
+                self._begin_anew()
+            case Verdict.WAIT:
+                pass
+        limit_ms = max(limit_ms, 2 * self._store.session_timeout_ms)
+        self.broker.timers.after(limit_ms / STALLED_TICKS, self._watch_activity)
+
+    def _begin_anew(self) -> None:
+        """The flow waits for an outcome that does not come: end it, and the term with it. The new
+        one finds what the old one left in the store, `/controller` first."""
+        self.broker.tracer.mark("controller_stalled")
+        self.broker.tracer.event("controller_stalled", epoch=self.controller_epoch)
+        self._log(
+            logging.ERROR,
+            "the store has not answered the controller's request, while the session lives: "
+            "giving up what was under way and /controller, if it is this broker's",
+        )
+        self.resign("it does not act")
+        if self._flow is not None:
+            self._flow.cancel()
+        self._flow = self.broker.tasks.spawn("controller", self._run())
+
+    async def _idle(self) -> None:
+        """Wait until there is something to do."""
+        self._activity.rests()
+        await self._wake.wait()
+        self._activity.moved()
+
     async def _run(self) -> None:
         """Wait for a vacancy, race, serve; until the broker stops."""
         while not self._closing:
             try:
                 claim = await self._race()
                 if claim is None:
-                    await self._wake.wait()
+                    await self._idle()
                 else:
                     await self._serve(claim)
             except DeposedError as error:
@@ -356,10 +437,16 @@ class ControllerShell:
         )
 
     async def _leave_office(self) -> None:
-        """Remove `/controller` where it is of this very session (V42)."""
-        node = await self._store.get(layout.CONTROLLER)
-        if node is not None and node.stat.ephemeral_owner == self._store.session_id:
-            await self._store.transact([Delete(layout.CONTROLLER, ANY_VERSION)])
+        """Remove `/controller` where it is of this very session (V42), and still is: each election
+        raises the epoch, so that nobody's who came in between is removed."""
+        paths = [layout.CONTROLLER, layout.CONTROLLER_EPOCH]
+        node, epoch = await self._store.get_many(paths)
+        if node is None or node.stat.ephemeral_owner != self._store.session_id:
+            return
+        ops: list[Op] = [Delete(layout.CONTROLLER, ANY_VERSION)]
+        if epoch is not None:
+            ops.insert(0, Check(layout.CONTROLLER_EPOCH, epoch.stat.version))
+        await self._store.transact(ops)
 
     # in office
 
@@ -370,6 +457,7 @@ class ControllerShell:
         term = self._term = _Term(self, claim)
         self.broker.tracer.event("controller_elected", epoch=claim.controller_epoch)
         self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
+        term.events.elected()
         await self._load(term)
         self.broker.timers.after(_FIRST_BALANCE_MS, partial(self._balance, term))
         self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
@@ -386,7 +474,8 @@ class ControllerShell:
         )
         for event in await self._patiently(term, lambda: term.reader.load(*lists)):
             term.controller.offer(event)
-        self._election_changed = True
+        term.events.has_read()
+        self._election_changed = self._reassignments_changed = True
 
     def _balance(self, term: _Term) -> None:
         """Look from time to time whether preferred replicas lead (V46)."""
@@ -399,10 +488,13 @@ class ControllerShell:
         self.broker.timers.after(interval_ms, partial(self._balance, term))
 
     def _look_again(self, term: _Term) -> None:
-        """Read the nodes of topics again that could not be read: somebody may have mended them."""
+        """Read the nodes of topics again that could not be read: somebody may have mended them.
+        Reassignments are swept, too (V50)."""
         if self._term is not term:
             return
         image = term.controller.image
+        if image.moving or image.reassignments is not None:
+            self.offer(SweepDue())
         unreadable = [name for name in image.unreadable if not image.is_deleting(name)]
         if unreadable:
             self._read_again(unreadable)
@@ -419,10 +511,13 @@ class ControllerShell:
         if self._term is not term:
             return
         if not term.controller.has_work:
-            await self._wake.wait()
+            await self._idle()
             return
+        term.events.begins()
         decision = term.controller.decide()
+        term.events.decided()
         outcomes = await term.writer.write(decision.writes) if decision.writes else []
+        term.events.written()
         if self._term is term:
             self._carry_out(term, term.controller.applied(decision, outcomes))
 
@@ -435,6 +530,7 @@ class ControllerShell:
         if self._brokers_changed:
             self._brokers_changed = False
             controller.offer(await self._patiently(term, lambda: reader.brokers(self._on_brokers)))
+            term.events.has_read()
         if self._topics_changed:
             self._topics_changed = False
             reread, self._reread = self._reread, {}
@@ -468,6 +564,11 @@ class ControllerShell:
             )
             if asked is not None:
                 controller.offer(asked)
+        if self._reassignments_changed:
+            self._reassignments_changed = False
+            controller.offer(
+                await self._patiently(term, lambda: reader.reassignments(self._on_reassignments))
+            )
 
     async def _check_claim(self) -> None:
         """DeposedError unless `/controller` is of this very session; watched from here on."""
@@ -489,6 +590,7 @@ class ControllerShell:
         tracer = self.broker.tracer
         term.channels.follow(term.controller.image.brokers)
         term.channels.send(effects.commands)
+        term.events.commanded(effects, term.controller.image)
         for ticket, message in effects.answers:
             waiting = term.waiting.pop(ticket, None)
             if waiting is None:
@@ -508,8 +610,30 @@ class ControllerShell:
                 partition_epoch=state.partition_epoch,
                 controller_epoch=state.controller_epoch,
             )
+        for topic_partition, reason in effects.refused:
+            tracer.event("reassignment_refused", partition=str(topic_partition), reason=reason)
+            self._log(
+                logging.ERROR,
+                f"{layout.REASSIGN_PARTITIONS} asks for what cannot be, {topic_partition} is left"
+                f" where it is: {reason}",
+            )
+        for topic_partition, replicas in effects.reassigned:
+            tracer.event("partition_reassigned", partition=str(topic_partition), replicas=replicas)
+            self._log(logging.INFO, f"{topic_partition} is reassigned to {list(replicas)}")
         for name in effects.removed:
             tracer.event("topic_removed", topic=name)
+        for broker_id, left in effects.handed_over:
+            tracer.event(
+                "broker_handed_over",
+                broker=broker_id,
+                epoch=term.claim.controller_epoch,
+                remaining=[str(one) for one in left],
+            )
+            self._log(
+                logging.INFO,
+                f"broker {broker_id} is leaving: {len(left)} of its partitions wait for another"
+                " replica to be in sync",
+            )
         if effects.reread:
             self._read_again(effects.reread)
 
@@ -521,6 +645,8 @@ class ControllerShell:
 
     def _on_brokers(self, event: WatchEvent) -> None:
         self._brokers_changed = True
+        if self._term is not None:
+            self._term.events.noticed()
         self._wake.set()
 
     def _on_topics(self, event: WatchEvent) -> None:
@@ -533,6 +659,10 @@ class ControllerShell:
 
     def _on_election(self, event: WatchEvent) -> None:
         self._election_changed = True
+        self._wake.set()
+
+    def _on_reassignments(self, event: WatchEvent) -> None:
+        self._reassignments_changed = True
         self._wake.set()
 
     def _log(self, level: int, message: str) -> None:

@@ -8,7 +8,6 @@ sequence numbers would be out of order. Where the leadership ends first, all are
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,7 +42,7 @@ class LateAppends:
         self._log = log
         self._plan = plan
         self._flush = flush
-        self._waiting: deque[Late] = deque()
+        self._waiting: list[Late] = []
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -58,7 +57,7 @@ class LateAppends:
 
     def refuse(self) -> None:
         """The leadership is over: nothing of it is appended any more."""
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._waiting = self._waiting, []
         for late in waiting:
             late.completion.fail(
                 KafkaError(
@@ -75,17 +74,17 @@ class LateAppends:
         if not waiting or waiting[0] is not late:
             return  # refused meanwhile
         if done.error is not None:
-            waiting.popleft()
+            waiting.pop(0)
             late.completion.fail(done.error)
         else:
-            self._begin(waiting.popleft(), done.result())
+            self._begin(waiting.pop(0), done.result())
         while waiting:
             try:
                 self._begin(waiting[0], None)
             except CostlyBatch:
                 self._check(waiting[0])
                 break
-            waiting.popleft()
+            waiting.pop(0)
         self._flush()
 
     def _begin(self, late: Late, checked: Checked | None) -> None:

@@ -230,6 +230,8 @@ class Partition:
             effects = role.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
         except KafkaError:
             return
+        if self._broker.cluster_events.awaiting:
+            self._broker.cluster_events.fetched(self, replica_id, now_ms)
         if effects is MOVED:
             self.watchers.high_watermark_moved(self)
         elif effects:
@@ -466,6 +468,7 @@ class Partition:
             now_ms=now_ms,
         )
         self._take_role(role, state, "became_leader")
+        broker.cluster_events.leads(self)
         if state.leader_recovery_state == RECOVERING:
             self._tell_what_is_at_risk(role)
         if self.topic_partition.topic == CONSUMER_OFFSETS:

@@ -195,7 +195,8 @@ class _LeaderAndIsr:
                 partition.become_leader(state)
             else:
                 partition.become_follower(state)
-                followers.append(partition)
+                if broker_id in state.isr or not self.broker.handing_over.has_begun:
+                    followers.append(partition)
         self.broker.fetchers.add(followers)
 
     async def _set_strays_aside(self) -> None:

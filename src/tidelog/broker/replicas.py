@@ -317,6 +317,7 @@ class Replicas:
         one may be the controller."""
         view = self._broker.view
         self._broker.isr_changes.controller_changed()
+        self._broker.handing_over.view_changed()
         alive = sorted(view.brokers)
         if alive != self._alive:
             self._alive = alive

@@ -17,14 +17,16 @@ from tidelog.controller.decision import (
     CreateTopic,
     ForgetDeletion,
     ForgetPreferredElection,
+    KeepReassignments,
     Outcome,
     QueueDeletion,
     TakeProducerIds,
     Write,
+    WriteAssignments,
     WritePartitionState,
     Written,
 )
-from tidelog.controller.image import ProducerIdsFound
+from tidelog.controller.image import ProducerIdsFound, Topic
 from tidelog.core import limits
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout
@@ -148,9 +150,7 @@ class TopicUnit(Unit):
         made = created.made
         name = made.topic.name
         path = layout.topic_path(name)
-        self._data = layout.encode_topic(
-            TopicAssignment(made.topic.topic_id, made.topic.assignments)
-        )
+        self._data = layout.encode_topic(_assignment(made.topic))
         super().__init__(
             write,
             path,
@@ -178,18 +178,16 @@ class TopicUnit(Unit):
         return True
 
 
-class GrowthUnit(Unit):
-    """A topic's node with more partitions than before."""
+class AssignmentUnit(Unit):
+    """A topic's node with other assignments than before."""
 
     __slots__ = ("_data", "_expected")
 
-    def __init__(self, write: int, added: AddPartitions) -> None:
-        topic = added.growth.topic
+    def __init__(self, write: int, topic: Topic) -> None:
         path = layout.topic_path(topic.name)
         self._expected = topic.version - 1
-        self._data = layout.encode_topic(TopicAssignment(topic.topic_id, topic.assignments))
+        self._data = layout.encode_topic(_assignment(topic))
         super().__init__(write, path, [SetData(path, self._data, self._expected)])
-        self.parents = (layout.topic_partitions_path(topic.name),)
 
     def judge(self, node: Node | None) -> Verdict:
         """Written, pending, or a conflict with what somebody else made of the topic."""
@@ -200,6 +198,16 @@ class GrowthUnit(Unit):
         if node.stat.version == self._expected:
             return PENDING
         return Conflict(reason="the topic's node has changed")
+
+
+class GrowthUnit(AssignmentUnit):
+    """A topic's node with more partitions than before."""
+
+    __slots__ = ()
+
+    def __init__(self, write: int, added: AddPartitions) -> None:
+        super().__init__(write, added.growth.topic)
+        self.parents = (layout.topic_partitions_path(added.growth.topic.name),)
 
     def adapt(self, failure: TransactionFailed) -> bool:
         """A parent may have been made meanwhile."""
@@ -219,6 +227,32 @@ class RequestUnit(Unit):
     def judge(self, node: Node | None) -> Verdict:
         """Whoever did it, it is done."""
         return Written() if (node is not None) == self._present else PENDING
+
+
+class ReassignmentsUnit(Unit):
+    """What is left of `/admin/reassign_partitions`."""
+
+    __slots__ = ("_data", "_expected")
+
+    def __init__(self, write: int, kept: KeepReassignments) -> None:
+        path = layout.REASSIGN_PARTITIONS
+        self._expected = kept.expected_version
+        self._data: bytes | None = None
+        op: Op = Delete(path, kept.expected_version)
+        if kept.entries:
+            self._data = layout.encode_reassignments(list(kept.entries.values()))
+            op = SetData(path, self._data, kept.expected_version)
+        super().__init__(write, path, [op])
+
+    def judge(self, node: Node | None) -> Verdict:
+        """Written, pending, or a conflict with what somebody else asks for by now."""
+        if node is None:
+            return Written() if self._data is None else Conflict()
+        if node.stat.version == self._expected:
+            return PENDING
+        if node.stat.version == self._expected + 1 and node.data == self._data:
+            return Written(node.stat.mzxid)
+        return Conflict(reason="other reassignments are asked for")
 
 
 class ProducerIdsUnit(Unit):
@@ -278,6 +312,10 @@ def units_of(index: int, write: Write) -> list[Unit]:
         case AddPartitions():
             growth = write.growth
             return _with_states(index, GrowthUnit(index, write), growth.topic.name, growth.states)
+        case WriteAssignments():
+            return [AssignmentUnit(index, write.topic)]
+        case KeepReassignments():
+            return [ReassignmentsUnit(index, write)]
         case QueueDeletion():
             return [RequestUnit(index, layout.delete_topic_path(write.name), present=True)]
         case ForgetDeletion():
@@ -288,6 +326,17 @@ def units_of(index: int, write: Write) -> list[Unit]:
             return [ProducerIdsUnit(index, write)]
         case _:
             raise TypeError(f"not a conditional write: {write!r}")
+
+
+def _assignment(topic: Topic) -> TopicAssignment:
+    moves = topic.moves.items()
+    return TopicAssignment(
+        topic.topic_id,
+        topic.assignments,
+        {partition: move.adding for partition, move in moves if move.adding},
+        {partition: move.removing for partition, move in moves if move.removing},
+        {partition: move.original for partition, move in moves if move.original},
+    )
 
 
 def _with_states(

@@ -16,17 +16,19 @@ from tidelog.controller.events import (
     DeletionsRead,
     PreferredElectionRead,
     ProducerIdsRead,
+    ReassignmentsRead,
     TopicsRead,
     UncleanRead,
 )
-from tidelog.controller.image import Topic, TopicFound, TopicUnreadable
+from tidelog.controller.image import ReassignmentsFound, Topic, TopicFound, TopicUnreadable
+from tidelog.controller.moves import Move
 from tidelog.core.errors import KafkaError
 from tidelog.core.names import validate_topic_name
 from tidelog.core.ports import Tracer
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, PartitionState, TopicPartition
 from tidelog.metadata import layout
-from tidelog.metadata.layout import LayoutError
+from tidelog.metadata.layout import LayoutError, TopicAssignment
 from tidelog.metadata.store import MetadataStore, Node, WatchCallback
 
 _UNCLEAN = "unclean.leader.election.enable"
@@ -97,6 +99,22 @@ class StoreReader:
             # Nothing can be done for it: it is taken away like one that is done.
             self._report(str(error))
             return PreferredElectionRead(())
+
+    async def reassignments(self, on_change: WatchCallback) -> ReassignmentsRead:
+        """Where an administrator wants partitions to be (R1)."""
+        path = layout.REASSIGN_PARTITIONS
+        node = await self._store.get(path, on_change)
+        if node is None:
+            return ReassignmentsRead(None)
+        try:
+            entries = layout.decode_reassignments(path, node.data)
+        except LayoutError as error:
+            # Nothing can be done for it: it is taken away like one that is done.
+            self._report(str(error))
+            entries = []
+        return ReassignmentsRead(
+            ReassignmentsFound(node.stat.version, {one.topic_partition: one for one in entries})
+        )
 
     async def unclean(self, names: Sequence[str]) -> UncleanRead:
         """unclean.leader.election.enable of these topics, as it is now."""
@@ -208,8 +226,20 @@ def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
         assignment.partitions,
         _unclean(configs),
         node.stat.version,
-        bool(assignment.adding or assignment.removing),
+        _moves(assignment, node.stat.mzxid),
     )
+
+
+def _moves(assignment: TopicAssignment, mzxid: int) -> dict[int, Move]:
+    return {
+        partition: Move(
+            assignment.adding.get(partition, ()),
+            assignment.removing.get(partition, ()),
+            assignment.original.get(partition, ()),
+            mzxid,
+        )
+        for partition in sorted({**assignment.adding, **assignment.removing})
+    }
 
 
 def _unclean(configs: Mapping[str, str]) -> bool | None:

@@ -20,12 +20,14 @@ from tidelog.cli import (
     configs,
     consume,
     dumps,
+    events,
     faults,
     groups,
     histories,
     partitions,
     pipeline,
     produce,
+    reassign,
     simulation,
     stores,
     topics,
@@ -51,8 +53,10 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(partitions.leaders_app, name="leaders")
+app.add_typer(reassign.app, name="reassign")
 app.add_typer(brokers.log_dirs_app, name="log-dirs")
 app.add_typer(partitions.records_app, name="records")
+app.add_typer(events.app, name="events")
 app.add_typer(stores.app, name="store")
 app.add_typer(faults.app, name="break")
 app.add_typer(simulation.app, name="sim")

@@ -281,6 +281,44 @@ class LeaderElected:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveBegun:
+    """A partition asked to be elsewhere. `result` is accepted, would_move, or Kafka's error name.
+
+    `message` is the broker's reason, empty where it gave none.
+    """
+
+    topic: str
+    partition: int
+    result: str
+    replicas_before: tuple[int, ...]
+    replicas: tuple[int, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveListed:
+    """A partition that is being moved; `replicas` are all it has meanwhile, the target first."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    target: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveVerified:
+    """Whether a partition is where it is wanted: done, moving, moving_elsewhere or elsewhere."""
+
+    topic: str
+    partition: int
+    state: str
+    replicas: tuple[int, ...]
+    replicas_wanted: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Replica:
     """A replica in a log directory; `future`: it is being moved there."""
 

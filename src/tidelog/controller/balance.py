@@ -20,7 +20,7 @@ def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
         state = image.states.get(topic_partition)
         if state is None or topic.is_reassigning or image.is_deleting(topic.name):
             continue
-        replicas = topic.assignments[topic_partition.partition]
+        replicas = image.replicas(topic_partition)
         preferred = replicas[0]
         preferring[preferred] = preferring.get(preferred, 0) + 1
         if elections.prefers_another(state, replicas):
@@ -29,6 +29,7 @@ def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
         topic_partition
         for broker_id, led_elsewhere in sorted(elsewhere.items())
         if broker_id in image.brokers
+        and not image.brokers[broker_id].is_leaving
         and 100 * len(led_elsewhere) > percentage * preferring[broker_id]
         for topic_partition in led_elsewhere
         if broker_id in image.states[topic_partition].isr

@@ -2,20 +2,23 @@
 
 `CommandBuilder` derives the content from the image; `Commands` is what one broker has still to be
 told: it merges while it waits (V81), the last state of a partition wins, and StopReplica(delete)
-followed by LeaderAndIsr keeps both in order. `Commands.requests` lays it out in sending order:
-UpdateMetadata with the live brokers where they changed, so that a follower knows the leader that it
-is told of; StopReplica; LeaderAndIsr; UpdateMetadata with the partitions, last, so that clients
-hear of a leader that already leads. Versions are those that Kafka 3.9 sends.
+followed by LeaderAndIsr keeps both in order. What waits is bounded: topics that come and go leave
+traces in it, and when these are more than all that is there, the broker is told everything anew.
+`Commands.requests` lays it out in sending order: UpdateMetadata with the live brokers where they
+changed, so that a follower knows the leader that it is told of; StopReplica; LeaderAndIsr;
+UpdateMetadata with the partitions, last, so that clients hear of a leader that already leads.
+Versions are those that Kafka 3.9 sends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
 from tidelog.controller.image import Image
+from tidelog.core import limits
 from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, Endpoint, TopicId, TopicPartition
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -106,6 +109,8 @@ class Commands:
     #: Topics of which the broker keeps replicas and metadata although what is told in full does
     #: not describe them.
     keep: tuple[str, ...] = ()
+    #: Partitions of the cluster when it was decided.
+    partition_count: int = 0
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     roles: dict[TopicPartition, Role] = field(default_factory=dict)
     shown: Shown = field(default_factory=dict)
@@ -116,25 +121,43 @@ class Commands:
         """Add what was decided later; nothing of this has been sent."""
         self.brokers = later.brokers
         self.brokers_changed = self.brokers_changed or later.brokers_changed
+        self.partition_count = later.partition_count
         for topic_partition, stop in later.stops.items():
             self.roles.pop(topic_partition, None)
             self.stops[topic_partition] = stop
         if later.full:
             self.full = self.shows_all = True
             self.keep = later.keep
-            self.roles = later.roles
+            earlier, self.roles = self.roles, {}
+            self._add_roles(later.roles, earlier)
             self.shown = later.shown
             self._own_shown = None
             return
-        for topic_partition, role in later.roles.items():
-            earlier = self.roles.get(topic_partition)
-            if earlier is not None and earlier.state.is_new and earlier.topic_id == role.topic_id:
-                role = _as_new(role)
-            self.roles[topic_partition] = role
+        self._add_roles(later.roles, self.roles)
         if later.shown:
             if self._own_shown is None:
                 self.shown = self._own_shown = dict(self.shown)
             self._own_shown.update(later.shown)
+
+    def _add_roles(
+        self, roles: Mapping[TopicPartition, Role], before: Mapping[TopicPartition, Role]
+    ) -> None:
+        """A replica that the broker has not been told to make yet is still to be made (D3)."""
+        for topic_partition, role in roles.items():
+            earlier = before.get(topic_partition)
+            if earlier is not None and earlier.state.is_new and earlier.topic_id == role.topic_id:
+                role = _as_new(role)
+            self.roles[topic_partition] = role
+
+    @property
+    def has_outgrown(self) -> bool:
+        """Whether more waits than a full command would hold, and a good deal more."""
+        waiting = len(self.roles) + len(self.stops) + len(self.shown)
+        return waiting > 3 * self.partition_count + limits.MAX_SUPERSEDED_STATES
+
+    def drop_shown(self) -> None:
+        """Forget the metadata that waits; everything must be told anew."""
+        self.shown, self.shows_all, self._own_shown = {}, False, None
 
     def requests(self, sender: Sender, broker_epoch: int) -> list[Outgoing]:
         """The requests to send, in this order. Metadata goes when the roles are answered."""
@@ -253,20 +276,26 @@ class CommandBuilder:
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
+        #: Roles that are nobody's first: the same for all replicas of a partition.
+        self._roles: dict[TopicPartition, Role] = {}
 
     def tell_brokers(self) -> None:
         """Tell everybody who is alive."""
         self._brokers_changed = True
 
-    def tell_role(self, topic_partition: TopicPartition, is_new: bool) -> None:
+    def tell_role(
+        self, topic_partition: TopicPartition, is_new: bool, new_replicas: tuple[int, ...] = ()
+    ) -> None:
         """Tell all live replicas of a partition what they are in it; nothing without a state, or
-        once its topic is to be deleted: a role told later would make the replica again (V22)."""
+        once its topic is to be deleted: a role told later would make the replica again (V22).
+        `new_replicas`: these are made, though the others are there (D3)."""
         if not self._has_roles(topic_partition):
             return
         role = self._role(topic_partition, is_new)
         for replica in self._image.replicas(topic_partition):
             if replica in self._image.brokers:
-                self._of(replica).roles[topic_partition] = role
+                made = replica in new_replicas and not is_new
+                self._of(replica).roles[topic_partition] = _as_new(role) if made else role
 
     def retell_role(self, broker_id: int, topic_partition: TopicPartition, is_new: bool) -> None:
         """Tell one broker what it is in a partition, unless it is told anyway or is gone."""
@@ -274,6 +303,18 @@ class CommandBuilder:
             roles = self._of(broker_id).roles
             if topic_partition not in roles:
                 roles[topic_partition] = self._role(topic_partition, is_new)
+
+    def stop_replica(self, broker_id: int, topic_partition: TopicPartition) -> None:
+        """Tell a broker that is leaving to follow no longer and keep the log, in place of any role
+        in the partition (V43); nothing where it leads."""
+        image = self._image
+        if broker_id not in image.brokers or not self._has_roles(topic_partition):
+            return
+        state = image.states[topic_partition]
+        if state.leader != broker_id and broker_id in image.replicas(topic_partition):
+            commands = self._of(broker_id)
+            commands.roles.pop(topic_partition, None)
+            commands.stops[topic_partition] = Stop(state.leader_epoch, False)
 
     def _has_roles(self, topic_partition: TopicPartition) -> bool:
         image = self._image
@@ -310,11 +351,26 @@ class CommandBuilder:
         told: dict[int, list[TopicPartition]] = {}
         for topic_partition in self._image.topics[topic].partitions():
             self.show(topic_partition)
-            for replica in self._image.replicas(topic_partition):
+            for replica in self._image.assigned(topic_partition):
                 if replica in self._image.brokers:
                     self._of(replica).stops[topic_partition] = Stop(EPOCH_DURING_DELETE, True)
                     told.setdefault(replica, []).append(topic_partition)
         return {broker_id: tuple(partitions) for broker_id, partitions in told.items()}
+
+    def leave(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        """Tell live replicas that a reassignment has taken away to stop and to delete what they
+        have (V52); returns whom it told."""
+        image = self._image
+        stay = image.replicas(topic_partition)
+        stop = Stop(image.states[topic_partition].leader_epoch, True)
+        told = [
+            replica
+            for replica in image.assigned(topic_partition)
+            if replica not in stay and replica in image.brokers
+        ]
+        for replica in told:
+            self._of(replica).stops[topic_partition] = stop
+        return tuple(told)
 
     def tell_everything(self, broker_id: int) -> None:
         """Tell a broker all that it should hold and know (V35, V41)."""
@@ -342,6 +398,9 @@ class CommandBuilder:
         for topic_partition in image.hosted_by(broker_id):
             if topic_partition in told:
                 roles[topic_partition] = told[topic_partition]
+            elif broker_id not in image.replicas(topic_partition):
+                # It is to go: what comes back to life is stray there (V45).
+                continue
             elif self._has_roles(topic_partition):
                 roles[topic_partition] = self._role(topic_partition, False)
         commands.roles = roles
@@ -364,7 +423,20 @@ class CommandBuilder:
         return everything
 
     def _role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
+        role = None if is_new else self._roles.get(topic_partition)
+        if role is None:
+            role = self._new_role(topic_partition, is_new)
+            if not is_new:
+                self._roles[topic_partition] = role
+        return role
+
+    def _new_role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
         state = self._image.states[topic_partition]
+        move = self._image.move(topic_partition)
+        if move is not None and self._image.is_completing(topic_partition):
+            move = None
+        removing = () if move is None else move.removing
+        adding = () if move is None else tuple(one for one in move.adding if one not in removing)
         return Role(
             self._image.topics[topic_partition.topic].topic_id,
             LeaderAndIsrPartitionState(
@@ -375,6 +447,8 @@ class CommandBuilder:
                 isr=state.isr,
                 partition_epoch=state.partition_epoch,
                 replicas=self._image.replicas(topic_partition),
+                adding_replicas=adding,
+                removing_replicas=removing,
                 is_new=is_new,
                 leader_recovery_state=state.leader_recovery_state,
             ),
@@ -383,26 +457,14 @@ class CommandBuilder:
     def _of(self, broker_id: int) -> Commands:
         commands = self._commands.get(broker_id)
         if commands is None:
-            commands = self._commands[broker_id] = Commands(self._brokers)
+            commands = self._commands[broker_id] = Commands(
+                self._brokers, partition_count=len(self._image.states)
+            )
         return commands
 
 
 def _as_new(role: Role) -> Role:
-    state = role.state
-    return Role(
-        role.topic_id,
-        LeaderAndIsrPartitionState(
-            partition_index=state.partition_index,
-            controller_epoch=state.controller_epoch,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=state.isr,
-            partition_epoch=state.partition_epoch,
-            replicas=state.replicas,
-            is_new=True,
-            leader_recovery_state=state.leader_recovery_state,
-        ),
-    )
+    return Role(role.topic_id, replace(role.state, is_new=True))
 
 
 def _live_broker(broker: BrokerInfo) -> UpdateMetadataBroker:

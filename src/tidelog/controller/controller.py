@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidelog.controller import balance, liveness
+from tidelog.controller import balance, liveness, shutdowns
+from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.commands import CommandBuilder, Commands
 from tidelog.controller.decision import (
     AddPartitions,
@@ -25,11 +26,13 @@ from tidelog.controller.decision import (
     DeleteTopicsAnswer,
     ForgetDeletion,
     ForgetPreferredElection,
+    KeepReassignments,
     Outcome,
     QueueDeletion,
     RemoveTopic,
     TakeProducerIds,
     Write,
+    WriteAssignments,
     WritePartitionState,
     Written,
 )
@@ -37,6 +40,8 @@ from tidelog.controller.draft import Draft, Settings
 from tidelog.controller.events import (
     AlterPartitionAsked,
     BrokersRead,
+    CommandsDropped,
+    ControlledShutdownAsked,
     CreatePartitionsAsked,
     CreateTopicsAsked,
     DeleteTopicsAsked,
@@ -47,31 +52,41 @@ from tidelog.controller.events import (
     PreferredElectionRead,
     ProducerIdsAsked,
     ProducerIdsRead,
+    ReassignmentsAsked,
+    ReassignmentsListAsked,
+    ReassignmentsRead,
     RebalanceDue,
     StopReplicaAnswered,
+    SweepDue,
     TopicsRead,
     UncleanRead,
 )
 from tidelog.controller.image import (
+    AssignmentsWritten,
     BrokersChanged,
     DeletionCommanded,
     DeletionRequested,
     Image,
+    LeavingCommanded,
     PartitionsAdded,
     ProducerIdsFound,
+    ReassignmentsFound,
     ReplicaAnswered,
     ReplicasRemade,
     ReplicasStopped,
+    ShutdownBegun,
     StatePublished,
     TopicFound,
     TopicGone,
     TopicUnreadable,
     UncleanChanged,
 )
+from tidelog.controller.moving import MovingDraft
+from tidelog.controller.shutdowns import HandOver, ShutdownAnswer
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION
 from tidelog.core.names import is_internal_topic
-from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
+from tidelog.core.types import NO_LEADER, BrokerInfo, PartitionState, TopicId, TopicPartition
 
 
 @dataclass(slots=True)
@@ -85,8 +100,19 @@ class Effects:
     #: What was published, for those who watch.
     published: list[tuple[TopicPartition, PartitionState]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    #: Brokers that have handed over, with what they lead nevertheless.
+    handed_over: list[tuple[int, Sequence[TopicPartition]]] = field(default_factory=list)
     #: Topics whose nodes somebody else has changed: read them again.
     reread: list[str] = field(default_factory=list)
+    #: The same as `published`, with what held before.
+    changes: list[StateChange] = field(default_factory=list)
+    #: Registrations that have gone (broker id, broker epoch) and come since the last decision.
+    gone: list[tuple[int, int]] = field(default_factory=list)
+    arrived: list[BrokerInfo] = field(default_factory=list)
+    #: Reassignments that an administrator's node asks for and that cannot be, and why.
+    refused: list[tuple[TopicPartition, str]] = field(default_factory=list)
+    #: Reassignments that have ended, and the replicas that there are now.
+    reassigned: list[tuple[TopicPartition, tuple[int, ...]]] = field(default_factory=list)
 
 
 class Controller:
@@ -103,13 +129,25 @@ class Controller:
         self._shown: dict[TopicPartition, None] = {}
         self._full: dict[int, None] = {}
         self._brokers_changed = False
+        #: What registrations did since the last decision; who is there at first has not come.
+        self._has_read_brokers = False
+        self._gone: list[tuple[int, int]] = []
+        self._arrived: list[BrokerInfo] = []
         self._forgotten: dict[str, None] = {}
         #: Partitions to give back to their preferred replicas, a few at a time (V46).
         self._preferred: dict[TopicPartition, None] = {}
         #: `/admin/preferred_replica_election` goes when none is left.
         self._election_requested = False
+        #: Reassignments to look at, those whose replicas may have to be told to go, and whether
+        #: `/admin/reassign_partitions` is to be looked at (V50).
+        self._moves: dict[TopicPartition, None] = {}
+        self._stopping: dict[TopicPartition, None] = {}
+        self._requested = False
         self._deleting: list[DeleteTopicsAnswer] = []
         self._given_up: dict[int, None] = {}
+        #: Controlled shutdowns under way, by broker; and answers to those that are not.
+        self._hand_overs: dict[int, HandOver] = {}
+        self._shutdown_answers: list[ShutdownAnswer] = []
 
     def offer(self, event: Event) -> None:
         """Queue an event."""
@@ -127,6 +165,11 @@ class Controller:
             or self._forgotten
             or self._preferred
             or self._election_requested
+            or self._hand_overs
+            or self._shutdown_answers
+            or self._moves
+            or self._stopping
+            or self._requested
             or any(d.done or not d.commanded for d in self.image.deletions.values())
         )
 
@@ -151,28 +194,46 @@ class Controller:
         for event in events:
             self._take(event)
         draft = Draft(self.image, self.settings)
+        self._hand_over(draft.decision)
         dirty, self._dirty = self._dirty, {}
         for topic_partition in dirty:
             draft.elect(topic_partition)
-        self._requests(draft, events)
+        moving = MovingDraft(draft)
+        self._requests(draft, moving, events)
+        if not self._full:
+            # A new controller resumes them once its full commands are out (V41).
+            self._bring_forward(moving)
+        moving.close()
         self._give_back(draft)
         decision = draft.decision
         decision.writes.extend(self._deletion_writes())
         if self._election_requested and not self._preferred:
             self._election_requested = False
             decision.writes.append(ForgetPreferredElection())
-        decision.shown, self._shown = self._shown, {}
+        decision.shown.update(self._shown)
+        self._shown = {}
         decision.full, self._full = tuple(self._full), {}
         decision.brokers_changed, self._brokers_changed = self._brokers_changed, False
         self._deciding = decision
         return decision
 
-    def _requests(self, draft: Draft, events: Iterable[Event]) -> None:
+    def _bring_forward(self, moving: MovingDraft) -> None:
+        looked_at, self._moves = self._moves, {}
+        for topic_partition in looked_at:
+            moving.advance(topic_partition)
+        if self._requested:
+            self._requested = False
+            moving.look_at_requests()
+
+    def _requests(self, draft: Draft, moving: MovingDraft, events: Iterable[Event]) -> None:
         producer_ids = []
         for event in events:
             # Before the leaders' own requests: those are judged against who leads then.
             if isinstance(event, ElectLeadersAsked):
                 draft.elect_leaders(event)
+        for event in events:
+            if isinstance(event, ReassignmentsAsked) and not moving.reassign(event):
+                self._events.append(event)
         for event in events:
             match event:
                 case AlterPartitionAsked():
@@ -182,11 +243,24 @@ class Controller:
                 case CreatePartitionsAsked():
                     if not draft.create_partitions(event):
                         self._events.append(event)
+                case ReassignmentsListAsked():
+                    moving.list(event)
                 case DeleteTopicsAsked():
                     draft.delete_topics(event)
                 case ProducerIdsAsked():
                     producer_ids.append(event)
         draft.give_producer_ids(producer_ids)
+
+    def _hand_over(self, decision: Decision) -> None:
+        """Look at the next partitions of brokers that are leaving (V43)."""
+        for broker_id, hand_over in list(self._hand_overs.items()):
+            batch = shutdowns.next_batch(hand_over)
+            self._dirty.update(dict.fromkeys(batch.partitions))
+            if batch.are_followed:
+                decision.stopped.extend((broker_id, one) for one in batch.partitions)
+            if hand_over.is_done:
+                decision.handed_over.append(self._hand_overs.pop(broker_id))
+        decision.shutdown_answers, self._shutdown_answers = self._shutdown_answers, []
 
     def _give_back(self, draft: Draft) -> None:
         waiting = list(self._preferred)
@@ -221,9 +295,17 @@ class Controller:
             case PreferredElectionRead():
                 self._preferred.update(dict.fromkeys(event.topic_partitions))
                 self._election_requested = True
+            case ControlledShutdownAsked():
+                self._shutdown_asked(event)
             case RebalanceDue():
                 due = balance.out_of_balance(self.image, event.percentage)
                 self._preferred.update(dict.fromkeys(due))
+            case ReassignmentsRead():
+                self.image.reassignments = event.found
+                self._look_at_requests()
+            case SweepDue():
+                self._moves.update(self.image.moving)
+                self._look_at_requests()
             case LeaderAndIsrAnswered():
                 if self._is_current(event.broker_id, event.broker_epoch):
                     self._replicas_answered(event)
@@ -232,22 +314,61 @@ class Controller:
                     self.image.apply(
                         ReplicasStopped(event.broker_id, tuple(event.topic_partitions))
                     )
+                    self._look_at_moves(event.topic_partitions)
+            case CommandsDropped():
+                if self._is_current(event.broker_id, event.broker_epoch):
+                    self._full[event.broker_id] = None
 
     def _is_current(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.broker_epoch == broker_epoch
 
     def _brokers_read(self, event: BrokersRead) -> None:
-        changes = liveness.broker_changes(self.image.brokers, event.brokers)
+        before = self.image.brokers
+        changes = liveness.broker_changes(before, event.brokers)
+        if self._has_read_brokers:
+            ended = [one for one in (*changes.arrived, *changes.gone) if one in before]
+            self._gone += [(one, before[one].broker_epoch) for one in ended]
+            self._arrived += [event.brokers[one] for one in changes.arrived]
+        self._has_read_brokers = True
         if not changes:
             return
         self.image.apply(BrokersChanged(event.brokers))
         self._brokers_changed = True
         for broker_id in (*changes.arrived, *changes.gone):
+            self._registration_over(broker_id)
             for topic_partition in self.image.hosted_by(broker_id):
                 self._dirty[topic_partition] = None
                 self._shown[topic_partition] = None
+            self._look_at_moves(self.image.hosted_by(broker_id))
         self._full.update(dict.fromkeys(changes.arrived))
+
+    def _shutdown_asked(self, event: ControlledShutdownAsked) -> None:
+        """A broker is leaving from now on, until its registration ends; asked again, what has come
+        since is looked at."""
+        error = shutdowns.refusal(event.request, self.image.brokers)
+        if error is not ErrorCode.NONE:
+            self._shutdown_answers.append(ShutdownAnswer(event.ticket, error))
+            return
+        broker_id = event.request.broker_id
+        self.image.apply(ShutdownBegun(broker_id))
+        hand_over = self._hand_overs.setdefault(broker_id, HandOver(broker_id))
+        hand_over.tickets.append(event.ticket)
+        shutdowns.look_at(hand_over, self.image, self.image.hosted_by(broker_id))
+
+    def _registration_over(self, broker_id: int) -> None:
+        hand_over = self._hand_overs.pop(broker_id, None)
+        if hand_over is not None:
+            self._shutdown_answers.extend(
+                ShutdownAnswer(ticket, ErrorCode.STALE_BROKER_EPOCH) for ticket in hand_over.tickets
+            )
+
+    def _look_at_requests(self) -> None:
+        self._requested = self._requested or self.image.reassignments is not None
+
+    def _look_at_moves(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        moving = self.image.moving
+        self._moves.update(dict.fromkeys(one for one in topic_partitions if one in moving))
 
     def _topics_read(self, event: TopicsRead) -> None:
         names = dict.fromkeys(event.names)
@@ -263,6 +384,10 @@ class Controller:
                 for topic_partition in found.topic.partitions():
                     self._dirty[topic_partition] = None
                     self._shown[topic_partition] = None
+                for partition in found.topic.moves:
+                    self._moves[TopicPartition(found.topic.name, partition)] = None
+                    self._stopping[TopicPartition(found.topic.name, partition)] = None
+        self._look_at_requests()
 
     def _deletions_read(self, event: DeletionsRead) -> None:
         for name in event.names:
@@ -313,28 +438,44 @@ class Controller:
         if decision is not self._deciding:
             raise InvariantError("not the decision in flight")
         self._deciding = None
+        effects = Effects({}, refused=decision.refused)
         conflicts: list[WritePartitionState] = []
         removed: list[str] = []
         published: list[tuple[TopicPartition, PartitionState]] = []
         reread: list[str] = []
+        changes: list[StateChange] = []
         for write, outcome in zip(decision.writes, outcomes, strict=True):
             match write:
                 case WritePartitionState():
+                    before = self.image.states.get(write.topic_partition)
                     self._state_written(write, outcome)
                     if isinstance(outcome, Conflict):
                         conflicts.append(write)
                     else:
                         published.append((write.topic_partition, write.state))
+                        changes.append(self._change(write, before))
                 case CreateTopic():
                     if isinstance(outcome, Written):
-                        published.extend(self._topic_made(write, outcome))
+                        made = self._topic_made(write, outcome)
+                        published.extend(made)
+                        changes.extend(_first_changes(write.made.topic.topic_id, made))
                 case AddPartitions():
                     if isinstance(outcome, Written):
-                        published.extend(self._partitions_added(write, outcome))
+                        made = self._partitions_added(write, outcome)
+                        published.extend(made)
+                        changes.extend(_first_changes(write.growth.topic.topic_id, made))
                     else:
                         reread.append(write.growth.topic.name)
+                case WriteAssignments():
+                    if isinstance(outcome, Written):
+                        effects.reassigned.extend(self._assigned(write, outcome))
+                    else:
+                        reread.append(write.topic.name)
+                case KeepReassignments():
+                    self._reassignments_kept(write, outcome)
                 case QueueDeletion():
                     self.image.apply(DeletionRequested(write.name))
+                    self._look_at_requests()
                 case RemoveTopic():
                     self.image.apply(TopicGone(write.name))
                     removed.append(write.name)
@@ -342,10 +483,35 @@ class Controller:
                     self._producer_ids_taken(write, outcome)
         for topic_partition in decision.remade:
             self.image.apply(ReplicasRemade(topic_partition))
-        effects = Effects(self._commands(decision, published, conflicts))
+        effects.commands = self._commands(decision, published, conflicts)
         effects.published, effects.removed, effects.reread = published, removed, reread
+        effects.changes = changes
+        effects.gone, self._gone = self._gone, []
+        effects.arrived, self._arrived = self._arrived, []
         effects.answers = self._answers(decision, outcomes, removed)
+        for hand_over in decision.handed_over:
+            self._handed_over(hand_over, effects)
         return effects
+
+    def _handed_over(self, hand_over: HandOver, effects: Effects) -> None:
+        """Answer a broker that is leaving; what somebody else has changed is looked at again."""
+        again = [one for one in self.image.hosted_by(hand_over.broker_id) if one in self._dirty]
+        if again:
+            shutdowns.look_at(hand_over, self.image, again)
+            self._hand_overs[hand_over.broker_id] = hand_over
+            return
+        left = shutdowns.remaining(self.image, hand_over.broker_id)
+        effects.handed_over.append((hand_over.broker_id, left))
+        effects.answers.extend(
+            (ticket, ShutdownAnswer(ticket, remaining=left).message())
+            for ticket in hand_over.tickets
+        )
+
+    def _change(self, write: WritePartitionState, before: PartitionState | None) -> StateChange:
+        topic_id = self.image.topics[write.topic_partition.topic].topic_id
+        return StateChange(
+            write.topic_partition, topic_id, before, write.state, write.asked_by_leader
+        )
 
     def _state_written(self, write: WritePartitionState, outcome: Outcome) -> None:
         topic_partition = write.topic_partition
@@ -359,6 +525,9 @@ class Controller:
             self._dirty[topic_partition] = None
         else:
             self.image.apply(TopicUnreadable(topic_partition.topic, outcome.reason))
+        if topic_partition in self.image.moving:
+            self._moves[topic_partition] = None
+            self._stopping[topic_partition] = None
 
     def _topic_made(
         self, write: CreateTopic, outcome: Written
@@ -386,6 +555,32 @@ class Controller:
             (TopicPartition(topic.name, partition), state) for partition, state in states.items()
         ]
 
+    def _assigned(
+        self, write: WriteAssignments, outcome: Written
+    ) -> list[tuple[TopicPartition, tuple[int, ...]]]:
+        """Take over a topic's node; returns the reassignments that are over with it."""
+        topic, before = write.topic, self.image.topics[write.topic.name].moves
+        since = {
+            partition: replace(topic.moves[partition], since_zxid=outcome.mzxid)
+            for partition in write.begun
+            if partition in topic.moves
+        }
+        self.image.apply(AssignmentsWritten(replace(topic, moves={**topic.moves, **since})))
+        for partition in write.begun:
+            topic_partition = TopicPartition(topic.name, partition)
+            self._moves[topic_partition] = None
+        ended = [partition for partition in before if partition not in topic.moves]
+        if ended:
+            self._look_at_requests()
+        return [(TopicPartition(topic.name, one), topic.assignments[one]) for one in ended]
+
+    def _reassignments_kept(self, write: KeepReassignments, outcome: Outcome) -> None:
+        if isinstance(outcome, Conflict):
+            # Somebody has changed the node: a watch tells, and it is read again.
+            return
+        found = ReassignmentsFound(write.expected_version + 1, write.entries)
+        self.image.reassignments = found if write.entries else None
+
     def _producer_ids_taken(self, write: TakeProducerIds, outcome: Outcome) -> None:
         if isinstance(outcome, Written):
             self.image.apply(ProducerIdsFound(write.last, write.expected_version + 1))
@@ -410,15 +605,18 @@ class Controller:
             if write is None:
                 builder.tell_role(topic_partition, is_new=True)
             elif not write.asked_by_leader:
-                builder.tell_role(topic_partition, write.is_new)
+                builder.tell_role(topic_partition, write.is_new, write.new_replicas)
         for write in conflicts:
             builder.show(write.topic_partition)
             builder.tell_role(write.topic_partition, is_new=False)
         for topic_partition in decision.remade:
             builder.tell_role(topic_partition, is_new=True)
+        for broker_id, topic_partition in decision.stopped:
+            builder.stop_replica(broker_id, topic_partition)
         for topic_partition in decision.shown:
             builder.show(topic_partition)
         self._command_deletions(builder)
+        self._command_leaving(builder)
         for retell in decision.retold:
             builder.retell_role(retell.broker_id, retell.topic_partition, retell.is_new)
         if decision.brokers_changed:
@@ -435,6 +633,17 @@ class Controller:
             told = builder.delete(name) if name in self.image.topics else {}
             self.image.apply(DeletionCommanded(name, told))
 
+    def _command_leaving(self, builder: CommandBuilder) -> None:
+        """Replicas that a reassignment takes away are told to go once the target is all there is;
+        those on dead brokers are strays when they return (V52, V45)."""
+        stopping, self._stopping = self._stopping, {}
+        for topic_partition in stopping:
+            deleting = self.image.is_deleting(topic_partition.topic)
+            if self.image.is_completing(topic_partition) and not deleting:
+                told = builder.leave(topic_partition)
+                self.image.apply(LeavingCommanded(topic_partition, told))
+                self._moves[topic_partition] = None
+
     def _answers(
         self, decision: Decision, outcomes: Sequence[Outcome], removed: Sequence[str]
     ) -> list[tuple[int, Any]]:
@@ -445,8 +654,10 @@ class Controller:
             decision.creation_answers,
             decision.growth_answers,
             decision.election_answers,
+            decision.reassignment_answers,
         ):
             answers.extend((answer.ticket, answer.message(outcomes)) for answer in waiting)
+        answers.extend(decision.ready_answers)
         index = decision.producer_id_write
         again = index is not None and isinstance(outcomes[index], Conflict)
         for producer_answer in decision.producer_id_answers:
@@ -455,6 +666,7 @@ class Controller:
             else:
                 answers.append((producer_answer.ticket, producer_answer.message()))
         answers.extend(self._deletion_answers(decision.deletion_answers, removed))
+        answers.extend((one.ticket, one.message()) for one in decision.shutdown_answers)
         return answers
 
     def _deletion_answers(
@@ -483,11 +695,18 @@ class Controller:
         other._shown = dict(self._shown)
         other._full = dict(self._full)
         other._brokers_changed = self._brokers_changed
+        other._has_read_brokers = self._has_read_brokers
+        other._gone, other._arrived = list(self._gone), list(self._arrived)
         other._forgotten = dict(self._forgotten)
         other._preferred = dict(self._preferred)
         other._election_requested = self._election_requested
+        other._moves = dict(self._moves)
+        other._stopping = dict(self._stopping)
+        other._requested = self._requested
         other._deleting = [answer.copy() for answer in self._deleting]
         other._given_up = dict(self._given_up)
+        other._hand_overs = {key: one.copy() for key, one in self._hand_overs.items()}
+        other._shutdown_answers = list(self._shutdown_answers)
         return other
 
     def key(self) -> tuple[object, ...]:
@@ -498,23 +717,20 @@ class Controller:
             tuple(self._full),
             tuple(self._preferred),
             self._election_requested,
+            tuple((key, len(one.led), len(one.followed)) for key, one in self._hand_overs.items()),
+            tuple(self._moves),
+            tuple(self._stopping),
             self.settings.unclean,
             len(self._events),
             self._deciding is None,
         )
 
 
+def _first_changes(
+    topic_id: TopicId, made: Iterable[tuple[TopicPartition, PartitionState]]
+) -> list[StateChange]:
+    return [StateChange(topic_partition, topic_id, None, state) for topic_partition, state in made]
+
+
 def _modified_in(state: PartitionState, mzxid: int) -> PartitionState:
-    return PartitionState(
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        isr=state.isr,
-        controller_epoch=state.controller_epoch,
-        partition_epoch=state.partition_epoch,
-        leader_recovery_state=state.leader_recovery_state,
-        isr_epochs=state.isr_epochs,
-        elr=state.elr,
-        last_leader=state.last_leader,
-        removed=state.removed,
-        mzxid=mzxid,
-    )
+    return replace(state, mzxid=mzxid)

@@ -7,20 +7,27 @@ so that nobody hears of a state that is not durable (V2, A1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tidelog.controller.events import ProducerIdsAsked
 from tidelog.controller.growth import Growth
 from tidelog.controller.image import ProducerIdsFound, Topic
+from tidelog.controller.shutdowns import HandOver, ShutdownAnswer
 from tidelog.controller.topics import NewTopic
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import PartitionState, TopicId, TopicPartition
+from tidelog.core.types import PartitionState, ReassignmentEntry, TopicId, TopicPartition
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionResponse,
     ResponsePartitionData,
     ResponseTopicData,
+)
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
 )
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsResponse,
@@ -55,6 +62,8 @@ class WritePartitionState:
     is_new: bool = False
     #: The change comes from the leader, who hears of it by its answer.
     asked_by_leader: bool = False
+    #: Only these may be made, where the partition is there already: a reassignment adds them.
+    new_replicas: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,23 @@ class AddPartitions:
     """Give a topic's node more partitions, and make their first states."""
 
     growth: Growth
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAssignments:
+    """Write the node of a topic whose partitions begin or end to be reassigned."""
+
+    topic: Topic
+    #: Partitions that have another target from here on.
+    begun: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeepReassignments:
+    """Leave these in `/admin/reassign_partitions`, and remove it when nothing is left (R1)."""
+
+    entries: Mapping[TopicPartition, ReassignmentEntry]
+    expected_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +139,8 @@ Write = (
     WritePartitionState
     | CreateTopic
     | AddPartitions
+    | WriteAssignments
+    | KeepReassignments
     | ForgetPreferredElection
     | QueueDeletion
     | RemoveTopic
@@ -308,6 +336,45 @@ class ElectLeadersAnswer:
 
 
 @dataclass(slots=True)
+class ReassignmentResult:
+    """Outcome for one partition of an AlterPartitionReassignments request."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    #: Index of the write that must succeed first, None where nothing is written.
+    write: int | None = None
+
+
+@dataclass(slots=True)
+class ReassignmentsAnswer:
+    """Answer to AlterPartitionReassignments."""
+
+    ticket: int
+    allow_replication_factor_change: bool
+    results: list[ReassignmentResult] = field(default_factory=list)
+
+    def message(self, outcomes: Sequence[Outcome]) -> AlterPartitionReassignmentsResponse:
+        """The answer, given what became of the writes."""
+        topics: dict[str, ReassignableTopicResponse] = {}
+        for result in self.results:
+            name, partition = result.topic_partition
+            topic = topics.setdefault(name, ReassignableTopicResponse(name, []))
+            error, message = result.error, result.message
+            if result.write is not None and isinstance(outcomes[result.write], Conflict):
+                error = ErrorCode.INVALID_UPDATE_VERSION
+                message = (
+                    f"topic {name!r} was changed by somebody else meanwhile: look at it, and ask"
+                    " again"
+                )
+            topic.partitions.append(ReassignablePartitionResponse(partition, error, message))
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=self.allow_replication_factor_change,
+            responses=list(topics.values()),
+        )
+
+
+@dataclass(slots=True)
 class DeletionResult:
     """Outcome for one topic of a DeleteTopics request."""
 
@@ -390,10 +457,20 @@ class Decision:
     creation_answers: list[CreateTopicsAnswer] = field(default_factory=list)
     growth_answers: list[CreatePartitionsAnswer] = field(default_factory=list)
     election_answers: list[ElectLeadersAnswer] = field(default_factory=list)
+    reassignment_answers: list[ReassignmentsAnswer] = field(default_factory=list)
+    #: (ticket, message) of requests that wait for nothing.
+    ready_answers: list[tuple[int, Any]] = field(default_factory=list)
+    #: Entries of `/admin/reassign_partitions` that cannot be, and why.
+    refused: list[tuple[TopicPartition, str]] = field(default_factory=list)
     deletion_answers: list[DeleteTopicsAnswer] = field(default_factory=list)
     producer_id_answers: list[ProducerIdsAnswer] = field(default_factory=list)
     #: Index of the write that covers the blocks of `producer_id_answers`.
     producer_id_write: int | None = None
+    #: Hand-overs of which this decides the last partitions, and requests for some that are refused.
+    handed_over: list[HandOver] = field(default_factory=list)
+    shutdown_answers: list[ShutdownAnswer] = field(default_factory=list)
+    #: (broker, partition): followed by a broker that is leaving, which is to stop.
+    stopped: list[tuple[int, TopicPartition]] = field(default_factory=list)
     retold: list[Retell] = field(default_factory=list)
     #: Partitions to create anew (D3: a creation that was cut short).
     remade: list[TopicPartition] = field(default_factory=list)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tidelog.controller import elections, growth, isr, topics
+from tidelog.controller import elections, growth, isr, moves, topics
 from tidelog.controller.decision import (
     NO_STATE,
     AddPartitions,
@@ -72,32 +72,31 @@ class Draft:
 
     def __init__(self, image: Image, settings: Settings) -> None:
         self.decision = Decision()
-        self._image = image
-        self._settings = settings
+        self.image = image
+        self.settings = settings
         #: Index of the write that changes a partition.
         self._written: dict[TopicPartition, int] = {}
         self._names: TakenNames | None = None
         self._queued: dict[str, None] = {}
-        #: Topics that get more partitions.
-        self._grown: dict[str, None] = {}
+        #: Topics whose node is written: for more partitions, or for reassignments.
+        self.grown: dict[str, None] = {}
+        self.reassigned: dict[str, None] = {}
 
     # elections
 
     def elect(self, topic_partition: TopicPartition) -> None:
         """Look at a partition whose circumstances changed (V11)."""
-        image = self._image
+        image = self.image
         topic = image.topics.get(topic_partition.topic)
         if topic is None or image.is_deleting(topic.name):
             return
-        replicas = topic.assignments[topic_partition.partition]
+        replicas = image.replicas(topic_partition)
         state = image.states.get(topic_partition)
-        controller_epoch = self._settings.controller_epoch
+        controller_epoch = self.settings.controller_epoch
         if state is None:
             first = elections.first_state(replicas, image.brokers, controller_epoch)
             if first is not None:
-                self._write_state(
-                    WritePartitionState(topic_partition, first, NO_STATE, is_new=True)
-                )
+                self.write_state(WritePartitionState(topic_partition, first, NO_STATE, is_new=True))
             return
         absent = image.absent(topic_partition)
         if (
@@ -111,11 +110,11 @@ class Draft:
             replicas,
             image.brokers,
             absent,
-            self._settings.unclean if topic.unclean is None else topic.unclean,
+            self.settings.unclean if topic.unclean is None else topic.unclean,
             controller_epoch,
         )
         if election is not None:
-            self._write_state(
+            self.write_state(
                 WritePartitionState(
                     topic_partition,
                     election.state,
@@ -123,10 +122,18 @@ class Draft:
                     is_new=election.creates_leader,
                 )
             )
+            return
+        move = image.move(topic_partition)
+        if move is not None and state.mzxid < move.since_zxid:
+            # The replicas may not have been told that they are others now.
+            told = moves.told_anew(state, controller_epoch)
+            if image.is_completing(topic_partition):
+                told = replace(told, reassigned_to=state.reassigned_to)
+            self.write_state(WritePartitionState(topic_partition, told, state.partition_epoch))
 
     def elect_preferred(self, topic_partition: TopicPartition) -> None:
         """Give leadership back to the preferred replica where it can have it (V46)."""
-        image = self._image
+        image = self.image
         state = image.states.get(topic_partition)
         if (
             state is None
@@ -137,17 +144,17 @@ class Draft:
             return
         election = self._preferred(topic_partition, state)
         if election is not None:
-            self._write_state(
+            self.write_state(
                 WritePartitionState(topic_partition, election.state, state.partition_epoch)
             )
 
     def _preferred(self, topic_partition: TopicPartition, state: PartitionState) -> Election | None:
         return elections.elect_preferred(
             state,
-            self._image.replicas(topic_partition),
-            self._image.brokers,
-            self._image.absent(topic_partition),
-            self._settings.controller_epoch,
+            self.image.replicas(topic_partition),
+            self.image.brokers,
+            self.image.absent(topic_partition),
+            self.settings.controller_epoch,
         )
 
     def elect_leaders(self, asked: ElectLeadersAsked) -> None:
@@ -157,7 +164,7 @@ class Draft:
         self.decision.election_answers.append(answer)
         named = request.topic_partitions
         if named is None:
-            wanted = list(self._image.partitions())
+            wanted = list(self.image.partitions())
         else:
             wanted = [TopicPartition(one.topic, n) for one in named for n in one.partitions]
         for topic_partition in dict.fromkeys(wanted):
@@ -171,7 +178,7 @@ class Draft:
 
     def _elect_leader(self, election_type: int, result: ElectionResult) -> None:
         topic_partition = result.topic_partition
-        image = self._image
+        image = self.image
         if election_type not in (_PREFERRED, _UNCLEAN):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
@@ -207,7 +214,7 @@ class Draft:
                 image.brokers,
                 image.absent(topic_partition),
                 True,
-                self._settings.controller_epoch,
+                self.settings.controller_epoch,
             )
             if election is None or election.state.leader not in image.brokers:
                 raise KafkaError(
@@ -223,7 +230,7 @@ class Draft:
         """Write an election over published state, or into what this decision writes already."""
         index = self._written.get(topic_partition)
         if index is None:
-            self._write_state(
+            self.write_state(
                 WritePartitionState(
                     topic_partition,
                     election.state,
@@ -246,7 +253,7 @@ class Draft:
     def _ask_for_replicas(self, topic_partition: TopicPartition, replicas: Iterable[int]) -> bool:
         """Find out whether a fresh partition exists anywhere (D3); False when it does somewhere,
         so that those that lack it can leave the ISR."""
-        presence = self._image.presence(topic_partition)
+        presence = self.image.presence(topic_partition)
         if any(presence.values()):
             return False
         silent = [replica for replica in replicas if replica not in presence]
@@ -263,7 +270,7 @@ class Draft:
         request = asked.request
         answer = AlterPartitionAnswer(asked.ticket)
         self.decision.isr_answers.append(answer)
-        sender = self._image.brokers.get(request.broker_id)
+        sender = self.image.brokers.get(request.broker_id)
         if sender is None or sender.broker_epoch != request.broker_epoch:
             answer.error = ErrorCode.STALE_BROKER_EPOCH
             return
@@ -274,7 +281,7 @@ class Draft:
     def _alter(
         self, asked: AlterPartitionAsked, topic_id: TopicId, data: RequestPartitionData
     ) -> IsrResult:
-        image = self._image
+        image = self.image
         partition = data.partition_index
         name = image.topic_name(topic_id)
         if name is None or image.is_deleting(name):
@@ -290,7 +297,7 @@ class Draft:
             state,
             image.replicas(topic_partition),
             image.brokers,
-            self._settings.controller_epoch,
+            self.settings.controller_epoch,
             asked.version,
         )
         is_refused = verdict.error is not ErrorCode.NONE
@@ -299,7 +306,7 @@ class Draft:
             # passed without it.
             self.decision.retold.append(Retell(sender, topic_partition))
         if verdict.is_new and verdict.state is not None:
-            self._write_state(
+            self.write_state(
                 WritePartitionState(
                     topic_partition, verdict.state, state.partition_epoch, asked_by_leader=True
                 )
@@ -311,15 +318,27 @@ class Draft:
     def _state(self, topic_partition: TopicPartition) -> PartitionState | None:
         index = self._written.get(topic_partition)
         if index is None:
-            return self._image.states.get(topic_partition)
+            return self.image.states.get(topic_partition)
         write = self.decision.writes[index]
         assert isinstance(write, WritePartitionState)
         return write.state
 
-    def _write_state(self, write: WritePartitionState) -> None:
-        self._written[write.topic_partition] = self._add(write)
+    def write_state(self, write: WritePartitionState) -> None:
+        """Publish a state; the partition is not written yet."""
+        if write.state.reassigned_to and self.image.move(write.topic_partition) is None:
+            write = replace(write, state=replace(write.state, reassigned_to=()))
+        self._written[write.topic_partition] = self.add(write)
 
-    def _add(self, write: Write) -> int:
+    def is_written(self, topic_partition: TopicPartition) -> bool:
+        """Whether this decision publishes a state of the partition."""
+        return topic_partition in self._written
+
+    def is_queued_for_deletion(self, topic: str) -> bool:
+        """Whether this decision queues the topic for deletion."""
+        return topic in self._queued
+
+    def add(self, write: Write) -> int:
+        """The index of a write."""
         self.decision.writes.append(write)
         return len(self.decision.writes) - 1
 
@@ -332,7 +351,7 @@ class Draft:
         self.decision.creation_answers.append(answer)
         counts = Counter(wanted.name for wanted in request.topics)
         if self._names is None:
-            self._names = TakenNames(self._image)
+            self._names = TakenNames(self.image)
         room = MAX_PARTITIONS_PER_REQUEST
         for index, wanted in enumerate(request.topics):
             result = CreationResult(wanted.name)
@@ -345,12 +364,12 @@ class Draft:
                     )
                 made = topics.plan(
                     wanted,
-                    self._image.brokers,
+                    self.image.brokers,
                     self._names,
-                    self._settings.topic_defaults,
+                    self.settings.topic_defaults,
                     asked.topic_ids[index],
                     asked.seed + index,
-                    self._settings.controller_epoch,
+                    self.settings.controller_epoch,
                     room,
                 )
             except KafkaError as error:
@@ -360,14 +379,14 @@ class Draft:
             room -= len(made.topic.assignments)
             if not request.validate_only:
                 self._names.add(wanted.name)
-                result.write = self._add(CreateTopic(made))
+                result.write = self.add(CreateTopic(made))
 
     def create_partitions(self, asked: CreatePartitionsAsked) -> bool:
         """Plan more partitions for each topic asked for (V70). False where another request of this
         decision has done so for one of them: decide later."""
         request = asked.request
         counts = Counter(wanted.name for wanted in request.topics)
-        if any(name in self._grown for name in counts):
+        if any(name in self.grown or name in self.reassigned for name in counts):
             return False
         answer = CreatePartitionsAnswer(asked.ticket)
         self.decision.growth_answers.append(answer)
@@ -387,9 +406,9 @@ class Draft:
                     )
                 planned = growth.plan(
                     wanted,
-                    self._image,
+                    self.image,
                     asked.seed + index,
-                    self._settings.controller_epoch,
+                    self.settings.controller_epoch,
                     room,
                 )
             except KafkaError as error:
@@ -397,8 +416,8 @@ class Draft:
                 continue
             room -= len(planned.states)
             if not request.validate_only:
-                self._grown[wanted.name] = None
-                result.write = self._add(AddPartitions(planned))
+                self.grown[wanted.name] = None
+                result.write = self.add(AddPartitions(planned))
         return True
 
     def delete_topics(self, asked: DeleteTopicsAsked) -> None:
@@ -410,7 +429,7 @@ class Draft:
         for one in wanted:
             try:
                 name, topic_id = topics.deletion_target(
-                    one, self._image, self._settings.topic_defaults
+                    one, self.image, self.settings.topic_defaults
                 )
             except KafkaError as error:
                 answer.results.append(
@@ -419,21 +438,21 @@ class Draft:
                 continue
             answer.results.append(DeletionResult(name, topic_id))
             answer.waiting[name] = None
-            if name not in self._queued and not self._image.is_deleting(name):
+            if name not in self._queued and not self.image.is_deleting(name):
                 self._queued[name] = None
-                self._add(QueueDeletion(name))
+                self.add(QueueDeletion(name))
 
     # producer ids
 
     def give_producer_ids(self, asked: list[ProducerIdsAsked]) -> None:
         """A block for each; one write covers them all (G3)."""
-        found = self._image.producer_ids
+        found = self.image.producer_ids
         last = None if found is None else found.last_id
         taken: TakeProducerIds | None = None
         for one in asked:
             answer = ProducerIdsAnswer(one.ticket, one)
             self.decision.producer_id_answers.append(answer)
-            sender = self._image.brokers.get(one.request.broker_id)
+            sender = self.image.brokers.get(one.request.broker_id)
             if sender is None:
                 answer.error = ErrorCode.BROKER_ID_NOT_REGISTERED
             elif sender.broker_epoch != one.request.broker_epoch:
@@ -445,4 +464,4 @@ class Draft:
                 last += PRODUCER_ID_BLOCK_SIZE
                 taken = TakeProducerIds(sender.broker_id, answer.first, last, found.version)
         if taken is not None:
-            self.decision.producer_id_write = self._add(taken)
+            self.decision.producer_id_write = self.add(taken)

@@ -7,6 +7,9 @@ Members that bounced leave the ISR before any election, as long as one that has 
 or not (V10); members whose broker has no such replica leave it likewise (D3). When all of them
 bounced, one is elected, and from then on it is the member that has not: the others leave and catch
 up from it. A leader that restarted gets a new leader epoch, also after a clean shutdown.
+
+A broker that is leaving is no candidate, and leaves every ISR in which somebody alive stays; where
+nobody does, a leader leads until it goes (V43).
 """
 
 from __future__ import annotations
@@ -35,8 +38,9 @@ def first_state(
     replicas: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
     """The state of a partition that has none: led by the first live replica, all live ones in the
-    ISR (V20). None while no replica is alive."""
-    live = tuple(replica for replica in replicas if replica in brokers)
+    ISR (V20), of those that are leaving none but where all are. None while no replica is alive."""
+    registered = tuple(replica for replica in replicas if replica in brokers)
+    live = tuple(one for one in registered if not brokers[one].is_leaving) or registered
     if not live:
         return None
     return PartitionState(
@@ -62,16 +66,21 @@ def elect(
     unclean.leader.election.enable.
     """
     restarted = liveness.restarted_members(state, brokers)
-    leader_stays = _can_lead(state.leader, brokers, absent) and state.leader not in restarted
+    leads_here = _is_here(state.leader, brokers, absent) and state.leader not in restarted
     bounced = liveness.bounced_members(state, brokers)
-    if leader_stays and not bounced and all(_can_lead(m, brokers, absent) for m in state.isr):
+    if leads_here and not bounced and all(_can_lead(m, brokers, absent) for m in state.isr):
         return None
     survivors = [m for m in state.isr if m not in bounced and m not in absent]
     all_bounced = not survivors
     if all_bounced:
         survivors = [m for m in state.isr if m not in absent]
-    candidates = [m for m in survivors if m in brokers]
-    leader = _leader(state.leader if leader_stays else NO_LEADER, replicas, candidates)
+    candidates = [m for m in survivors if m in brokers and not brokers[m].is_leaving]
+    if not candidates and leads_here and state.leader in survivors:
+        # Nobody to hand over to.
+        candidates = [state.leader]
+        if state.isr == (state.leader,):
+            return None
+    leader = _leader(state.leader if leads_here else NO_LEADER, replicas, candidates)
     if leader != NO_LEADER:
         isr = [leader] if all_bounced else candidates
         return Election(
@@ -109,8 +118,13 @@ def elect_preferred(
     )
 
 
-def _can_lead(broker_id: int, brokers: Brokers, absent: Container[int]) -> bool:
+def _is_here(broker_id: int, brokers: Brokers, absent: Container[int]) -> bool:
+    """Whether a replica is there and its broker is alive, be it leaving or not."""
     return broker_id in brokers and broker_id not in absent
+
+
+def _can_lead(broker_id: int, brokers: Brokers, absent: Container[int]) -> bool:
+    return _is_here(broker_id, brokers, absent) and not brokers[broker_id].is_leaving
 
 
 def _leader(current: int, replicas: Sequence[int], candidates: Sequence[int]) -> int:
@@ -128,7 +142,7 @@ def _elect_uncleanly(
     controller_epoch: int,
 ) -> Election | None:
     """A live assigned replica with ISR = itself, RECOVERING (V13); one with a log goes first."""
-    live = [replica for replica in replicas if replica in brokers]
+    live = [one for one in replicas if one in brokers and not brokers[one].is_leaving]
     if not live:
         return None
     with_log = [replica for replica in live if replica not in absent]
@@ -159,6 +173,7 @@ def _published(
         isr_epochs=tuple(brokers[member].broker_epoch for member in isr),
         elr=state.elr,
         last_leader=state.last_leader,
+        reassigned_to=state.reassigned_to,
     )
 
 
@@ -180,6 +195,7 @@ def _leaderless(
             isr_epochs=tuple(recorded[member] for member in survivors),
             elr=state.elr,
             last_leader=state.last_leader,
+            reassigned_to=state.reassigned_to,
         )
     )
 

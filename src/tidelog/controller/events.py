@@ -9,15 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.controller.image import ProducerIdsFound, TopicFound, TopicUnreadable
+from tidelog.controller.image import (
+    ProducerIdsFound,
+    ReassignmentsFound,
+    TopicFound,
+    TopicUnreadable,
+)
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import BrokerInfo, TopicId, TopicPartition
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
+from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
+from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,18 @@ class PreferredElectionRead:
 
 
 @dataclass(frozen=True, slots=True)
+class ReassignmentsRead:
+    """`/admin/reassign_partitions` as it is now, None where it is not there (R1)."""
+
+    found: ReassignmentsFound | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepDue:
+    """It is time to look at every reassignment again, whatever happened (V50)."""
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceDue:
     """It is time to look whether preferred replicas lead (V46)."""
 
@@ -84,11 +106,19 @@ class LeaderAndIsrAnswered:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaAnswered:
-    """A broker's answer to StopReplica: these replicas are stopped, or never will be (V22)."""
+    """A broker's answer to StopReplica: these are stopped, or never will be (V22, V52)."""
 
     broker_id: int
     broker_epoch: int
     topic_partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandsDropped:
+    """So much waited for a broker that part of it was thrown away: tell it everything (V81)."""
+
+    broker_id: int
+    broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +158,22 @@ class ElectLeadersAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class ReassignmentsAsked:
+    """A client asks for partitions to be moved, or to be left where they were (KIP-455)."""
+
+    ticket: int
+    request: AlterPartitionReassignmentsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsListAsked:
+    """A client asks which partitions are being moved (KIP-455)."""
+
+    ticket: int
+    request: ListPartitionReassignmentsRequest
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteTopicsAsked:
     """A client asks for topics to be deleted."""
 
@@ -143,6 +189,14 @@ class ProducerIdsAsked:
     request: AllocateProducerIdsRequest
 
 
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownAsked:
+    """A broker that is about to stop asks to be relieved of what it leads (V43)."""
+
+    ticket: int
+    request: ControlledShutdownRequest
+
+
 Reading = (
     BrokersRead
     | TopicsRead
@@ -150,15 +204,21 @@ Reading = (
     | ProducerIdsRead
     | UncleanRead
     | PreferredElectionRead
+    | ReassignmentsRead
+    | SweepDue
     | RebalanceDue
     | LeaderAndIsrAnswered
     | StopReplicaAnswered
+    | CommandsDropped
 )
 Asked = (
     AlterPartitionAsked
     | CreateTopicsAsked
     | CreatePartitionsAsked
     | ElectLeadersAsked
+    | ControlledShutdownAsked
+    | ReassignmentsAsked
+    | ReassignmentsListAsked
     | DeleteTopicsAsked
     | ProducerIdsAsked
 )

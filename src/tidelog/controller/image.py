@@ -11,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidelog.core.types import BrokerInfo, PartitionState, TopicId, TopicPartition
+from tidelog.controller import moves
+from tidelog.controller.moves import Move
+from tidelog.core.types import (
+    BrokerInfo,
+    PartitionState,
+    ReassignmentEntry,
+    TopicId,
+    TopicPartition,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +33,13 @@ class Topic:
     unclean: bool | None = None
     #: Version of the topic node: more partitions are written on the condition that it holds.
     version: int = 0
-    #: The node names replicas that a reassignment brings or takes.
-    is_reassigning: bool = False
+    #: Reassignments under way, by partition.
+    moves: Mapping[int, Move] = field(default_factory=dict)
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether the node names replicas that a reassignment brings or takes."""
+        return bool(self.moves)
 
     def partitions(self) -> Iterator[TopicPartition]:
         """Its partitions, ascending."""
@@ -39,6 +52,13 @@ class BrokersChanged:
     """The registrations as read from `/brokers/ids`."""
 
     brokers: Mapping[int, BrokerInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownBegun:
+    """A live broker has asked for a controlled shutdown (V43): it leaves with its registration."""
+
+    broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +75,29 @@ class PartitionsAdded:
 
     topic: Topic
     states: Mapping[int, PartitionState]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentsWritten:
+    """The node of a topic that is known has other replicas, or other reassignments."""
+
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingCommanded:
+    """Replicas that a reassignment takes away were told to go; these brokers have not answered."""
+
+    topic_partition: TopicPartition
+    brokers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsFound:
+    """`/admin/reassign_partitions` holds these entries in this version."""
+
+    version: int
+    entries: Mapping[TopicPartition, ReassignmentEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +148,7 @@ class DeletionCommanded:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped:
-    """A broker answered StopReplica for partitions of topics being deleted."""
+    """A broker answered StopReplica for partitions of topics being deleted, or that it leaves."""
 
     broker_id: int
     topic_partitions: tuple[TopicPartition, ...]
@@ -137,8 +180,11 @@ class ProducerIdsFound:
 
 Change = (
     BrokersChanged
+    | ShutdownBegun
     | TopicFound
     | PartitionsAdded
+    | AssignmentsWritten
+    | LeavingCommanded
     | UncleanChanged
     | TopicGone
     | TopicUnreadable
@@ -181,6 +227,12 @@ class Image:
         self.deletions: dict[str, Deletion] = {}
         #: None until the node was read, or where it cannot be read.
         self.producer_ids: ProducerIdsFound | None = None
+        #: Partitions that are being reassigned.
+        self.moving: dict[TopicPartition, None] = {}
+        #: `/admin/reassign_partitions`, None where there is no such node.
+        self.reassignments: ReassignmentsFound | None = None
+        #: Live brokers that were told to give up their replica, and have not answered (V52).
+        self._leaving: dict[TopicPartition, dict[int, None]] = {}
         self._names: dict[TopicId, str] = {}
         self._hosted: dict[int, dict[TopicPartition, None]] = {}
         self._presence: dict[TopicPartition, dict[int, bool]] = {}
@@ -192,9 +244,39 @@ class Image:
         return self._names.get(topic_id)
 
     def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
-        """The assigned replicas; empty for a partition that does not exist."""
+        """The replicas that count; empty for a partition that does not exist. Those that a
+        reassignment takes away count until its target is all there is (V52)."""
+        topic = self.topics.get(topic_partition.topic)
+        if topic is None:
+            return ()
+        assigned = topic.assignments.get(topic_partition.partition, ())
+        move = topic.moves.get(topic_partition.partition)
+        if move is None or not moves.is_completing(
+            self.states.get(topic_partition), assigned, move
+        ):
+            return assigned
+        return moves.target_of(assigned, move)
+
+    def assigned(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        """All replicas that the topic's node names, those that are to go included."""
         topic = self.topics.get(topic_partition.topic)
         return () if topic is None else topic.assignments.get(topic_partition.partition, ())
+
+    def move(self, topic_partition: TopicPartition) -> Move | None:
+        """The reassignment of a partition, None where there is none."""
+        topic = self.topics.get(topic_partition.topic)
+        return None if topic is None else topic.moves.get(topic_partition.partition)
+
+    def is_completing(self, topic_partition: TopicPartition) -> bool:
+        """Whether a reassignment's target is all there is already (V52)."""
+        move = self.move(topic_partition)
+        return move is not None and moves.is_completing(
+            self.states.get(topic_partition), self.assigned(topic_partition), move
+        )
+
+    def has_left(self, topic_partition: TopicPartition) -> bool:
+        """Whether live brokers were told to give up what a reassignment took away, and did."""
+        return self._leaving.get(topic_partition) == {}
 
     def is_deleting(self, topic: str) -> bool:
         """Whether the topic is queued for deletion."""
@@ -226,13 +308,22 @@ class Image:
         return (
             tuple(
                 sorted(
-                    (broker.broker_id, broker.broker_epoch, broker.previous_broker_epoch)
+                    (
+                        broker.broker_id,
+                        broker.broker_epoch,
+                        broker.previous_broker_epoch,
+                        broker.is_leaving,
+                    )
                     for broker in self.brokers.values()
                 )
             ),
             tuple(
                 (name, topic.topic_id, topic.unclean, topic.version, len(topic.assignments))
                 for name, topic in sorted(self.topics.items())
+            ),
+            tuple(
+                (one, self.assigned(one), self.move(one), tuple(self._leaving.get(one, (-1,))))
+                for one in sorted(self.moving)
             ),
             tuple(sorted(self.states.items(), key=lambda item: item[0])),
             tuple(
@@ -261,6 +352,9 @@ class Image:
             for name, deletion in self.deletions.items()
         }
         other.producer_ids = self.producer_ids
+        other.moving = dict(self.moving)
+        other.reassignments = self.reassignments
+        other._leaving = {tp: dict(waiting) for tp, waiting in self._leaving.items()}
         other._names = dict(self._names)
         other._hosted = {broker_id: dict(held) for broker_id, held in self._hosted.items()}
         other._presence = {tp: dict(answers) for tp, answers in self._presence.items()}
@@ -278,12 +372,19 @@ class Image:
                 self._add_topic(change)
             case PartitionsAdded():
                 self._place(change.topic, change.states)
+            case AssignmentsWritten():
+                self._assign(change.topic)
+            case LeavingCommanded():
+                self._leaving[change.topic_partition] = dict.fromkeys(change.brokers)
             case UncleanChanged():
                 topic = self.topics.get(change.name)
                 if topic is not None:
                     self.topics[change.name] = replace(topic, unclean=change.unclean)
             case BrokersChanged():
                 self._replace_brokers(change.brokers)
+            case ShutdownBegun():
+                leaving = replace(self.brokers[change.broker_id], is_leaving=True)
+                self.brokers = {**self.brokers, change.broker_id: leaving}
             case ReplicaAnswered():
                 answers = self._presence.setdefault(change.topic_partition, {})
                 answers[change.broker_id] = change.present
@@ -327,8 +428,28 @@ class Image:
             topic_partition = TopicPartition(topic.name, partition)
             for replica in replicas:
                 self._hosted.setdefault(replica, {})[topic_partition] = None
+        for partition in topic.moves:
+            self.moving[TopicPartition(topic.name, partition)] = None
         for partition, state in states.items():
             self.states[TopicPartition(topic.name, partition)] = state
+
+    def _assign(self, topic: Topic) -> None:
+        """Other replicas, or other reassignments; states stay."""
+        before = self.topics[topic.name]
+        for partition, replicas in before.assignments.items():
+            if replicas is topic.assignments[partition]:
+                continue
+            topic_partition = TopicPartition(topic.name, partition)
+            for replica in replicas:
+                self._hosted[replica].pop(topic_partition, None)
+        for partition in before.moves:
+            if before.moves[partition] is not topic.moves.get(partition):
+                self._end_move(TopicPartition(topic.name, partition))
+        self._place(topic, {})
+
+    def _end_move(self, topic_partition: TopicPartition) -> None:
+        self.moving.pop(topic_partition, None)
+        self._leaving.pop(topic_partition, None)
 
     def _remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name, None)
@@ -339,20 +460,26 @@ class Image:
             topic_partition = TopicPartition(name, partition)
             self.states.pop(topic_partition, None)
             self._presence.pop(topic_partition, None)
+            self._end_move(topic_partition)
             for replica in replicas:
                 self._hosted[replica].pop(topic_partition, None)
 
     def _replace_brokers(self, brokers: Mapping[int, BrokerInfo]) -> None:
-        before, self.brokers = self.brokers, dict(brokers)
+        before, after = self.brokers, dict(brokers)
+        self.brokers = after
         for broker_id, known in before.items():
-            now = brokers.get(broker_id)
+            now = after.get(broker_id)
             if now is None or now.broker_epoch != known.broker_epoch:
                 self._forget_answers_of(broker_id)
+            elif known.is_leaving:
+                after[broker_id] = replace(now, is_leaving=True)
 
     def _forget_answers_of(self, broker_id: int) -> None:
         """Another life begins, or none: what it said and what it was asked is over (V22, D3)."""
         for deletion in self.deletions.values():
             deletion.waiting.pop(broker_id, None)
+        for leaving in self._leaving.values():
+            leaving.pop(broker_id, None)
         for topic_partition in [tp for tp, told in self._presence.items() if broker_id in told]:
             answers = self._presence[topic_partition]
             del answers[broker_id]
@@ -360,6 +487,7 @@ class Image:
                 del self._presence[topic_partition]
 
     def _stopped(self, broker_id: int, topic_partition: TopicPartition) -> None:
+        self._leaving.get(topic_partition, {}).pop(broker_id, None)
         deletion = self.deletions.get(topic_partition.topic)
         if deletion is None or broker_id not in deletion.waiting:
             return

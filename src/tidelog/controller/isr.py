@@ -125,12 +125,14 @@ def is_well_formed(wanted: Proposal, state: PartitionState, replicas: Sequence[i
 def ineligible_members(
     wanted: Proposal, state: PartitionState, brokers: Brokers
 ) -> tuple[int, ...]:
-    """Members that are not alive in the life that the leader counted (V63)."""
+    """Members that are not alive in the life that the leader counted (V63), or are leaving (V43).
+    A leader that is leaving itself stays: it adds others so that it can hand over to them."""
     bounced = liveness.bounced_members(state, brokers)
     return tuple(
         member
         for member, epoch in zip(wanted.isr, wanted.isr_epochs, strict=True)
         if not _is_eligible(member, epoch, state, brokers, bounced)
+        or (brokers[member].is_leaving and member != wanted.leader)
     )
 
 
@@ -186,4 +188,5 @@ def _accepted(
         isr_epochs=tuple(brokers[member].broker_epoch for member in wanted.isr),
         elr=state.elr,
         last_leader=state.last_leader,
+        reassigned_to=state.reassigned_to,
     )

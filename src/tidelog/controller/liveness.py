@@ -9,7 +9,7 @@ that the life before it ended cleanly (E3). Knows nothing of leaders.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
 
@@ -38,7 +38,7 @@ def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
         known = before.get(broker_id)
         if known is None or known.broker_epoch != after[broker_id].broker_epoch:
             arrived.append(broker_id)
-        elif known != after[broker_id]:
+        elif replace(known, is_leaving=False) != after[broker_id]:
             updated.append(broker_id)
     gone = tuple(broker_id for broker_id in sorted(before) if broker_id not in after)
     return BrokerChanges(tuple(arrived), gone, tuple(updated))
@@ -57,17 +57,14 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
 
     Where no epoch is recorded, a registration above the node's last modification is one.
     """
-    restarted = []
+    restarted: tuple[int, ...] = ()
     for member, recorded in zip(state.isr, recorded_epochs(state), strict=True):
         broker = brokers.get(member)
-        if broker is None:
+        if broker is None or broker.broker_epoch == recorded:
             continue
-        if recorded == NO_BROKER_EPOCH:
-            if broker.broker_epoch > state.mzxid:
-                restarted.append(member)
-        elif broker.broker_epoch != recorded:
-            restarted.append(member)
-    return tuple(restarted)
+        if recorded != NO_BROKER_EPOCH or broker.broker_epoch > state.mzxid:
+            restarted = (*restarted, member)
+    return restarted
 
 
 def shut_down_cleanly(broker: BrokerInfo, recorded_epoch: int) -> bool:

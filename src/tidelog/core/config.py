@@ -245,6 +245,22 @@ class BrokerConfig:
     controller_socket_timeout_ms: int = integer(
         30_000, "How long the controller waits for an answer to a command.", at_least=1
     )
+    controlled_shutdown_enable: bool = boolean(
+        True, "A broker that is told to stop hands over what it leads first (rule V43)."
+    )
+    controlled_shutdown_max_retries: int = integer(
+        3, "How often a broker that stops asks the controller before it goes anyway.", at_least=0
+    )
+    controlled_shutdown_retry_backoff_ms: int = long(
+        5_000, "Pause before it asks again, unless there is another controller.", at_least=0
+    )
+    controller_activity_timeout_ms: int = integer(
+        30_000,
+        "A controller that has waited for this long for one answer of the store, and for two "
+        "session timeouts, gives up its office; 0: never (rule V42).",
+        at_least=0,
+        ours=True,
+    )
     auto_leader_rebalance_enable: bool = boolean(
         True, "Give leadership back to preferred replicas from time to time (rule V46)."
     )
@@ -258,6 +274,25 @@ class BrokerConfig:
     )
     controller_propagation_linger_ms: int = integer(
         0, "How long a decision may wait to be sent with others (rule V17).", at_least=0, ours=True
+    )
+
+    # The topic of what happens in the cluster.
+    cluster_events_enable: bool = boolean(
+        False,
+        "Write what happens in the cluster (leader and ISR changes, failovers, sessions) to the "
+        "topic __cluster_events (rule V80).",
+        ours=True,
+    )
+    cluster_events_topic_replication_factor: int = integer(
+        3,
+        "Replication factor of __cluster_events; where fewer brokers live for 15 seconds, as many "
+        "as those.",
+        at_least=1,
+        at_most=INT16_MAX,
+        ours=True,
+    )
+    cluster_events_retention_ms: int = long(
+        _WEEK_MS, "How long events of the cluster are kept; -1: for ever.", at_least=-1, ours=True
     )
 
     # The topic of committed offsets, made when a group is first looked for.

@@ -24,7 +24,9 @@ from tidelog.core.topic_config import TopicConfig, broker_keys, validate_topic_c
 from tidelog.core.unsupported import why
 
 #: Kafka's dynamic keys apart from the defaults of topics; those that this broker has are honoured.
+#: And ours.
 _DYNAMIC = (
+    "cluster.events.enable",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor",

@@ -17,8 +17,7 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
         client.quota.callback.class compression.gzip.level compression.lz4.level
         compression.zstd.level connection.failed.authentication.delay.ms
-        connections.max.reauth.ms control.plane.listener.name controlled.shutdown.enable
-        controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
+        connections.max.reauth.ms control.plane.listener.name
         create.topic.policy.class.name delete.records.purgatory.purge.interval.requests
         early.start.listeners eligible.leader.replicas.enable
         fetch.purgatory.purge.interval.requests follower.replication.throttled.rate

@@ -14,7 +14,9 @@ from tidelog.core.limits import MAX_TOPIC_NAME_CHARS
 #: Committed offsets and group metadata; the states of transactions.
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
-_INTERNAL = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+#: What happened in the cluster (V80); ours.
+CLUSTER_EVENTS = "__cluster_events"
+_INTERNAL = (CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_EVENTS)
 
 _ALLOWED = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -59,10 +59,12 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "deposed_while_writing": "a controller's write is refused, as another has been elected",
     "election_won_unknowingly": "a controller learns of its election by reading back",
     "controller_node_left_over": "/controller is of this session, and nobody acts for it",
+    "controller_stalled": "the store does not answer a controller, which begins anew",
     "controller_race_lost": "another broker was quicker to become controller",
     "controller_resigned_with_waiting": "somebody waits for an answer when a term ends",
     "registered_unknowingly": "a broker learns of its registration by reading back",
     "broker_id_still_taken": "a broker waits for its earlier session to end",
+    "stopped_without_handing_over": "a broker stops although it leads what others might lead",
     "session_lost_while_registering": "a session ends before its registration is answered",
     # Coordinators of groups
     "coordinator_moved_during_rebalance": "a coordinator ends while members join or synchronise",

@@ -34,6 +34,15 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class ReassignmentEntry(NamedTuple):
+    """One partition of `/admin/reassign_partitions`: where it is to be, and, once that was
+    accepted, where it was (R1)."""
+
+    topic_partition: TopicPartition
+    replicas: tuple[int, ...]
+    original: tuple[int, ...] = ()
+
+
 class EpochEnd(NamedTuple):
     """The end offset (exclusive) of a leader epoch, as OffsetForLeaderEpoch answers it."""
 
@@ -76,6 +85,8 @@ class BrokerInfo:
     rack: str | None = None
     #: Broker epoch of the clean shutdown that it proved at registration, -1 without proof (E3).
     previous_broker_epoch: int = NO_BROKER_EPOCH
+    #: It has asked the controller for a controlled shutdown (V43); not part of the node.
+    is_leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,5 +107,8 @@ class PartitionState:
     elr: tuple[int, ...] = ()
     last_leader: int = NO_LEADER
     removed: bool = False
+    #: The replicas that a reassignment has come down to: those that it takes away are out of the
+    #: ISR for good (V52). Means nothing once the topic node's target is another.
+    reassigned_to: tuple[int, ...] = ()
     #: Transaction id of the node's last change; bounds bounces where isr_epochs is absent (V10).
     mzxid: int = field(default=0, compare=False)

@@ -36,7 +36,6 @@ _REASONS: dict[str, str] = {
     "connection.failed.": _NO_SECURITY,
     "connections.max.reauth.ms": _NO_SECURITY,
     "control.plane.": "commands of the controller share the listener of the brokers",
-    "controlled.shutdown.": "a broker that stops leaves the cluster at once; others lead then",
     "controller.": _NO_KRAFT,
     "controller.quota.": _NO_QUOTAS,
     "create.topic.policy.": _NO_POLICIES,

@@ -31,7 +31,8 @@ ANOMALIES: Final[Mapping[str, Meaning]] = {
     ),
     "duplicate": Meaning(
         "one value stands at several offsets",
-        "without idempotence; in two incarnations of a topic, where the send named none",
+        "without idempotence; in two incarnations of a topic, where the send named none; where"
+        " retention has taken the first",
     ),
     "inconsistent-offsets": Meaning("one offset held two values"),
     "never-sent": Meaning("a polled value was sent by nobody, or to another partition"),

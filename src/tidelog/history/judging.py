@@ -151,10 +151,12 @@ class Judge:
 
     def _acknowledged_elsewhere(self, index: int) -> None:
         values = self._values
+        partition = self._checker.partitions[values.polled_partition[index]]
         self._report.add(
             "duplicate",
-            not values.state[index] & IDEMPOTENT,
-            self._checker.partitions[values.polled_partition[index]].name,
+            not values.state[index] & IDEMPOTENT
+            or _first_is_gone(partition, values.sent_offset[index], values.polled_offset[index]),
+            partition.name,
             f"{values.values[index]!r} was acknowledged at offset {values.sent_offset[index]} and"
             f" polled at offset {values.polled_offset[index]}",
             values.lines(index),
@@ -174,7 +176,11 @@ class Judge:
             self._report.add(
                 "duplicate",
                 not values.state[index] & IDEMPOTENT
-                or (not others and self._met_both(index, first, partitions[number])),
+                or (not others and self._met_both(index, first, partitions[number]))
+                or (
+                    first.number == number
+                    and _first_is_gone(first, offset, values.polled_offset[index])
+                ),
                 partitions[number].name,
                 f"{values.values[index]!r} was polled at {where}offset"
                 f" {values.polled_offset[index]} and at offset {offset}",
@@ -242,3 +248,9 @@ def _met_both(sent: Partition, first: Partition, second: Partition) -> bool:
     within an incarnation of a topic, and its second attempt may meet the next one."""
     is_unsure = "@" not in sent.topic and "@" in first.topic and "@" in second.topic
     return is_unsure and first.place == second.place and first.topic != second.topic
+
+
+def _first_is_gone(partition: Partition, *offsets: int) -> bool:
+    """Whether retention has taken the first of a value's places: brokers know a producer by what
+    their logs hold, and take an attempt that comes later for a new record (V38)."""
+    return 0 <= min(offsets) < partition.log_start

@@ -1,7 +1,8 @@
 """The end of a log directory's life in this process: what a clean start later relies on.
 
-Each log is brought to rest, what a failed write left is cut off, everything is flushed, and where
-anything changed, the indexes of the last segment and a snapshot of the producers are written.
+Each log is brought to rest, what a failed write left is cut off, and where anything changed, the
+indexes of the last segment and a snapshot of the producers are written; then the volume is synced,
+once: a wait for each file would take minutes where there are thousands of logs.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
-from tidelog.core.ports import Files, Work
+from tidelog.core.errors import StorageError
+from tidelog.core.ports import Work
 from tidelog.log import names
 from tidelog.log.flushing import index_files
+from tidelog.log.replacing import Replacement, replace_all
 from tidelog.log.writing import cut
 
 if TYPE_CHECKING:
@@ -25,10 +28,16 @@ async def close_logs(logs: Sequence[PartitionLog]) -> None:
         await resting
     for cutting in [_cut_off(log) for log in logs]:
         await cutting
-    for flushing in [log.flush() for log in logs]:
-        await flushing
-    for sealing in [_seal(log) for log in logs]:
-        await sealing
+    for idle in [log.flushes.idle() for log in logs]:
+        await idle
+    if not logs:
+        return
+    directory = logs[0].directory
+    try:
+        await replace_all(directory.lane, (one for log in logs for one in _last_words(log)))
+    except StorageError as error:
+        directory.failed(error)
+        raise
 
 
 def _cut_off(log: PartitionLog) -> Completion[None]:
@@ -40,17 +49,12 @@ def _cut_off(log: PartitionLog) -> Completion[None]:
     return log.directory.lane.submit(lambda files: cut(file, size, files), Work.SLOW, "cut back")
 
 
-def _seal(log: PartitionLog) -> Completion[None]:
+def _last_words(log: PartitionLog) -> list[Replacement]:
+    replacements = log.flushes.at_close()
     end = log.log_end_offset
-    if log.closed_state == (log.truncations, end):
-        return Completion.of(None)
-    replacements = index_files(log.active_segment)
-    snapshot = f"{log.path}/{names.offset_name(end, names.SNAPSHOT)}"
-    replacements.append((snapshot, log.producers.to_snapshot()))
-
-    def write(files: Files) -> None:
-        for path, data in replacements:
-            files.replace_file(path, data, sync=True)
-
-    log.closed_state = (log.truncations, end)
-    return log.directory.lane.submit(write, Work.SLOW, "seal")
+    if log.closed_state != (log.truncations, end):
+        log.closed_state = (log.truncations, end)
+        replacements += index_files(log.active_segment)
+        snapshot = f"{log.path}/{names.offset_name(end, names.SNAPSHOT)}"
+        replacements.append((snapshot, log.producers.to_snapshot()))
+    return replacements

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Work
 from tidelog.log.producers import ProducerState
-from tidelog.log.rebuilding import SegmentFile, producers_at
+from tidelog.log.rebuilding import DamagedSegment, SegmentFile, producers_at
 from tidelog.log.segment import Segment
 from tidelog.log.truncation import Cut, TruncateOperation, find_cut
 
@@ -165,7 +165,7 @@ def _restore_producers(log: PartitionLog, done: Completion[None]) -> None:
         if completion.error is not None:
             # Nothing true is known: what a producer sends next would be believed.
             log.break_off("its producer state could not be read")
-            done.fail(completion.error)
+            done.fail(_begun_again(log, completion.error))
             return
         log.producers = completion.result()
         done.resolve(None)
@@ -175,6 +175,16 @@ def _restore_producers(log: PartitionLog, done: Completion[None]) -> None:
         Work.SLOW,
         "rebuild producer state",
     ).then(read)
+
+
+def _begun_again(log: PartitionLog, error: BaseException) -> BaseException:
+    """What keeps a log from being used; who follows may begin again where it is damaged (V68)."""
+    if not isinstance(error, DamagedSegment):
+        return error
+    directory, why = log.directory, f"{error.path}: {error}"
+    directory.tracer.event("log_corrupt", partition=str(log.topic_partition), path=error.path)
+    directory.begin_again_at(log.topic_partition, error.offset, why)
+    return directory.failure or error
 
 
 def truncate_fully(log: PartitionLog, offset: int, done: Completion[None]) -> None:

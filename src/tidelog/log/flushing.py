@@ -67,6 +67,17 @@ class Flushes:
             return self._next
         return self._run(log.log_end_offset)
 
+    def at_close(self) -> list[tuple[str, bytes]]:
+        """The files that a flush would replace, of a log that nobody uses any more: path, content.
+        They count as replaced: whoever closes does it, and syncs the volume, before any checkpoint
+        tells of it."""
+        log = self._log
+        assert self._running is None and not log.is_truncating, f"{log.path} is still at work"
+        operation, sealing, snapshots = self._capture(log.log_end_offset)
+        log.cut_unsynced = log.metadata_unsynced = log.names_changed = log.epochs.changed = False
+        self._apply(log.log_end_offset, sealing, snapshots)
+        return operation.replacements
+
     def start_for_roll(self) -> None:
         """Flush what was rolled; a flush that waits will do it too."""
         if self._running is None and not self._log.is_truncating:

@@ -38,6 +38,7 @@ from tidelog.log.recovery import (
     LoadRequest,
     load,
 )
+from tidelog.log.replacing import put_in_place
 
 #: Partitions loaded by one operation: few hand-overs, and still steps that can be told apart.
 _PARTITIONS_PER_OPERATION = 32
@@ -102,6 +103,10 @@ async def open_directory(
             for is_warning, text in partition.loaded.notes:
                 note(logging.WARNING if is_warning else logging.INFO, text)
         opened.partitions += [p for p in partitions if not p.loaded.is_unfinished]
+    if opened.partitions and not opened.was_clean:
+        # What recovery decided must not be undone by the next crash: from now on it counts as
+        # flushed. One wait for all of it: thousands of them would take minutes.
+        await put_in_place(lane, [path for one in opened.partitions for path in one.loaded.beside])
     await lane.submit(lambda files: _begin(files, root), Work.SLOW, "begin")
     if opened.is_new:
         note(logging.INFO, f"{root}: a new log directory, with no partitions yet")

@@ -1,7 +1,9 @@
 """What can be made anew from a log's batches: its indexes, and the state of its producers.
 
 Used by recovery, by truncation, and by a reader that finds an index file damaged. Runs inside
-operations; raises OSError for what the disk does, DamagedIndex where files must not be believed.
+operations; raises OSError for what the disk does, DamagedIndex where files must not be believed,
+DamagedSegment where batches must not. Indexes are only hints for readers, who compare what they
+find with its checksums themselves; of producers nobody would notice afterwards (V68).
 """
 
 from __future__ import annotations
@@ -14,7 +16,16 @@ from tidelog.log.index import OFFSET_ENTRY_BYTES, DamagedIndex, OffsetIndex, Tim
 from tidelog.log.producers import DamagedSnapshot, ProducerState
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
-from tidelog.records.batch import NO_PRODUCER_ID, BatchView, CorruptBatch
+from tidelog.records.batch import NO_PRODUCER_ID, CorruptBatch
+
+
+class DamagedSegment(CorruptBatch):
+    """Batches of a segment that cannot be believed: its file, and the offset from which on."""
+
+    def __init__(self, path: str, position: int, offset: int, reason: str) -> None:
+        super().__init__(position, reason)
+        self.path = path
+        self.offset = offset
 
 
 class SegmentFile(NamedTuple):
@@ -119,7 +130,7 @@ def producers_at(
 
     A snapshot from before the log's first segment does not count: of what stood in between, which
     retention has taken, nothing can be known, and a producer that wrote there would be refused for
-    ever. One that is not known may go on. Raises OSError.
+    ever. One that is not known may go on. Raises OSError, DamagedSegment.
     """
     state = ProducerState()
     start = 0
@@ -147,20 +158,21 @@ def _replay(
     offsets: range,
     now_ms: int,
 ) -> None:
-    """Note the batches of a segment that begin within `offsets`."""
-    handle = files.open(f"{path}/{names.offset_name(segment.base_offset, names.LOG)}")
+    """Note the batches of a segment that begin within `offsets`, each as its checksum has it."""
+    log_path = f"{path}/{names.offset_name(segment.base_offset, names.LOG)}"
+    handle = files.open(log_path)
     try:
-
-        def read(size: int, position: int) -> bytes:
-            return files.pread(handle, size, position)
-
-        for position, batch in Scan(read, segment.base_offset, 0, segment.size_bytes):
+        scan = Scan(
+            lambda size, at: files.pread(handle, size, at),
+            segment.base_offset, 0, segment.size_bytes, offsets.start,
+        )  # fmt: skip
+        end = segment.base_offset
+        for _, batch in scan:
             if batch.base_offset >= offsets.stop:
                 return
+            end = batch.next_offset
             if batch.producer_id == NO_PRODUCER_ID or batch.base_offset < offsets.start:
                 continue
-            if batch.is_control:
-                batch = BatchView(read(batch.size_bytes, position))
             try:
                 state.append(batch, now_ms)
             except CorruptBatch:
@@ -168,3 +180,5 @@ def _replay(
                 continue
     finally:
         files.close(handle)
+    if scan.problem is not None:
+        raise DamagedSegment(log_path, scan.position, end, scan.problem)

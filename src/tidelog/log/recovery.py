@@ -35,11 +35,11 @@ from tidelog.log.flushing import index_files
 from tidelog.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
 from tidelog.log.metadata_files import (
     PARTITION_METADATA,
-    format_partition_metadata,
     parse_partition_metadata,
 )
 from tidelog.log.producers import ProducerState
 from tidelog.log.rebuilding import (
+    DamagedSegment,
     SegmentFile,
     ends_as_told,
     last_entry,
@@ -47,6 +47,7 @@ from tidelog.log.rebuilding import (
     read_indexes,
     rebuild_indexes,
 )
+from tidelog.log.replacing import write_beside
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
 from tidelog.log.swapping import finish_swaps
@@ -92,6 +93,8 @@ class LoadedLog:
     names_changed: bool = False
     #: Bytes that were no batch, or lay behind such.
     cut_bytes: int = 0
+    #: Files that are written beside these, and are to take their places when all is durable.
+    beside: list[str] = field(default_factory=list)
     notes: list[tuple[bool, str]] = field(default_factory=list)
 
 
@@ -113,7 +116,8 @@ class DamagedLog(StorageError):
 
 
 def load(files: Files, request: LoadRequest) -> LoadedLog:
-    """Load a partition's directory. Raises OSError, DamagedLog."""
+    """Load a partition's directory. After an unclean shutdown nothing of it may be used before
+    `put_in_place` was done for what is `beside`. Raises OSError, DamagedLog."""
     return _Loader(files, request).load()
 
 
@@ -148,7 +152,7 @@ class _Loader:
         loaded.epochs.truncate_from_start(loaded.log_start_offset)
         self._load_producers()
         if not request.clean:
-            self._make_durable()
+            self._write_down()
         loaded.recovery_point = end = loaded.log_end_offset
         loaded.is_sealed = self.resumed and end in loaded.snapshots and not loaded.cut_bytes
         return loaded
@@ -425,7 +429,7 @@ class _Loader:
             if size < segment_file.size_bytes:
                 self.loaded.cut_bytes += segment_file.size_bytes - size
                 self.files.truncate(handle, size)
-            if not self.request.clean or size < segment_file.size_bytes:
+            if self.request.clean and size < segment_file.size_bytes:
                 self.files.fsync(handle)
         finally:
             self.files.close(handle)
@@ -569,9 +573,14 @@ class _Loader:
         loaded.snapshots = [offset for offset in loaded.snapshots if offset <= limit]
         self._drop_useless_snapshots()
         segments = [SegmentFile(s.base_offset, s.size_bytes) for s in loaded.segments]
-        loaded.producers = producers_at(
-            self.files, self.path, segments, loaded.snapshots, end, request.monotonic_ms
-        )
+        try:
+            loaded.producers = producers_at(
+                self.files, self.path, segments, loaded.snapshots, end, request.monotonic_ms
+            )
+        except DamagedSegment as error:
+            raise DamagedLog(
+                error.path, error.position, error.offset, error.reason, request.now_ms
+            ) from None
 
     def _drop_useless_snapshots(self) -> None:
         """Keep the newest snapshot, and those where a segment begins."""
@@ -583,21 +592,20 @@ class _Loader:
                 self.files.unlink(f"{self.path}/{names.offset_name(offset, names.SNAPSHOT)}")
         loaded.snapshots = kept
 
-    def _make_durable(self) -> None:
-        """What recovery decided must not be undone by the next crash."""
+    def _write_down(self) -> None:
+        """Files that later starts believe; whoever loads makes them durable, all at once."""
         loaded = self.loaded
         for segment in loaded.segments[:-1]:
             if not segment.sealed:
                 for path, data in index_files(segment):
-                    self.files.replace_file(path, data, sync=True)
+                    self._write_beside(path, data)
                 segment.sealed = True
         if loaded.epochs.changed or not self.epochs_known:
             data = format_leader_epochs(loaded.epochs.entries())
-            self.files.replace_file(f"{self.path}/{LEADER_EPOCHS}", data, sync=True)
+            self._write_beside(f"{self.path}/{LEADER_EPOCHS}", data)
             loaded.epochs.changed = False
-        if not self.request.recovery_point and loaded.topic_id != ZERO_TOPIC_ID:
-            # Written when the replica was made, and perhaps never flushed.
-            data = format_partition_metadata(loaded.topic_id)
-            self.files.replace_file(f"{self.path}/{PARTITION_METADATA}", data, sync=True)
-        self.files.fsync_directory(self.path)
         loaded.names_changed = False
+
+    def _write_beside(self, path: str, data: bytes) -> None:
+        write_beside(self.files, path, data)
+        self.loaded.beside.append(path)

@@ -34,7 +34,7 @@ def encode_json(value: dict[str, Any]) -> bytes:
 def parse_object(path: str, data: bytes) -> Fields:
     """The JSON object in a node."""
     try:
-        value = json.loads(data)
+        value = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise LayoutError(path, f"not JSON: {error}") from None
     return Fields(path, value, "")

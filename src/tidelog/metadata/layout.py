@@ -20,6 +20,7 @@ from tidelog.metadata.layout_admin import (
     decode_log_dir_event,
     decode_partition_list,
     decode_producer_id_block,
+    decode_reassignments,
     encode_config,
     encode_config_change,
     encode_feature,
@@ -27,6 +28,7 @@ from tidelog.metadata.layout_admin import (
     encode_log_dir_event,
     encode_partition_list,
     encode_producer_id_block,
+    encode_reassignments,
 )
 from tidelog.metadata.layout_brokers import (
     ControllerRegistration,
@@ -180,6 +182,7 @@ __all__ = [
     "decode_partition_list",
     "decode_partition_state",
     "decode_producer_id_block",
+    "decode_reassignments",
     "decode_topic",
     "delete_topic_path",
     "encode_broker",
@@ -194,6 +197,7 @@ __all__ = [
     "encode_partition_list",
     "encode_partition_state",
     "encode_producer_id_block",
+    "encode_reassignments",
     "encode_topic",
     "parse_decimal_name",
     "partition_path",

@@ -1,8 +1,9 @@
 """Configuration, requests of administrators, notifications, producer ids, features (V8, G3).
 
 Kafka's keys and spellings (`ConfigEntityZNode`, `PreferredReplicaElectionZNode`,
-`IsrChangeNotificationSequenceZNode`, `LogDirEventNotificationSequenceZNode`,
-`ProducerIdBlockZNode`, `FeatureZNode` of 3.9). `/admin/delete_topics/T` is a node without data.
+`ReassignPartitionsZNode`, `IsrChangeNotificationSequenceZNode`,
+`LogDirEventNotificationSequenceZNode`, `ProducerIdBlockZNode`, `FeatureZNode` of 3.9).
+`/admin/delete_topics/T` is a node without data.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata.json_fields import Fields, encode_json, parse_object
 
 _LOG_DIR_FAILURE = 1
@@ -54,6 +55,31 @@ def encode_partition_list(partitions: Sequence[TopicPartition]) -> bytes:
 def decode_partition_list(path: str, data: bytes) -> list[TopicPartition]:
     """The partitions asked for, each once; LayoutError."""
     return _partitions(parse_object(path, data))
+
+
+def encode_reassignments(entries: Sequence[ReassignmentEntry]) -> bytes:
+    """`/admin/reassign_partitions`; `original_replicas` is a key of ours (R1)."""
+    listed: list[dict[str, object]] = []
+    for (topic, partition), replicas, original in entries:
+        item: dict[str, object] = {"topic": topic, "partition": partition, "replicas": replicas}
+        if original:
+            item["original_replicas"] = original
+        listed.append(item)
+    return encode_json({"version": 1, "partitions": listed})
+
+
+def decode_reassignments(path: str, data: bytes) -> list[ReassignmentEntry]:
+    """Where partitions are to be, as an administrator wrote it or we did; whether that can be is
+    the controller's matter. LayoutError, also for a partition that is named twice."""
+    found: dict[TopicPartition, ReassignmentEntry] = {}
+    for item in parse_object(path, data).objects("partitions"):
+        topic_partition = TopicPartition(item.text("topic"), item.integer("partition", minimum=0))
+        replicas = item.integers("replicas", distinct=False)
+        original = item.integers("original_replicas") if item.has("original_replicas") else ()
+        if topic_partition in found:
+            raise item.fault("partition", "a partition that is not named before")
+        found[topic_partition] = ReassignmentEntry(topic_partition, replicas, original)
+    return list(found.values())
 
 
 def encode_isr_change(partitions: Sequence[TopicPartition]) -> bytes:

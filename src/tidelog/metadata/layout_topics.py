@@ -1,8 +1,9 @@
 """What is where: `/brokers/topics/T` (V5) and `/brokers/topics/T/partitions/P/state` (V6).
 
 Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9). The state node has
-keys of ours: `isr_epochs` (parallel to `isr`, V10), `elr` and `last_leader` (E1), `removed` (V71);
-Kafka passes over them and drops them when it rewrites the node, so absence has a safe meaning.
+keys of ours: `isr_epochs` (parallel to `isr`, V10), `elr` and `last_leader` (E1), `removed` (V71),
+`reassigned_to` (V52), and so has the topic node: `original_replicas` (R1). Kafka passes over them
+and drops them when it rewrites the node, so absence has a safe meaning.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ Replicas = tuple[int, ...]
 class TopicAssignment:
     """The replicas of each partition, in order of preference (rule V5).
 
-    `adding` and `removing` name the replicas that a reassignment brings and takes; partitions
-    without any are not in them. `topic_id` is ZERO_TOPIC_ID where the node has none (topics made by
+    `adding` and `removing` name the replicas that a reassignment brings and takes, `original` those
+    that there were when it began, in their order (R1); partitions without any are not in them.
+    `topic_id` is ZERO_TOPIC_ID where the node has none (topics made by
     tools older than topic ids).
     """
 
@@ -40,6 +42,7 @@ class TopicAssignment:
     partitions: Mapping[int, Replicas]
     adding: Mapping[int, Replicas] = field(default_factory=dict)
     removing: Mapping[int, Replicas] = field(default_factory=dict)
+    original: Mapping[int, Replicas] = field(default_factory=dict)
 
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
@@ -50,6 +53,8 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
     value["partitions"] = _by_partition(assignment.partitions)
     value["adding_replicas"] = _by_partition(assignment.adding)
     value["removing_replicas"] = _by_partition(assignment.removing)
+    if assignment.original:
+        value["original_replicas"] = _by_partition(assignment.original)
     return encode_json(value)
 
 
@@ -74,7 +79,13 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
                 raise fields.object(key).fault(
                     str(partition), "replicas that the partition's assignment names"
                 )
-    return TopicAssignment(topic_id, partitions, adding, removing)
+    for partition, replicas in removing.items():
+        if len(replicas) == len(partitions[partition]):
+            raise fields.object("removing_replicas").fault(
+                str(partition), "fewer replicas than the partition's assignment names"
+            )
+    original = _decode_replicas(fields, "original_replicas")
+    return TopicAssignment(topic_id, partitions, adding, removing, original)
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
@@ -96,6 +107,8 @@ def encode_partition_state(state: PartitionState) -> bytes:
         value["last_leader"] = state.last_leader
     if state.removed:
         value["removed"] = True
+    if state.reassigned_to:
+        value["reassigned_to"] = state.reassigned_to
     return encode_json(value)
 
 
@@ -121,6 +134,7 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
         elr=fields.integers("elr") if fields.has("elr") else (),
         last_leader=fields.integer("last_leader", NO_LEADER),
         removed=fields.boolean("removed", False),
+        reassigned_to=fields.integers("reassigned_to") if fields.has("reassigned_to") else (),
         mzxid=stat.mzxid,
     )
 

@@ -28,6 +28,7 @@ from tidelog.client.fetching import (
 from tidelog.client.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
 from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember, MemberOptions
+from tidelog.client.moving import MoveAdmin, MoveAsked, MoveUnderWay
 from tidelog.client.producing import LogWriter
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.sending import RecordSender, SendOptions
@@ -144,6 +145,7 @@ class BlockingClient:
         self._writer = LogWriter(self._router)
         self._configs = ConfigAdmin(self._router)
         self._upkeep = PartitionAdmin(self._router)
+        self._moves = MoveAdmin(self._router)
         self._coordinators = Coordinators(self._router)
         self._groups = GroupAdmin(self._router, self._coordinators)
 
@@ -233,6 +235,18 @@ class BlockingClient:
     ) -> dict[TopicPartition, Election]:
         """Elect the leaders of some partitions, or of all; errors of each are in the result."""
         return self.run(self._upkeep.elect_leaders(election, partitions))
+
+    def reassign(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> dict[TopicPartition, MoveAsked]:
+        """Move partitions to brokers, or with None back; errors of each are in the result."""
+        return self.run(self._moves.reassign(targets))
+
+    def list_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, MoveUnderWay]:
+        """The moves under way, of some partitions or of all."""
+        return self.run(self._moves.list_reassignments(partitions))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete what lies below each offset (HIGH_WATERMARK: all); the new low watermarks."""

@@ -1,8 +1,9 @@
 """A broker as a process: configuration in, exit code out.
 
-Builds the real ports, starts the composition, stops it on SIGTERM or SIGINT. Every refusal to
-start is one clear line on standard error and exit code 1; a usage error is 2. Nothing of the
-command line's libraries is imported here (DESIGN.md, Decisions).
+Builds the real ports, starts the composition, stops it on SIGTERM or SIGINT: a second one keeps it
+from waiting until others lead in its place. Every refusal to start is one clear line on standard
+error and exit code 1; a usage error is 2. Nothing of the command line's libraries is imported here
+(DESIGN.md, Decisions).
 """
 
 from __future__ import annotations
@@ -115,9 +116,7 @@ async def _serve(config: BrokerConfig) -> int:
     broker = Broker(config, ports, store)
     if config.tidelog_test_interception_directory:
         intercept(broker, config.tidelog_test_interception_directory)
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    stopping = _on_signals(loop, broker)
     await broker.start()
     watchdog.start()
     gc.collect()
@@ -127,10 +126,25 @@ async def _serve(config: BrokerConfig) -> int:
     log.info("broker %d started on %s", config.broker_id, addresses)
     await stopping.wait()
     log.info("broker %d is stopping", config.broker_id)
+    await broker.handing_over.run()
     watchdog.stop()
     await broker.stop()
     log.info("broker %d stopped", config.broker_id)
     return EXIT_OK
+
+
+def _on_signals(loop: asyncio.AbstractEventLoop, broker: Broker) -> asyncio.Event:
+    """Set when the process is told to stop; told again, it does not wait until others lead."""
+    stopping = asyncio.Event()
+
+    def told() -> None:
+        if stopping.is_set():
+            broker.handing_over.give_up()
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told)
+    return stopping
 
 
 def intercept(broker: Broker, directory: str) -> None:

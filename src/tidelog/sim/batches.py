@@ -4,7 +4,7 @@ Deliberately apart from `tidelog.records`: what judges the brokers must not shar
 Uncompressed batches of format v2 only (KIP-98). A record's value begins with its number, which is
 unique in the run; padding follows, so that sizes differ. Where topics are compacted, records have
 one of a few keys, which the number tells, as it tells tombstones; the number of those stands in a
-header. Records that coordinators write get numbers drawn from their keys and values.
+header. Records that brokers write themselves get numbers drawn from their keys and values.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ GONE: Final = 0
 _KEYS: Final = 5
 _TOMBSTONE_EVERY: Final = 11
 #: Numbers of records of coordinators are above this: checksums of key and value (0: a tombstone)
-#: in 33 bits each. Their keys begin with a version below 256, which no key of a client does.
+#: in 33 bits each, and so are those of other records of brokers. Clients' keys begin as no other.
 _COORDINATORS: Final = 1 << 66
 _CHECKSUM_BITS: Final = 33
-_VERSION: Final = b"\0"
+_CLIENT_KEY: Final = b"key "
 
 
 def key_of(number: int) -> int:
@@ -92,7 +92,7 @@ def encode_batch(
         value, headers = _sized(packed + bytes(padding)), _varint(0)
         if keyed and is_tombstone(number):
             value, headers = _varint(-1), _varint(1) + _sized(b"n") + _sized(packed)
-        key = _sized(b"key %d" % key_of(number)) if keyed else _varint(-1)
+        key = _sized(b"%s%d" % (_CLIENT_KEY, key_of(number))) if keyed else _varint(-1)
         record = b"\0" + _varint(0) + _varint(delta) + key + value + headers
         records += _varint(len(record)) + record
     count = len(numbers)
@@ -169,7 +169,7 @@ def _read_record(record: bytes) -> tuple[int, int]:
     key = record[position : position + max(size, 0)]
     position += len(key)
     size, position = _read_varint(record, position)
-    if key.startswith(_VERSION):
+    if key and not key.startswith(_CLIENT_KEY):
         value = 0 if size < 0 else 1 + crc32c.crc32c(record[position : position + size])
         return delta, _COORDINATORS | crc32c.crc32c(key) << _CHECKSUM_BITS | value
     if size < 0:
@@ -181,6 +181,29 @@ def _read_record(record: bytes) -> tuple[int, int]:
         raise BrokenBatch(f"a value of {size} bytes")
     number: int = _RECORD_NUMBER.unpack_from(record, position)[0]
     return delta, number
+
+
+def read_records(data: bytes | bytearray | memoryview) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of the records of whole batches; empty where there is none.
+
+    Raises BrokenBatch.
+    """
+    position = 0
+    for batch in read_batches(data):
+        records = bytes(data[position + HEADER_BYTES : position + batch.size_bytes])
+        position += batch.size_bytes
+        at = 0
+        while at < len(records):
+            size, at = _read_varint(records, at)
+            _, place = _read_varint(records, at + 1)
+            _, place = _read_varint(records, place)
+            found = []
+            for _ in range(2):
+                length, place = _read_varint(records, place)
+                found.append(records[place : place + max(length, 0)])
+                place += max(length, 0)
+            yield found[0], found[1]
+            at += size
 
 
 def _sized(data: bytes) -> bytes:

@@ -90,7 +90,7 @@ class Clientele:
 
     @property
     def _replicas(self) -> int:
-        return len(self._cluster.brokers)
+        return self._profile.replicas
 
     def _topic_configs(self) -> dict[str, str]:
         """That a topic is compacted stands with the topic, in the store, as for most users."""

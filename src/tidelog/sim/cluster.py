@@ -26,7 +26,9 @@ from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.checkers.clients import ClientChecker
+from tidelog.sim.checkers.events import EventChecker
 from tidelog.sim.checkers.groups import GroupChecker
+from tidelog.sim.checkers.hand_overs import HandOverChecker
 from tidelog.sim.checkers.logs import LogKey, NodeLogs
 from tidelog.sim.checkers.published import Published, PublishedPartition
 from tidelog.sim.checkers.replication import Claim, ReplicationChecker
@@ -87,7 +89,9 @@ class Settings:
                 "log.index.interval.bytes": "512",
                 "log.segment.delete.delay.ms": "500",
                 "controller.socket.timeout.ms": "1500",
+                "controller.activity.timeout.ms": "0",
                 "request.timeout.ms": "2000",
+                "controlled.shutdown.enable": "false",
                 "auto.create.topics.enable": "false",
                 "default.replication.factor": "3",
                 "min.insync.replicas": "2",
@@ -325,6 +329,11 @@ class Cluster:
         self.groups = GroupChecker(
             world.violate, lambda: world.now_ns, OFFSETS_PARTITIONS, self._promise
         )
+        self.hand_overs = HandOverChecker(self.published, world.violate, self._is_leaving)
+        #: Where brokers tell of what happens.
+        self.events: EventChecker | None = None
+        if settings.of(1).cluster_events_enable:
+            self.events = EventChecker(self.published, world.violate, lambda: world.now_ns)
         #: Power losses are only taken where the budget allows them; off for known failures.
         self.keeps_budget = True
         #: What losses beyond the budget broke, where they are no violations.
@@ -342,6 +351,7 @@ class Cluster:
             broker = SimBroker(self, node, settings.of(broker_id))
             self.brokers[broker_id] = broker
             self.replication.add(broker)
+        self.published.on_left.append(self._left)
         world.scheduler.after_event = self._after_event
         world.judge_crash = self._judge_crash
         self.store.may_expire = self._may_expire
@@ -384,6 +394,22 @@ class Cluster:
             for op, result in zip(ops, results, strict=True)
         ]
         self.world.note(-1, "store", f"{zxid} session {session_id}: {'; '.join(changes)}")
+
+    def _left(self, key: LogKey, node_id: int, since_zxid: int) -> None:
+        """A replica is assigned no more. Where its broker has been registered since it was to go,
+        it was told, and has answered that it is gone (V52); whoever comes later finds a stray."""
+        broker = self.brokers[node_id]
+        registered = self.published.brokers.get(node_id)
+        if registered is None or registered > since_zxid or broker.broker is None:
+            return
+        if not broker.is_up or broker.broker.broker_epoch != registered:
+            return
+        for partition in broker.broker.replicas.all():
+            if LogKey(partition.topic_id, partition.topic_partition.partition) == key:
+                self.world.violate(
+                    f"{partition.topic_partition}: the topic's node was written before broker"
+                    f" {node_id} had given its replica up (V52)"
+                )
 
     def _check_session(
         self, zxid: int, session_id: int, ops: Sequence[Op], _: Sequence[OpResult]
@@ -507,9 +533,17 @@ class Cluster:
             self.groups.loaded(incarnation.node_id, fields["partition"])
         elif name == "groups_unloaded":
             self.groups.unloaded(incarnation.node_id, fields["partition"])
+        elif name == "broker_handed_over":
+            self.hand_overs.answered(fields["broker"], fields["epoch"], fields["remaining"])
+        elif name == "handed_over":
+            self.hand_overs.handed_over(incarnation.node_id)
         elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
             self.world.violate(f"node {incarnation.node_id}: {name} {text}")
+
+    def _is_leaving(self, broker_id: int) -> bool:
+        broker = self.brokers[broker_id]
+        return broker.is_stopping or broker.life is None
 
     def start_failed(self, broker: SimBroker, error: BaseException) -> None:
         """A broker could not start; it will be started again, as an operator would."""

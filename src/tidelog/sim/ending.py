@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.core.metrics import EVENTS_DROPPED
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.history.operations import Operation
 from tidelog.sim.checkers.histories import check_history, operations
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.checkers.storage import check_disk
 from tidelog.sim.clientele import Clientele
-from tidelog.sim.cluster import Cluster
+from tidelog.sim.cluster import LOG_DIRECTORY, Cluster
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.profiles import Profile
 from tidelog.sim.workload.churn import Churn
@@ -63,6 +64,8 @@ class Ending:
         if is_promised and not self._wait(self._unread, limit_ns, "everything committed is read"):
             return
         if was_damaged and not self._read_anew():
+            return
+        if not self._check_events():
             return
         check_history(self.operations(), self._world.violate, is_promised=is_promised)
         self._check_disks()
@@ -224,6 +227,25 @@ class Ending:
             limit_ns,
             "everything committed is read anew",
         )
+
+    def _check_events(self) -> bool:
+        """What brokers have told of the cluster is what happened."""
+        cluster = self._cluster
+        events = cluster.events
+        if events is None:
+            return True
+        brokers = [one.broker for one in cluster.brokers.values() if one.broker is not None]
+        limit_ns = self._world.now_ns + LIVENESS_LIMIT_NS
+        if not self._wait(
+            lambda: any(not one.cluster_events.is_idle for one in brokers) or not events.topic_id(),
+            limit_ns,
+            "what happened is told",
+        ):
+            return False
+        leader = cluster.published.partitions[LogKey(events.topic_id() or b"", 0)].leader
+        dropped = [one for one in brokers if one.metrics.value(EVENTS_DROPPED)]
+        events.check(self._world.disks[leader, LOG_DIRECTORY], is_complete=not dropped)
+        return not self._world.violations
 
     def _check_disks(self) -> None:
         """What the brokers leave is in order, on every disk."""

@@ -183,6 +183,18 @@ class SimFiles:
         self._begin("fsync_directory", path)
         self.disk.sync_directory(path)
 
+    def sync_volume(self, path: str) -> None:
+        """Make everything durable. Where it fails, what was dirty is gone."""
+        try:
+            self._begin("sync_volume", path)
+        except OSError:
+            for _, file in self.disk.files():
+                if file.fail_sync():
+                    self.disk.has_dropped = True
+                    self.disk.count("pages dropped")
+            raise
+        self.disk.sync_everything()
+
     def rename(self, old: str, new: str) -> None:
         """Rename at one instant."""
         self._begin("rename", old)

@@ -28,7 +28,7 @@ QUICK_NS = (20_000, 1_500_000)
 #: Time that an operation takes while the disk is slow.
 SLOW_NS = (5_000_000, 120_000_000)
 #: Calls whose failure means a failed fsync (rule D17).
-_FSYNC_CALLS = ("fsync", "fsync_directory")
+_FSYNC_CALLS = ("fsync", "fsync_directory", "sync_volume")
 
 
 class _Job:

@@ -73,6 +73,9 @@ class Profile:
     churn: tuple[str, ...] = ()
     #: What it is known to show and nobody has mended yet: searches over all profiles leave it out.
     known_defect: str = ""
+    #: How many brokers there are, and replicas of each partition.
+    brokers: int = 3
+    replicas: int = 3
     #: Range of the delays of messages between nodes and the store.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
     #: Whether every kind of fault there is takes part, each as often as another; `weights` count
@@ -295,6 +298,30 @@ PROFILES: Final[Mapping[str, Profile]] = {
             mean_interval_ms=(60, 250),
             restart_ms=((20, 200), (20, 600)),
         ),
+        # Partitions are moved to other brokers and back, while brokers and controllers come and go.
+        Profile(
+            "reassignments",
+            weights={
+                "crash_any": 3.0,
+                "crash_leader": 3.0,
+                "crash_controller": 3.0,
+                "expire_controller": 3.0,
+                "expire_session": 2.0,
+                "strike": 3.0,
+                "lose_answer": 2.0,
+                "slow_link": 2.0,
+                "cut_two_ways": 1.0,
+                "elect_preferred": 1.0,
+            },
+            left_out=0.3,
+            mean_interval_ms=(150, 800),
+            restart_ms=((20, 400), (200, 2_500)),
+            recreates=0.3,
+            brokers=5,
+            churn=("partitions_moved",),
+            scenario="controller_lost_at_each_write",
+            has_own_streams=True,
+        ),
         # Disks are full, now for one batch and not for the next, as topics grow and come anew: what
         # a new producer writes first finds no room.
         Profile(
@@ -326,6 +353,29 @@ PROFILES: Final[Mapping[str, Profile]] = {
             properties={"log.retention.check.interval.ms": "60"},
             recreates=0.0,
             churn=("offsets_looked_up", "records_expire", "instances_doubled"),
+            has_own_streams=True,
+        ),
+        # Brokers are told to stop, by themselves or together, and hand over what they lead, while
+        # others and the controller fall (V43).
+        Profile(
+            "shutdowns",
+            weights={
+                "slow_link": 3.0,
+                "cut_two_ways": 1.5,
+                "crash_controller": 1.5,
+                "crash_any": 1.0,
+                "expire_session": 1.0,
+                "lose_answer": 1.0,
+                "slow_disk": 1.0,
+            },
+            left_out=0.25,
+            mean_interval_ms=(300, 1_200),
+            restart_ms=((20, 400), (200, 2_500)),
+            properties={
+                "controlled.shutdown.enable": "true",
+                "controlled.shutdown.retry.backoff.ms": "300",
+            },
+            scenario="stop_together",
             has_own_streams=True,
         ),
         # Disks fail calls, fill up, lose what was not synced in every way, and are replaced.
@@ -436,6 +486,37 @@ PROFILES: Final[Mapping[str, Profile]] = {
                 "replica.high.watermark.checkpoint.interval.ms": "40",
             },
             scenario="two_terms_lost",
+            has_own_streams=True,
+        ),
+        # Answers of the store reach nobody: a controller does not act, and its session lives (V42).
+        Profile(
+            "unanswered_controllers",
+            weights={"slow_link": 1.0, "crash_any": 1.0, "expire_session": 1.0},
+            left_out=0.0,
+            mean_interval_ms=(500, 1_500),
+            properties={"controller.activity.timeout.ms": "400"},
+            scenario="unanswered_controllers",
+            has_own_streams=True,
+        ),
+        # What happens in the cluster is written to a topic of it, while all of it happens (V80).
+        Profile(
+            "told_events",
+            weights={
+                "crash_leader": 3.0,
+                "crash_any": 2.0,
+                "crash_controller": 3.0,
+                "expire_session": 3.0,
+                "expire_controller": 2.0,
+                "elect_preferred": 2.0,
+                "cut_one_way": 4.0,
+                "reset_connections": 6.0,
+                "slow_link": 3.0,
+                "lose_answer": 2.0,
+                "stop": 1.0,
+            },
+            left_out=0.2,
+            mean_interval_ms=(150, 800),
+            properties={"cluster.events.enable": "true"},
             has_own_streams=True,
         ),
         Profile(

@@ -75,7 +75,7 @@ class SeedRun:
         settings.compacted = self.profile.compacted
         settings.compacted_topics = COMPACTED_TOPICS
         settings.store_latency_ms = self.profile.store_latency_ms
-        self.cluster = Cluster(self.world, BROKERS, settings)
+        self.cluster = Cluster(self.world, self.profile.brokers, settings)
         self._crashes = 0
         self.world.on_death.append(self._count_crash)
         drawn = self._draw.randrange(1, 4)

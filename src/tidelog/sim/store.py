@@ -78,6 +78,19 @@ class _Request:
     message: Message
     future: asyncio.Future[Value]
 
+    def names(self, path: str) -> bool:
+        """Whether it reads, checks or writes that node, or lists its children."""
+        message = self.message
+        match message:
+            case Transact():
+                return any(op.path == path for op in message.ops)
+            case Get():
+                return path in message.paths
+            case Children():
+                return message.path == path
+            case _:
+                return False
+
 
 class SimStoreClient:
     """One incarnation's handle of the store.
@@ -121,6 +134,8 @@ class SimStoreClient:
         self._reconnect_timer: TimerHandle | None = None
         self._next_loss = Loss.NOTHING
         self._write_strike: WriteStrike | None = None
+        #: The next answer about this node is never given to who asked.
+        self._forgotten_path = ""
         self._session_callbacks: list[SessionCallback] = []
 
     # faults
@@ -136,6 +151,16 @@ class SimStoreClient:
     def strike_write(self, planned: WriteStrike | None) -> None:
         """Replace the planned strike at a write."""
         self._write_strike = planned
+
+    def forget_answer(self, path: str) -> None:
+        """The next answer about a node arrives and is given to nobody, against the contract, as by
+        a client library with a defect; empty: none is forgotten."""
+        self._forgotten_path = path
+
+    @property
+    def will_forget(self) -> bool:
+        """Whether an answer is still to be forgotten."""
+        return self._forgotten_path != ""
 
     def crashed(self) -> None:
         """The process has died: with `detect_ms` the store notices then, as flock does."""
@@ -367,8 +392,11 @@ class SimStoreClient:
         elif connection is not self._connection:
             return
         elif isinstance(notice, Answer):
-            future = self._in_flight.popleft().future
-            if notice.error is not None:
+            request = self._in_flight.popleft()
+            future = request.future
+            if self._forgotten_path and request.names(self._forgotten_path):
+                self._forgotten_path = ""
+            elif notice.error is not None:
                 _fail(future, notice.error)
             elif not future.done():
                 future.set_result(notice.value)

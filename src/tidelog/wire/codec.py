@@ -22,12 +22,14 @@ from tidelog.wire.primitives import (
     encode_nullable_string,
     skip_tagged_fields,
 )
-from tidelog.wire.registry import API, API_VERSIONS
+from tidelog.wire.registry import API, API_VERSIONS, CONTROLLED_SHUTDOWN
 from tidelog.wire.schema import SchemaError
 
 _SIZE: Final = struct.Struct(">i")
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
 _REQUEST_PREFIX: Final = struct.Struct(">ihhi")
+#: Key, version, correlation id: all that precedes ControlledShutdown 0.
+_BARE_HEADER_BYTES: Final = 8
 _RESPONSE_PREFIX: Final = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE: Final = struct.Struct(">iix")
 
@@ -177,6 +179,9 @@ def decode_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        if version == 0 and api_key == CONTROLLED_SHUTDOWN:
+            # Its header ends before the client id; what was read as a length is of the body.
+            return RequestHeader(api_key, version, correlation_id, None), _BARE_HEADER_BYTES
         offset = 10
         client_id = None
         if length >= 0:
@@ -246,7 +251,8 @@ def encode_request(
     codec = _codec(_REQUESTS, api_key, version)
     try:
         head = _REQUEST_PREFIX.pack(0, api_key, version, correlation_id)
-        head += encode_nullable_string(client_id)
+        if API[api_key].request_header_version(version):
+            head += encode_nullable_string(client_id)
     except (struct.error, ValueError) as error:
         raise SchemaError(f"cannot encode the header of {codec.title}: {error}") from error
     if codec.header_flexible:

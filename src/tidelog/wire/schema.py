@@ -319,7 +319,9 @@ class Api:
         return version >= self.first_flexible_version
 
     def request_header_version(self, version: int) -> int:
-        """2 for flexible versions, 1 otherwise (header 0 belongs to ControlledShutdown 0 alone)."""
+        """2 for flexible versions, 1 otherwise; 0, which has no client id, for one alone."""
+        if self.key == CONTROLLED_SHUTDOWN_KEY and version == 0:
+            return 0
         return 2 if self.is_flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
@@ -327,5 +329,7 @@ class Api:
         return 1 if self.is_flexible(version) and self.key != API_VERSIONS_KEY else 0
 
 
-#: ApiVersions is named here because its answers' header breaks the rule of all other APIs.
+#: These are named here because the header of ApiVersions' answers, and that of the requests of
+#: ControlledShutdown 0, break the rule of all other APIs.
 API_VERSIONS_KEY: Final = 18
+CONTROLLED_SHUTDOWN_KEY: Final = 7

@@ -55,8 +55,6 @@ NOT_SERVED = {
     31: ("DeleteAcls", "no access control"),
     34: ("AlterReplicaLogDirs", "replicas stay in their log directories"),
     36: ("SaslAuthenticate", "no authentication: listeners are PLAINTEXT"),
-    45: ("AlterPartitionReassignments", "replicas stay on their brokers"),
-    46: ("ListPartitionReassignments", "replicas stay on their brokers"),
     48: ("DescribeClientQuotas", "no quotas"),
     49: ("AlterClientQuotas", "no quotas"),
     50: ("DescribeUserScramCredentials", "no authentication: listeners are PLAINTEXT"),

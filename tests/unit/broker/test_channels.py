@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import pytest
 from tests.controller_office import Candidate, Office, office
@@ -70,20 +69,6 @@ def test_a_command_without_an_answer_is_repeated(three: Office) -> None:
     other.script.silent = False
     three.until(lambda: TP in other.script.roles())
     assert other.script.roles()[TP].is_new
-
-
-@pytest.mark.rule("V81")
-def test_a_repeated_command_is_numbered_on_from_the_connection_before(three: Office) -> None:
-    controller = three.controller()
-    other = other_than(three, controller)
-    three.pass_time(100)
-    told = len(other.script.correlation_ids)
-    other.script.silent = True
-    created(three, controller)
-    three.until(lambda: len(other.script.correlation_ids) >= told + 3)
-    ids = other.script.correlation_ids
-    assert told > 0
-    assert all(one < following for one, following in pairwise(ids))
 
 
 def test_a_refused_connection_is_tried_again(three: Office) -> None:

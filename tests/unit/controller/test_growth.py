@@ -21,6 +21,7 @@ from tidelog.controller.controller import Controller
 from tidelog.controller.decision import AddPartitions, Conflict, QueueDeletion
 from tidelog.controller.events import CreatePartitionsAsked, DeletionsRead, TopicsRead
 from tidelog.controller.image import Topic, TopicFound, TopicUnreadable
+from tidelog.controller.moves import Move
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
 from tidelog.core.types import TopicPartition
@@ -188,7 +189,7 @@ class TestRefusals:
         assert all(NEW in commands.stops for commands in effects.commands.values())
 
     def test_a_topic_under_reassignment(self) -> None:
-        refused = result(of(topic(is_reassigning=True)), grow(more("t", 2)))
+        refused = result(of(topic(moves={0: Move((), (3,), (1, 2, 3))})), grow(more("t", 2)))
         assert refused.error_code == ErrorCode.REASSIGNMENT_IN_PROGRESS
 
     @pytest.mark.parametrize("assignments", [{1: (1, 2, 3)}, {0: (1, 2), 2: (1, 2)}])

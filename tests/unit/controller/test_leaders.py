@@ -32,6 +32,7 @@ from tidelog.controller.events import (
     UncleanRead,
 )
 from tidelog.controller.image import TopicFound
+from tidelog.controller.moves import Move
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
@@ -236,7 +237,7 @@ class TestBalance:
         assert balance.out_of_balance(controller.image, 0) == [TP]
 
     def test_topics_on_their_way_out_or_under_reassignment_are_left_alone(self) -> None:
-        moving = topic("moving", is_reassigning=True)
+        moving = topic("moving", moves={0: Move((), (3,), (1, 2, 3))})
         controller = loaded(
             TopicFound(topic(), {0: ELSEWHERE}),
             TopicFound(topic("stateless"), {}),

@@ -141,6 +141,9 @@ class TestBrokers:
         )
         check_broker(broker(), {}, {"message.max.bytes": "5000", "log.cleanup.policy": "compact"})
 
+    def test_events_of_the_cluster_may_be_asked_for_while_it_runs(self) -> None:
+        check_broker(broker(), {}, {"cluster.events.enable": "true"})
+
     @pytest.mark.parametrize(
         ("name", "expected"),
         [

@@ -343,6 +343,16 @@ class TestPolls:
         story = read(Story()).poll([[0, "a"]], "d").poll([[4, "e"]], "d")
         assert not forbidden(story.add("admin", "log_start", partitions={"t-0": 4}))
 
+    @pytest.mark.parametrize("start", [1, 0], ids=["taken", "still there"])
+    def test_what_retention_took_may_be_appended_once_more(self, start: int) -> None:
+        """Brokers know a producer by what is in their logs."""
+        story = Story().poll([[0, "a"]]).send([[4, "a"]])
+        story.add("admin", "log_start", partitions={"t-0": start})
+        assert forbidden(story) == ({} if start else {"duplicate": 1})
+        story = Story().send([[0, "a"]]).poll([[0, "a"]]).poll([[4, "a"]], "d")
+        story.add("admin", "log_start", partitions={"t-0": start})
+        assert forbidden(story) == ({} if start else {"duplicate": 1})
+
     @pytest.mark.parametrize("first", [0, 3])
     def test_with_subscribe_rebalances_move_consumers(self, first: int) -> None:
         story = read(Story()).add("d", "subscribe", topics=["t"], group="g")

@@ -34,6 +34,9 @@ class UnsyncedFiles(OsFiles):
     def fsync_directory(self, path: str) -> None:
         """Leave it to the page cache."""
 
+    def sync_volume(self, path: str) -> None:
+        """Leave it to the page cache."""
+
     def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
         """Old or new, as ever."""
         super().replace_file(path, data, sync=False)

@@ -15,9 +15,12 @@ from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.reading import LogSlice
 from tidelog.log.recovery import DamagedLog
+from tidelog.records.builder import Producer
 
 Small = Callable[..., LogConfig]
 COUNT = 60
+#: In a batch.
+PRODUCER_ID_AT = 43 + 6
 VALUES: list[bytes | None] = [bytes([33 + number]) * 40 for number in range(COUNT)]
 
 
@@ -166,6 +169,47 @@ def test_where_others_have_the_records_the_log_begins_again_before_the_damage(
     log = rig.again()
     assert log.log_end_offset == last and values_of(log) == VALUES[:last]
     assert rig.tracer.named("log_recovered")
+
+
+def with_producer(rig: Rig, small: Small) -> tuple[PartitionLog, int]:
+    """A log of one segment and a producer, all flushed: (it, how large its batches are)."""
+    log = rig.log(small(segment_bytes=1 << 20))
+    for number in range(20):
+        append(log, [bytes(30)], producer=Producer(7, 0, number), timestamp_ms=NOW_MS + number)
+    log.flush().result()
+    log.directory.checkpoint().result()
+    return log, log.segments[0].size_bytes // 20
+
+
+@pytest.mark.rule("V68")
+@pytest.mark.parametrize("at", [PRODUCER_ID_AT, 70], ids=["the header", "a record"])
+def test_producers_are_not_taken_from_damaged_batches(rig: Rig, small: Small, at: int) -> None:
+    """Nobody reads those batches, and a repetition of what they held would pass for new."""
+    log, size = with_producer(rig, small)
+    path = Path(log.segments[0].file.path)
+    change(path, 4 * size + at, 0x10)
+    with pytest.raises(DamagedLog, match=f"damaged at byte {4 * size}, offset 4, .*CRC"):
+        rig.open()
+    change(path, 4 * size + at, 0x10)
+    entry = rig.again().producers.entry(7)
+    assert entry is not None and entry.last_sequence == 19
+
+
+@pytest.mark.rule("V68")
+def test_a_follower_that_needs_damaged_batches_for_its_producers_begins_again_before_them(
+    rig: Rig, small: Small
+) -> None:
+    log, size = with_producer(rig, small)
+    path = Path(log.segments[0].file.path)
+    change(path, 4 * size + PRODUCER_ID_AT, 0x10)
+    ended: list[StorageError] = []
+    log.directory.on_failure = ended.append
+    with pytest.raises(StorageError, match=r"at the next start the log is cut at offset 4 and"):
+        log.truncate_to(8).result()
+    assert len(ended) == 1
+    log = rig.again()
+    entry = log.producers.entry(7)
+    assert log.log_end_offset == 4 and entry is not None and entry.last_sequence == 3
 
 
 def test_a_flipped_leader_epoch_is_told_when_the_segment_is_checked(rig: Rig, small: Small) -> None:

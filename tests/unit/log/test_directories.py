@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.unit.log.conftest import Rig
@@ -18,7 +20,7 @@ from tests.unit.log.log_rig import (
     values_of,
 )
 
-from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
+from tidelog.core.errors import ConfigError, ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.runtime.files import OsFiles
@@ -359,3 +361,40 @@ def test_the_log_says_how_the_directory_was_left(rig: Rig) -> None:
     (rig.path / "meta.properties").unlink()
     assert "an unclean shutdown" in said(), "partitions without an owner are not new"
     assert set(rig.tracer.loggers) == {"log"}, "the tracer puts tidelog before it"
+
+
+def test_a_close_waits_for_the_disk_once_and_then_tells_of_it(rig: Rig, small: Small) -> None:
+    """A wait for each file would take minutes where there are thousands of logs."""
+    directory = rig.open(small())
+    logs = [
+        directory.create(TP._replace(partition=number), TOPIC_ID, small()).result()
+        for number in range(5)
+    ]
+    for log in logs:
+        append(log, [b"x"] * 3)
+    rig.files.calls.clear()
+    drive(directory.close(broker_epoch=77))
+    calls = rig.files.calls
+    waits = [call for call, _ in calls if call in ("fsync", "sync_volume")]
+    assert waits == ["sync_volume", "sync_volume"]
+    synced = calls.index(("sync_volume", str(rig.path)))
+    told = {"replication-offset-checkpoint", "recovery-point-offset-checkpoint"}
+    told |= {"log-start-offset-checkpoint", "cleaner-offset-checkpoint", ".kafka_cleanshutdown"}
+    before = {Path(path).name for _, path in calls[:synced]}
+    assert "00000000000000000003.snapshot.tmp" in before and not before & told
+    last = len(calls) - calls[::-1].index(("sync_volume", str(rig.path)))
+    renamed = {Path(path).name for call, path in calls[synced:last] if call == "rename"}
+    assert "00000000000000000003.snapshot.tmp" in renamed
+    assert ("replace_file", str(rig.path / ".kafka_cleanshutdown")) in calls[last:]
+
+
+def test_a_close_whose_files_do_not_reach_the_disk_leaves_no_marker(rig: Rig, small: Small) -> None:
+    directory = rig.open(small())
+    append(directory.create(TP, TOPIC_ID, small()).result(), [b"x"])
+    rig.files.refuse = lambda call, path: errno.EIO if call == "sync_volume" else 0
+    with pytest.raises(StorageError, match="EIO"):
+        drive(directory.close(broker_epoch=77))
+    assert directory.failure is not None
+    assert not (rig.path / ".kafka_cleanshutdown").exists()
+    recovery_points = rig.path / "recovery-point-offset-checkpoint"
+    assert not recovery_points.exists() or "topic 0 1" not in recovery_points.read_text()

@@ -138,15 +138,22 @@ def test_whole_batches_are_kept_however_they_lie_in_what_is_read(
 def test_what_was_recovered_is_durable_and_goes_on(rig: Rig) -> None:
     log = filled(rig)
     log = rig.again()
-    synced = [path for call, path in rig.files.calls if call == "fsync"]
-    assert str(rig.log_path / "00000000000000000000.log") in synced
-    assert ("fsync_directory", str(rig.log_path)) in rig.files.calls
+    calls = rig.files.calls
+    synced = calls.index(("sync_volume", str(rig.path)))
+    last = len(calls) - calls[::-1].index(("sync_volume", str(rig.path)))
+    after = [call for call, path in calls[synced:] if path.startswith(str(rig.log_path))]
+    assert after == ["rename"] * len(after)
+    assert not any(path.startswith(str(rig.log_path)) for _, path in calls[last:])
+    # Only then do checkpoints tell of it.
+    assert not [path for call, path in calls[:last] if call == "replace_file"]
     append(log, [b"x"], epoch=5, producer=Producer(7, 0, COUNT))
     assert rig.again().log_end_offset == COUNT + 1
 
 
-def test_below_the_recovery_point_no_batch_is_checked_again(rig: Rig) -> None:
-    log = filled(rig)
+def test_what_was_flushed_and_a_snapshot_covers_is_not_checked_again(
+    rig: Rig, small: Small
+) -> None:
+    log = filled(rig, small(segment_bytes=600))
     log.flush().result()
     log.directory.checkpoint().result()
     path = rig.log_path / "00000000000000000000.log"
@@ -550,11 +557,14 @@ def test_damage_in_a_segment_of_old_hurts_no_start(rig: Rig, small: Small, offse
     damaged(rig, 2, 0, struct.pack(">q", offset))
     for path in rig.log_path.glob("*index"):
         path.unlink()
-    for path in rig.log_path.glob("*.snapshot"):
-        path.unlink()
     log = rig.again()
     assert log.log_end_offset == COUNT
     assert log.offset_for_timestamp(NOW_MS + COUNT - 1, COUNT).result() is not None
+    drive(log.directory.close(broker_epoch=2))
+    for path in rig.log_path.glob("*.snapshot"):
+        path.unlink()
+    with pytest.raises(StorageError, match="damaged at byte"):
+        rig.again()  # its producers are told by those batches alone
 
 
 # clean and unclean

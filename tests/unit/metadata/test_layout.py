@@ -16,6 +16,7 @@ from tidelog.core.types import (
     BrokerInfo,
     Endpoint,
     PartitionState,
+    ReassignmentEntry,
     TopicPartition,
 )
 from tidelog.metadata import layout
@@ -196,6 +197,7 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "config": lambda data: layout.decode_config(PATH, data),
     "config_change": lambda data: layout.decode_config_change(PATH, data),
     "partitions": lambda data: layout.decode_partition_list(PATH, data),
+    "reassignments": lambda data: layout.decode_reassignments(PATH, data),
     "log_dir_event": lambda data: layout.decode_log_dir_event(PATH, data),
     "producer_ids": lambda data: layout.decode_producer_id_block(PATH, data),
     "feature": lambda data: layout.decode_feature(PATH, data),
@@ -242,6 +244,23 @@ FAULTS = [
         "topic",
         '{"partitions":{"0":[1]},"adding_replicas":{"0":[2]}}',
         "adding_replicas.0 is [2] (replicas that the partition's assignment names expected)",
+    ),
+    (
+        "topic",
+        '{"partitions":{"0":[1,2]},"removing_replicas":{"0":[2,1]}}',
+        "removing_replicas.0 is [2, 1] (fewer replicas than the partition's assignment names"
+        " expected)",
+    ),
+    (
+        "reassignments",
+        '{"partitions":[{"topic":"t","partition":0,"replicas":[1]},'
+        '{"topic":"t","partition":0,"replicas":[2]}]}',
+        "partitions[1].partition is 0 (a partition that is not named before expected)",
+    ),
+    (
+        "reassignments",
+        '{"partitions":[{"topic":"t","partition":0}]}',
+        "partitions[0].replicas is missing (a list of integers expected)",
     ),
     ("state", "{}", "isr is missing"),
     ("state", STATE + ',"leader_epoch":-1}', "leader_epoch is -1"),
@@ -301,6 +320,10 @@ JSON = st.recursive(
                     "0",
                     "isr",
                     "isr_epochs",
+                    "original_replicas",
+                    "reassigned_to",
+                    "removing_replicas",
+                    "replicas",
                     "leader",
                     "leader_epoch",
                     "controller_epoch",
@@ -356,6 +379,7 @@ REPLICAS = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4, unique=Tr
         elr=st.one_of(st.just(()), REPLICAS),
         last_leader=st.integers(-1, 1000),
         removed=st.booleans(),
+        reassigned_to=st.one_of(st.just(()), REPLICAS),
     ),
     st.booleans(),
 )
@@ -367,12 +391,27 @@ def test_states_survive_the_round_trip(state: PartitionState, with_epochs: bool)
     assert read.mzxid == STAT.mzxid
 
 
+@given(st.lists(st.tuples(REPLICAS, st.one_of(st.just(()), REPLICAS)), max_size=5))
+def test_reassignments_survive_the_round_trip(
+    wanted: list[tuple[tuple[int, ...], tuple[int, ...]]],
+) -> None:
+    entries = [
+        ReassignmentEntry(TopicPartition("t", number), replicas, original)
+        for number, (replicas, original) in enumerate(wanted)
+    ]
+    assert layout.decode_reassignments(PATH, layout.encode_reassignments(entries)) == entries
+
+
 @given(
     st.dictionaries(st.integers(0, 300), REPLICAS, max_size=20), st.binary(min_size=16, max_size=16)
 )
 def test_assignments_survive_the_round_trip(
     partitions: dict[int, tuple[int, ...]], topic_id: bytes
 ) -> None:
-    moving = {partition: replicas[:1] for partition, replicas in partitions.items()}
-    assignment = TopicAssignment(topic_id, partitions, adding=moving, removing=moving)
+    adding = {partition: replicas[:1] for partition, replicas in partitions.items()}
+    removing = {
+        partition: replicas[1:] for partition, replicas in partitions.items() if len(replicas) > 1
+    }
+    original = {partition: replicas[::-1] for partition, replicas in partitions.items()}
+    assignment = TopicAssignment(topic_id, partitions, adding, removing, original)
     assert layout.decode_topic(PATH, layout.encode_topic(assignment)) == assignment

@@ -30,8 +30,8 @@ class TestTime:
         problems = soak.soak(minutes, Path("/kept"), call, 4, lambda: now_s[0])
         assert problems == ["models failed"]
         names = [step.name for step in told]
-        assert names[:3] == ["mutants", "models", "clients"]
-        assert names[3:] == ["known_seeds.txt", "rare_seeds.txt", "simulation", "coverage"]
+        assert names[:4] == ["mutants", "models", "clients", "histories"]
+        assert names[4:] == ["known_seeds.txt", "rare_seeds.txt", "simulation", "coverage"]
         words = next(step.words for step in told if step.name == "simulation")
         assert words[words.index("--coverage") + 1] == "/kept" == told[-1].words[-1]
         return float(words[words.index("--minutes") + 1])
@@ -46,6 +46,7 @@ class TestTime:
         assert float(mutants[mutants.index("--minutes") + 1]) == 10
         assert mutants[mutants.index("--jobs") + 1] == "3"
         assert limits["models"].limit_s == 600 and limits["clients"].limit_s == 300
+        assert dict(limits["histories"].environment)["TIDELOG_TEST_HISTORY_S"] == "300"
 
 
 class TestSteps:

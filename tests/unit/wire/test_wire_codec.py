@@ -24,6 +24,7 @@ from tidelog.wire.codec import (
 )
 from tidelog.wire.encoding import OWN_PART_BYTES
 from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from tidelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -47,6 +48,7 @@ from tidelog.wire.primitives import Buffer, encode_uvarint
 from tidelog.wire.registry import (
     API,
     API_VERSIONS,
+    CONTROLLED_SHUTDOWN,
     FETCH,
     JOIN_GROUP,
     LEADER_AND_ISR,
@@ -133,6 +135,26 @@ class TestHeaders:
         ],
     )
     def test_a_broken_header_is_a_protocol_error(self, frame: bytes) -> None:
+        with pytest.raises(ProtocolError):
+            decode_request(memoryview(frame))
+
+    def test_the_first_controlled_shutdown_alone_has_no_client_id(self) -> None:
+        sent = ControlledShutdownRequest(0x12345678)
+        frame = joined(encode_request(CONTROLLED_SHUTDOWN, 0, 9, "nobody reads this", sent))
+        assert bytes(frame) == bytes.fromhex("0007 0000 00000009 12345678")
+        assert decode_request(frame) == (RequestHeader(CONTROLLED_SHUTDOWN, 0, 9, None), sent)
+        later = joined(encode_request(CONTROLLED_SHUTDOWN, 1, 9, "me", sent))
+        assert bytes(later) == bytes.fromhex("0007 0001 00000009 0002 6d65 12345678")
+
+    @pytest.mark.parametrize("broker_id", [0, -1, 0x7FFF_0000, -(2**31)])
+    def test_a_broker_id_is_not_taken_for_the_length_of_a_client_id(self, broker_id: int) -> None:
+        sent = ControlledShutdownRequest(broker_id)
+        frame = joined(encode_request(CONTROLLED_SHUTDOWN, 0, 1, None, sent))
+        assert decode_request(frame)[1] == sent
+
+    @pytest.mark.parametrize("size", range(4))
+    def test_a_first_controlled_shutdown_without_a_broker_is_refused(self, size: int) -> None:
+        frame = bytes.fromhex("0007 0000 00000001") + bytes(size)
         with pytest.raises(ProtocolError):
             decode_request(memoryview(frame))
 

@@ -139,7 +139,7 @@ class TestVersions:
 
     def test_the_highest_common_version_is_chosen(self) -> None:
         peer = self.peer((METADATA, 0, 99), (PRODUCE, 0, 5))
-        assert peer.version(METADATA) == 12
+        assert peer.version(METADATA) == 13
         assert peer.version(METADATA, 9) == 9
         assert peer.version(PRODUCE) == 5
 

@@ -47,7 +47,8 @@ def encode(case: Case, message: object) -> bytes:
     """The body alone."""
     if case.direction == "request":
         frame = joined(encode_request(case.api_key, case.version, 0, None, message))
-        return bytes(frame[11:] if case.flexible else frame[10:])
+        header_bytes = (8, 10, 11)[API[case.api_key].request_header_version(case.version)]
+        return bytes(frame[header_bytes:])
     flexible = API[case.api_key].response_header_version(case.version) > 0
     return bytes(joined(encode_response(case.api_key, case.version, 0, message))[4 + flexible :])
 

@@ -1,9 +1,10 @@
-"""Metadata (key 3), versions 0 to 12.
+"""Metadata (key 3), versions 0 to 13.
 
 Brokers, controller, topics with leaders, ISRs, offline replicas and topic ids, from published state
 only (V82). Unknown topics are created where `auto.create.topics.enable` and the request allow it:
 the controller is asked, the client is told LEADER_NOT_AVAILABLE and asks again, as Kafka does.
-Authorized operations are not told (no authorizer yet).
+Authorized operations are not told (no authorizer yet); the answer as a whole has no error, as no
+broker has reason to send a client back to its bootstrap servers (KIP-1102).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tidelog.wire.messages.metadata import (
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
 
-CARD = Card(api_key=3, min_version=0, max_version=12)
+CARD = Card(api_key=3, min_version=0, max_version=13)
 
 #: Earlier versions that carry ids must not ask by them: their answers need a name.
 _ASKING_BY_ID_VERSION = 12

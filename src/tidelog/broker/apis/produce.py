@@ -7,17 +7,18 @@ Partitions are answered together, each with its own error. Not supported yet: tr
 Kafka, since there is no answer to say so. ApiVersions tells of versions from 0 on, as Kafka 4 does:
 librdkafka compresses with gzip, snappy or lz4 only where it finds version 0 (KAFKA-18659), which it
 never sends. Versions 0 to 2 are refused like any other that is not served. Internal topics
-(`__consumer_offsets`) take records from their coordinators only, as in Kafka.
+(`__consumer_offsets`, `__cluster_events`) take records from brokers only, as in Kafka.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tidelog.broker.requests import Card, Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
-from tidelog.core.names import is_internal_topic
+from tidelog.core.names import CLUSTER_EVENTS, is_internal_topic
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -44,13 +45,10 @@ CARD = Card(
 )
 
 _LEADER_HINT_VERSION = 10
-#: What Kafka's own tools call themselves where they write to internal topics.
-_ADMIN_CLIENT = "__admin_client"
-_INTERNAL = KafkaError(
-    ErrorCode.INVALID_TOPIC_EXCEPTION, "brokers alone write to their internal topics"
-)
 #: The client id that may produce to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID).
 _ADMIN_CLIENT_ID = "__admin_client"
+#: The client id of brokers that tell what happens in the cluster.
+_EVENTS_CLIENT_ID = re.compile(r"broker-\d+-cluster-events")
 
 
 class _Produce:
@@ -153,8 +151,6 @@ def handle(broker: Broker, request: Request) -> ProduceResponse | Pending | None
             topic_partition = TopicPartition(topic.name, data.index)
             if refusal is not None:
                 _set_error(broker, topic_partition, answer, refusal)
-            elif is_internal_topic(topic.name) and request.header.client_id != _ADMIN_CLIENT:
-                _set_error(broker, topic_partition, answer, _INTERNAL)
             else:
                 _begin(broker, produce, topic_partition, data, answer, now_ms)
     if request.header.api_version >= _LEADER_HINT_VERSION:
@@ -185,6 +181,8 @@ def _refusal(message: ProduceRequest) -> KafkaError | None:
 def _topic_refusal(topic: str, client_id: str | None) -> KafkaError | None:
     """Clients write no records of the brokers' own."""
     if is_internal_topic(topic) and client_id != _ADMIN_CLIENT_ID:
+        if topic == CLUSTER_EVENTS and _EVENTS_CLIENT_ID.fullmatch(client_id or ""):
+            return None
         return KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to internal topic {topic!r}"
         )

@@ -24,7 +24,7 @@ def make_store(
     timeout_ms = config.metadata_session_timeout_ms
     if directory is not None:
         return SqliteStore(directory, loop, session_timeout_ms=timeout_ms, log=log)
-    # Loaded where it is needed: kazoo takes time and memory at the start of every broker.
+    # Here alone: a broker on the embedded store needs no memory for a client of ZooKeeper.
     from tidelog.runtime.stores.zookeeper import ZookeeperStore
 
     return ZookeeperStore(

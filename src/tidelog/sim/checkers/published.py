@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidelog.core.types import NO_LEADER, TopicId, topic_id_from_text
@@ -52,6 +52,14 @@ class PublishedTopic:
     topic_id: TopicId
     created_ns: int
     assignment: dict[int, tuple[int, ...]]
+    #: Replicas that a reassignment brings and takes, by partition (V50).
+    moving: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    #: The fewest replicas that each partition ever had.
+    fewest: dict[int, int] = field(default_factory=dict)
+    #: When the replicas of a partition became others, or another order.
+    assigned_ns: dict[int, int] = field(default_factory=dict)
+    #: Transaction since which a replica is to go, by partition and replica.
+    leaving_since: dict[tuple[int, int], int] = field(default_factory=dict)
     #: Transaction that removed the topic node; -1 while it is there.
     deleted_zxid: int = -1
 
@@ -92,6 +100,9 @@ class Published:
         self.on_state: list[Callable[[PublishedPartition | None, PublishedPartition], None]] = []
         #: Called when a broker has registered: (broker id, broker epoch).
         self.on_broker: list[Callable[[int, int], None]] = []
+        #: Called when a replica is assigned no more: (partition, broker id, transaction since which
+        #: it was to go).
+        self.on_left: list[Callable[[LogKey, int, int], None]] = []
         self._leaders: dict[tuple[LogKey, int], int] = {}
 
     def committed(
@@ -127,7 +138,7 @@ class Published:
         ever set: a leader may hear of a change late."""
         topic = self.all_topics[key.topic_id]
         minimum = self._minimums.get(topic.name, self._default_minimum)
-        return min(minimum, len(topic.assignment.get(key.partition, ())))
+        return min(minimum, topic.fewest.get(key.partition, 0))
 
     def _deletion_changed(self, name: str, op: Op) -> None:
         if isinstance(op, Create):
@@ -157,7 +168,7 @@ class Published:
                 if topic is not None:
                     topic.deleted_zxid = zxid
             elif isinstance(op, Create | SetData) and op.data:
-                self._topic_written(name, json.loads(op.data))
+                self._topic_written(zxid, name, json.loads(op.data))
         elif len(parts) == 4 and parts[3] == "state" and isinstance(op, Create | SetData):
             topic = self.topics.get(name)
             if topic is None:
@@ -166,7 +177,7 @@ class Published:
                 key = LogKey(topic.topic_id, int(parts[2]))
                 self._state_written(topic, key, json.loads(op.data), result.stat.version)
 
-    def _topic_written(self, name: str, value: dict[str, Any]) -> None:
+    def _topic_written(self, zxid: int, name: str, value: dict[str, Any]) -> None:
         topic_id = topic_id_from_text(value["topic_id"])
         assignment = {int(number): tuple(r) for number, r in value["partitions"].items()}
         topic = self.topics.get(name)
@@ -174,13 +185,61 @@ class Published:
             gone = [number for number in topic.assignment if number not in assignment]
             if gone:
                 self._violate(f"partitions {gone} of topic {name} have vanished (V70)")
-            topic.assignment = assignment
+            self._reassigned(topic, assignment)
+            self._note_moves(zxid, topic, value)
             return
         if topic_id in self.all_topics:
             self._violate(f"topic id {topic_id.hex()} of topic {name} was used before")
         self.topics[name] = self.all_topics[topic_id] = PublishedTopic(
             name, topic_id, self._now_ns(), assignment
         )
+        self._note_moves(zxid, self.topics[name], value)
+
+    def _reassigned(self, topic: PublishedTopic, assignment: dict[int, tuple[int, ...]]) -> None:
+        """The node names other replicas: it is written last, when the ISR is within them and those
+        that are gone from it were stopped (V52)."""
+        before, topic.assignment = topic.assignment, assignment
+        for number, replicas in before.items():
+            if number not in assignment:
+                continue
+            if replicas != assignment[number]:
+                topic.assigned_ns[number] = self._now_ns()
+            what = f"{topic.name}-{number}"
+            key = LogKey(topic.topic_id, number)
+            state = self.partitions.get(key)
+            strangers = [
+                member
+                for member in (state.isr if state else ())
+                if member not in assignment[number]
+            ]
+            if strangers:
+                self._violate(f"{what}: {strangers} of the ISR are assigned no more (V52)")
+            for replica in replicas:
+                if replica in assignment[number]:
+                    continue
+                since = topic.leaving_since.get((number, replica))
+                if since is None:
+                    self._violate(
+                        f"{what}: {replica} is assigned no more, and nobody moved it (V52)"
+                    )
+                    continue
+                for callback in self.on_left:
+                    callback(key, replica, since)
+
+    @staticmethod
+    def _note_moves(zxid: int, topic: PublishedTopic, value: dict[str, Any]) -> None:
+        adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
+        topic.moving = {
+            int(number): (tuple(adding.get(number, ())), tuple(removing.get(number, ())))
+            for number in {**adding, **removing}
+        }
+        topic.leaving_since = {
+            (number, replica): topic.leaving_since.get((number, replica), zxid)
+            for number, (_, gone) in topic.moving.items()
+            for replica in gone
+        }
+        for number, replicas in topic.assignment.items():
+            topic.fewest[number] = min(topic.fewest.get(number, len(replicas)), len(replicas))
 
     def _state_written(
         self, topic: PublishedTopic, key: LogKey, value: dict[str, Any], version: int

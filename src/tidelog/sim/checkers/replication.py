@@ -341,12 +341,14 @@ class ReplicationChecker:
         self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth
     ) -> bool:
         """Whether a replica that lost data counts again: it leads, it is in sync, or its records
-        below its high watermark are the committed ones."""
+        are the committed ones as far as its log goes. Below its high watermark is not enough: a
+        truncation lowers that first, and whoever dies before the cut begins with the old one."""
         if claim.is_leader or self._is_in_sync(claim.key, node):
             return True
-        if claim.high_watermark > (0 if log is None else log.end):
+        end = 0 if log is None else log.end
+        if claim.high_watermark > end:
             return False
-        return not _lacks(log, truth, claim.high_watermark)
+        return not _lacks(log, truth, min(end, len(truth.committed)))
 
     def _is_in_sync(self, key: LogKey, node: Observed) -> bool:
         state = self.published.partitions.get(key)

@@ -16,7 +16,7 @@ from tidelog.sim.faults.stage import Stage
 
 _READS: Final = ("pread", "pread_cached", "read_file")
 _WRITES: Final = ("pwritev", "truncate", "rename", "unlink")
-_SYNCS: Final = ("fsync", "fsync_directory")
+_SYNCS: Final = ("fsync", "fsync_directory", "sync_volume")
 _POWER_LOSSES: Final = (Loss.PREFIX, Loss.TORN, Loss.REORDERED, Loss.ALL_UNSYNCED)
 
 

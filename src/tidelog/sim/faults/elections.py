@@ -1,10 +1,13 @@
 """Scenarios of controllers that are deposed in office, or elected without learning of it.
 
 What they have in common: whoever believes to be the controller is not, or is and cannot know, while
-its session lives and it has something to write (V3, V42, S2). Nothing of it costs any data.
+its session lives and it has something to write (V3, V42, S2); and of those that the store never
+answers, and that cannot act for it. Nothing of it costs any data.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from tidelog.metadata import layout
 from tidelog.sim.cluster import STORE_HOST
@@ -81,3 +84,59 @@ def unlucky_elections(stage: Stage) -> Scenario:
         yield stage.draw.uniform(200, 1_500)
         stage.count("scenario")
         yield from stage.draw.choice((_depose, _elect_unnoticed, _raise_epoch))(stage)
+
+
+#: What the forgotten answer is about: a write of the controller or its election, the brokers that
+#: it has to look at, its own claim.
+_FORGOTTEN: Final = (
+    layout.CONTROLLER_EPOCH,
+    layout.CONTROLLER_EPOCH,
+    layout.CONTROLLER_EPOCH,
+    layout.BROKER_IDS,
+    layout.CONTROLLER,
+)
+
+
+def _leave_unanswered(stage: Stage) -> Scenario:
+    """A controller in office never hears what became of its request, though its session lives."""
+    controller = stage.controller()
+    if controller is None or controller.store is None:
+        return
+    path = stage.draw.choice(_FORGOTTEN)
+    stage.note(f"controller {controller.node_id} never hears of {path}")
+    controller.store.forget_answer(path)
+    others = [one for one in stage.cluster.brokers.values() if one is not controller]
+    # Something for it to look at and to write.
+    expire(stage, stage.draw.choice(others))
+    yield stage.draw.uniform(100, 4_000)
+
+
+def _elect_unanswered(stage: Stage) -> Scenario:
+    """Whoever is elected next never hears of it, though its session lives (KAFKA-13407)."""
+    controller = stage.controller()
+    if controller is None or not expire(stage, controller):
+        return
+    stage.note("whoever is elected next never hears of it")
+    for broker in stage.cluster.brokers.values():
+        if broker is not controller and broker.store is not None:
+            broker.store.forget_answer(layout.CONTROLLER_EPOCH)
+    yield stage.draw.uniform(100, 4_000)
+
+
+@scenario
+def unanswered_controllers(stage: Stage) -> Scenario:
+    """The store answers a controller, or whoever has just been elected, and nobody hears it; its
+    session lives on."""
+    cluster = stage.cluster
+
+    def hear() -> None:
+        for broker in cluster.brokers.values():
+            if broker.store is not None:
+                broker.store.forget_answer("")
+
+    stage.at_end(hear)
+    while True:
+        yield stage.draw.uniform(200, 1_500)
+        stage.count("scenario")
+        yield from stage.draw.choice((_leave_unanswered, _elect_unanswered))(stage)
+        hear()

@@ -21,6 +21,7 @@ from tidelog.sim.faults import (  # noqa: F401
     network,
     processes,
     scenarios,
+    stops,
     store,
 )
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS

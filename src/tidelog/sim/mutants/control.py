@@ -1,4 +1,5 @@
-"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, E3, S1, S2).
+"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V42, V43, V80, E3, S1,
+S2).
 
 Each takes one rule out of how state is decided, written and believed; what it does stands in its
 docstring, and from there in docs/internals/mutants.md.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from tidelog.controller.activity import Verdict
 from tidelog.controller.decision import Written
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check, StoreUnavailable
@@ -85,6 +87,23 @@ def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -
     return transact_unchecked, settle_unchecked, check_claim
 
 
+@_breaks("V42", "tidelog.controller.activity:Activity.tick", profile="unanswered_controllers")
+def idle_controller_unnoticed(_: Any) -> Any:
+    """A controller whose requests the store never answers stays in office."""
+    return lambda activity: Verdict.WAIT
+
+
+@_breaks("V80", "tidelog.broker.cluster_events:ClusterEvents._failed", profile="told_events")
+def events_sent_again_as_new(failed: Any) -> Any:
+    """Events whose outcome is not known are sent again under another producer id."""
+
+    def forgetful(events: Any, reason: str) -> Any:
+        events._producer_id = -1
+        return failed(events, reason)
+
+    return forgetful
+
+
 @_breaks("S1", "tidelog.sim.store_server:SimStoreServer.handle", profile="controller_moves")
 def expired_session_writes(handle: Any) -> Any:
     """The store takes writes of a session that has expired."""
@@ -116,3 +135,32 @@ def unknown_outcome_is_success(original: Any) -> Any:
 def missed_changes_stay_missed(_: Any) -> Any:
     """Who registers anew does not look for the changes of configurations that it missed."""
     return lambda live_configs: None
+
+
+@_breaks("V43", "tidelog.controller.elections:elect", profile="shutdowns")
+def handed_to_anybody(original: Any) -> Any:
+    """What a leaving broker leads goes to whoever is assigned and alive, in sync or not."""
+
+    def elect(
+        state: Any, replicas: Any, brokers: Any, absent: Any, unclean: bool, controller_epoch: int
+    ) -> Any:
+        leader = brokers.get(state.leader)
+        others = [one for one in replicas if one in brokers and not brokers[one].is_leaving]
+        if leader is not None and leader.is_leaving and others:
+            everybody = (state.leader, *others)
+            lives = tuple(brokers[one].broker_epoch for one in everybody)
+            state = replace(state, isr=everybody, isr_epochs=lives)
+        return original(state, replicas, brokers, absent, unclean, controller_epoch)
+
+    return elect
+
+
+@_breaks("V43", "tidelog.controller.shutdowns:look_at", profile="shutdowns")
+def leaving_stays_in_sync(original: Any) -> Any:
+    """A leaving broker stays in the ISRs of what it follows."""
+
+    def look_at(hand_over: Any, image: Any, topic_partitions: Any) -> None:
+        original(hand_over, image, topic_partitions)
+        hand_over.followed.clear()
+
+    return look_at

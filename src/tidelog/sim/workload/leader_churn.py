@@ -60,6 +60,8 @@ class LeadersElected(ChurnKind):
         topic = published.topics.get(partition.topic)
         if topic is None or topic.created_ns >= begin_ns:
             return  # it was made anew meanwhile: which one was meant is not known
+        if topic.assigned_ns.get(partition.partition, -1) >= begin_ns:
+            return  # another replica is preferred since
         key = LogKey(topic.topic_id, partition.partition)
         preferred = topic.assignment[partition.partition][0]
         state = published.partitions[key]

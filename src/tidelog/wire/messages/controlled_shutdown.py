@@ -1,7 +1,7 @@
-"""ControlledShutdown (key 7), version 3: a broker asks the controller to take its leaderships.
+"""ControlledShutdown (key 7), versions 0 to 3: a broker hands its leaderships over, to stop.
 
-Kafka 3.9 sends version 3, the first flexible one, without negotiation. The broker epoch came with
-version 2 (KIP-380).
+Version 0 alone of all requests has no client id in its header; version 2 brought the broker epoch
+(KIP-380), version 3 is the first flexible one. Kafka 3.9 sends version 3 without negotiation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ API = Api(
     name="ControlledShutdown",
     request=ControlledShutdownRequest,
     response=ControlledShutdownResponse,
-    min_version=3,
+    min_version=0,
     max_version=3,
     first_flexible_version=3,
     inter_broker=True,

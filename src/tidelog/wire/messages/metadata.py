@@ -1,9 +1,9 @@
-"""Metadata (key 3), versions 0 to 12: brokers, controller, topics, leaders, ISRs.
+"""Metadata (key 3), versions 0 to 13: brokers, controller, topics, leaders, ISRs.
 
 In version 0 an empty list of topics asks for all; from 1 on null does and empty asks for none.
 Version 4 lets the asker forbid auto-creation, 5 lists offline replicas, 7 leader epochs, 8 to 10
 authorized operations of the cluster, 9 is flexible, 10 carries topic ids in answers and 12 takes
-them in requests (KIP-516).
+them in requests (KIP-516). Version 13 has an error of the whole answer (KIP-1102).
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class MetadataResponse:
     controller_id: int = int32("1+", -1, ignorable=True)
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic, "0+")
     cluster_authorized_operations: int = int32("8-10", -0x80000000)
+    error_code: int = int16("13+", ignorable=True)
 
 
 API = Api(
@@ -85,6 +86,6 @@ API = Api(
     request=MetadataRequest,
     response=MetadataResponse,
     min_version=0,
-    max_version=12,
+    max_version=13,
     first_flexible_version=9,
 )

@@ -1,0 +1,28 @@
+"""ControlledShutdown (key 7), versions 0 to 3: a broker hands over what it leads, and stops (V43).
+
+Inter-broker. Answered when the new leaders and the ISRs without the broker are durable and every
+broker was told, with the partitions that it still leads and that another replica could take over
+once it has caught up. Any other broker than the controller answers NOT_CONTROLLER. Versions 0 and 1
+tell no broker epoch, and are not fenced by it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.controlled_shutdown import ControlledShutdownResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=7, min_version=0, max_version=3, inter_broker=True)
+
+
+def handle(broker: Broker, request: Request) -> Pending | ControlledShutdownResponse:
+    """Ask the controller, if that is this broker."""
+    return broker.controller.controlled_shutdown(
+        request.message,
+        lambda: ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER),
+    )

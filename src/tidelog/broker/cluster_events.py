@@ -1,0 +1,276 @@
+"""Writes what happened in the cluster to the topic `__cluster_events` (V80).
+
+Each broker writes what it knows: the controller what it decided and made durable, leaders when they
+were first fetched from. Nobody waits for that: `record` puts an event into a bounded queue, and one
+flow sends what is there, as an idempotent producer does, to whoever leads the topic's one
+partition. So an event is in the topic once or not at all; what had no room is counted, and the
+topic itself says how many are missing. With `cluster.events.enable=false` nothing of it is there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog.controller import cluster_events
+from tidelog.controller.cluster_events import ClusterEvent
+from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.limits import MAX_CLUSTER_EVENTS_QUEUED, MAX_FIRST_FETCHES_AWAITED
+from tidelog.core.metrics import EVENTS_DROPPED
+from tidelog.core.names import CLUSTER_EVENTS
+from tidelog.core.tasks import Signal
+from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.records.builder import NewRecord, Producer, build_batch
+from tidelog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.wire.registry import PRODUCE
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.partitions import Partition
+
+#: The topic's only partition: what happened has one order.
+_PARTITION: Final = TopicPartition(CLUSTER_EVENTS, 0)
+_VERSION: Final = 9
+#: Purpose of the connection; by the client id that follows from it leaders know who may write.
+_PURPOSE: Final = "cluster-events"
+#: Events of one batch: encoding them takes the loop a few milliseconds.
+_BATCH_EVENTS: Final = 200
+_RETRY_MS: Final = 200
+#: Where fewer brokers live than the topic wants replicas, others may still be on their way.
+_FEW_BROKERS_MS: Final = 15_000
+_TIMEOUT_MS: Final = 5_000
+#: A new producer id is taken long before sequence numbers end.
+_MAX_SEQUENCE: Final = 1 << 30
+#: What passes: the same batch is sent again. After anything else it never would be taken.
+_PASSING: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+
+
+class _Told(NamedTuple):
+    """An event, and when it was recorded by the wall clock."""
+
+    time_ms: int
+    event: ClusterEvent
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """Events that were recorded together, made one by one as they are sent."""
+
+    time_ms: int
+    events: Iterator[ClusterEvent | None]
+    #: How many of them are left.
+    count: int
+
+
+class ClusterEvents:
+    """The events of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._queue: deque[_Recorded] = deque()
+        #: Events in the queue.
+        self._waiting = 0
+        self._wake = Signal(broker.ports.loop)
+        self._is_running = False
+        #: Sent, with an outcome that is not known yet or to be sent again.
+        self._batch: list[NewRecord] = []
+        self._producer_id = -1
+        self._sequence = 0
+        #: Since when the topic is known to be missing.
+        self._lacking_since_ms: int | None = None
+        #: Events that found no room since that was last told, and how often it was.
+        self._dropped = 0
+        self._times_dropped = 0
+        #: Why nothing can be sent, as it was logged last.
+        self._reason = ""
+        #: New leaders that nobody has fetched from, and since when they lead.
+        self.awaiting: dict[Partition, int] = {}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether events are told."""
+        return self._broker.config.cluster_events_enable
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything is told that was to be."""
+        return not self._queue and not self._batch
+
+    def record(self, events: Iterable[ClusterEvent]) -> None:
+        """Tell of events; at once, whatever becomes of them."""
+        told = list(events)
+        self.record_later(len(told), iter(told))
+
+    def record_later(self, count: int, events: Iterator[ClusterEvent | None]) -> None:
+        """Tell of `count` events that are made when they are sent (None: there is none after all);
+        to make those of thousands of partitions now would hold their commands back."""
+        if not self.is_on or count == 0:
+            return
+        room = max(0, MAX_CLUSTER_EVENTS_QUEUED - self._waiting)
+        if count > room:
+            self._drop(count - room)
+            count = room
+        if count:
+            self._queue.append(_Recorded(self._broker.clock.wall_ms(), events, count))
+            self._waiting += count
+        if not self._is_running:
+            self._is_running = True
+            self._broker.tasks.spawn("cluster events", self._run())
+        self._wake.set()
+
+    def close(self) -> None:
+        """The broker stops: what was not sent stays untold."""
+        left = self._waiting + len(self._batch)
+        if left:
+            self._log(f"{left} events of the cluster are not in {CLUSTER_EVENTS}: stopping")
+
+    def _drop(self, count: int) -> None:
+        if self._dropped == 0:
+            self._log(f"events of the cluster are missing in {CLUSTER_EVENTS} from here on")
+        self._dropped += count
+        self._broker.metrics.add(EVENTS_DROPPED, count)
+
+    # leaderships
+
+    def leads(self, partition: Partition) -> None:
+        """A replica leads from now on; a sample of them is watched until it is fetched from."""
+        if not self.is_on:
+            return
+        self.awaiting.pop(partition, None)
+        if len(self.awaiting) >= MAX_FIRST_FETCHES_AWAITED:
+            del self.awaiting[next(iter(self.awaiting))]
+        self.awaiting[partition] = self._broker.clock.monotonic_ms()
+
+    def fetched(self, partition: Partition, replica_id: int, now_ms: int) -> None:
+        """A follower fetches from one that is awaited."""
+        since_ms = self.awaiting.pop(partition, None)
+        if since_ms is None or not partition.is_leader:
+            return
+        fields = {
+            "leader": self._broker.broker_id,
+            "follower": replica_id,
+            "first_fetch_ms": now_ms - since_ms,
+            "log_end_offset": partition.log.log_end_offset,
+        }
+        event = cluster_events.first_fetch(
+            partition.topic_partition, partition.topic_id, partition.leader_epoch, fields
+        )
+        self.record([event])
+
+    # sending
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            while self._batch or self._queue:
+                if not await self._send():
+                    await self._broker.tasks.sleep(_RETRY_MS)
+
+    async def _send(self) -> bool:
+        """Send what is next; False where that has to be tried again."""
+        broker = self._broker
+        partition = broker.view.partition(_PARTITION)
+        if partition is None:
+            return self._failed(self._make_topic())
+        if partition.leader == NO_LEADER:
+            return self._failed("nobody leads it")
+        if self._producer_id < 0 or (not self._batch and self._sequence > _MAX_SEQUENCE):
+            taken = await broker.producer_ids.wait()
+            if taken is None:
+                return self._failed("there is no producer id")
+            self._producer_id, self._sequence = taken, 0
+        if not self._batch:
+            self._batch = self._next_batch()
+            if not self._batch:
+                return True
+        producer = Producer(self._producer_id, 0, self._sequence)
+        data = PartitionProduceData(0, build_batch(self._batch, producer=producer))
+        request = ProduceRequest(
+            acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=[TopicProduceData(CLUSTER_EVENTS, [data])]
+        )
+        try:
+            connection = broker.peers.connection(partition.leader, _PURPOSE)
+            answer: ProduceResponse = await connection.call(
+                PRODUCE, _VERSION, request, 2 * _TIMEOUT_MS
+            )
+        except TidelogError as error:
+            return self._failed(str(error))
+        return self._answered(ErrorCode(answer.responses[0].partition_responses[0].error_code))
+
+    def _make_topic(self) -> str:
+        """Ask for the topic; soon after a start only where it gets all its replicas, as they could
+        not be added later. Returns what is waited for."""
+        broker = self._broker
+        now_ms = broker.clock.monotonic_ms()
+        if self._lacking_since_ms is None:
+            self._lacking_since_ms = now_ms
+        live, wanted = (
+            len(broker.view.brokers),
+            broker.config.cluster_events_topic_replication_factor,
+        )
+        if live < wanted and now_ms - self._lacking_since_ms < _FEW_BROKERS_MS:
+            return f"there is no topic yet, and {live} of {wanted} brokers to hold it"
+        broker.auto_creation.create([CLUSTER_EVENTS])
+        return "there is no topic yet"
+
+    def _answered(self, code: ErrorCode) -> bool:
+        if code is ErrorCode.NONE:
+            self._reason = ""
+            self._sequence += len(self._batch)
+            self._batch = []
+            return True
+        if code not in _PASSING:
+            # It may be there or not; as another producer's it could be there twice.
+            self._drop(len(self._batch))
+            self._batch = []
+            self._producer_id = -1
+        return self._failed(code.name)
+
+    def _next_batch(self) -> list[NewRecord]:
+        broker_id, epoch = self._broker.broker_id, self._broker.broker_epoch
+        told: list[_Told] = []
+        if self._dropped:
+            count, self._dropped = self._dropped, 0
+            self._times_dropped += 1
+            missing = cluster_events.dropped(broker_id, epoch, self._times_dropped, count)
+            told.append(_Told(self._broker.clock.wall_ms(), missing))
+        for _ in range(_BATCH_EVENTS):
+            if not self._queue:
+                break
+            first = self._queue[0]
+            event = next(first.events, None)
+            if event is not None:
+                told.append(_Told(first.time_ms, event))
+            self._waiting -= 1
+            first.count -= 1
+            if first.count == 0:
+                self._queue.popleft()
+        return [
+            NewRecord(one.event.key, one.event.value(broker_id, one.time_ms), one.time_ms)
+            for one in told
+        ]
+
+    def _failed(self, reason: str) -> bool:
+        if reason != self._reason:
+            self._reason = reason
+            self._log(f"events of the cluster wait for {CLUSTER_EVENTS}: {reason}")
+        return False
+
+    def _log(self, message: str) -> None:
+        self._broker.tracer.log("server", logging.WARNING, message)

@@ -1,0 +1,159 @@
+"""A broker that is told to stop asks the controller to take its leaderships first (V43).
+
+Asks so often, and waits so long in between, as `controlled.shutdown.max.retries` and
+`controlled.shutdown.retry.backoff.ms` say, or until it hears of another controller; then the broker
+goes anyway, and the log names what it leads still. Decides nothing of who leads next: what changes
+comes as commands, which are obeyed until the end. Once it has begun, this broker does not fetch for
+partitions whose ISR it is not in any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from tidelog.core.errors import ConnectionLost, ErrorCode
+from tidelog.core.tasks import Signal
+from tidelog.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+from tidelog.wire.registry import CONTROLLED_SHUTDOWN
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+_VERSION = 3
+_PURPOSE = "controlled-shutdown"
+#: Partitions named in one line of the log.
+_NAMED = 20
+
+
+class HandingOver:
+    """What one broker hands over before it stops."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._wake = Signal(broker.ports.loop)
+        #: Of whom it was asked last: (epoch, broker id).
+        self._asked = (-1, -1)
+        self._given_up = False
+        self._answered: asyncio.Future[str] | None = None
+        #: Whether this broker is on its way out.
+        self.has_begun = False
+
+    async def run(self) -> None:
+        """Return when everything is handed over, or nothing can be any more."""
+        broker = self._broker
+        config = broker.config
+        if self.has_begun or not config.controlled_shutdown_enable or not self._is_of_use():
+            return
+        self.has_begun = True
+        began_ms = broker.clock.monotonic_ms()
+        for attempt in range(1, config.controlled_shutdown_max_retries + 1):
+            why = await self._ask()
+            took_ms = broker.clock.monotonic_ms() - began_ms
+            if not why:
+                broker.tracer.event("handed_over", attempts=attempt)
+                self._log(logging.INFO, f"handed over what it led in {took_ms} ms")
+                return
+            self._log(logging.WARNING, f"attempt {attempt} to hand over what it leads: {why}")
+            if attempt < config.controlled_shutdown_max_retries:
+                await self._pause(config.controlled_shutdown_retry_backoff_ms)
+            if self._given_up:
+                break
+        broker.tracer.mark("stopped_without_handing_over")
+        self._log(logging.WARNING, f"stops without having handed over {self._led()}")
+
+    def give_up(self) -> None:
+        """Whoever told the broker to stop does not want to wait any longer."""
+        self._given_up = True
+        self._stop_waiting("it is not waited for any longer")
+
+    def view_changed(self) -> None:
+        """The controller told this broker of the cluster: it may be another one than was asked."""
+        if self._asked != self._controller():
+            self._stop_waiting("there is another controller")
+
+    def _stop_waiting(self, why: str) -> None:
+        self._wake.set()
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(why)
+
+    def _is_of_use(self) -> bool:
+        """Whether there is anything to hand over, and anybody who might take it."""
+        broker = self._broker
+        others = [one for one in broker.view.brokers if one != broker.broker_id]
+        return len(broker.replicas) > 0 and bool(others)
+
+    def _controller(self) -> tuple[int, int]:
+        return self._broker.view.controller_epoch, self._broker.view.controller_id
+
+    async def _ask(self) -> str:
+        """Ask the controller once; returns why not everything is handed over."""
+        broker = self._broker
+        if broker.session.is_lost():
+            return "it is not registered"
+        self._asked = self._controller()
+        _, controller_id = self._asked
+        answered: asyncio.Future[str] = broker.ports.loop.create_future()
+        self._answered = answered
+
+        def on_answer(answer: Any, error: Exception | None) -> None:
+            if not answered.done():
+                answered.set_result(_verdict(answer, error))
+
+        try:
+            broker.peers.connection(controller_id, _PURPOSE).send(
+                CONTROLLED_SHUTDOWN,
+                _VERSION,
+                ControlledShutdownRequest(broker.broker_id, broker.broker_epoch),
+                broker.config.controller_socket_timeout_ms,
+                on_answer,
+            )
+        except ConnectionLost as error:
+            on_answer(None, error)
+        why = await answered
+        return f"controller {controller_id}: {why}" if why else ""
+
+    async def _pause(self, backoff_ms: int) -> None:
+        """Wait before the next attempt; shorter where there is another controller to ask."""
+        is_over = False
+
+        def end() -> None:
+            nonlocal is_over
+            is_over = True
+            self._wake.set()
+
+        timeout = self._broker.timers.after(backoff_ms, end)
+        while not (is_over or self._given_up or self._asked != self._controller()):
+            await self._wake.wait()
+        timeout.cancel()
+
+    def _led(self) -> str:
+        led = [one.topic_partition for one in self._broker.replicas.all() if one.is_leader]
+        return _named(list(map(str, led))) if led else "any of the ISRs that it is in"
+
+    def _log(self, level: int, message: str) -> None:
+        self._broker.tracer.log("server", level, f"controlled shutdown: {message}")
+
+
+def _verdict(answer: Any, error: Exception | None) -> str:
+    """Why not everything is handed over, empty where it is."""
+    if error is not None:
+        return str(error)
+    response: ControlledShutdownResponse = answer
+    if response.error_code:
+        try:
+            return f"{ErrorCode(response.error_code).name} answered"
+        except ValueError:
+            return f"error {response.error_code} answered"
+    left = [f"{one.topic_name}-{one.partition_index}" for one in response.remaining_partitions]
+    return f"no other replica is in sync of {_named(left)}" if left else ""
+
+
+def _named(partitions: list[str]) -> str:
+    """`3 partitions: a-0, a-1, b-0`, not too long."""
+    shown = ", ".join(partitions[:_NAMED]) + (" ..." if len(partitions) > _NAMED else "")
+    return f"{len(partitions)} partitions: {shown}"

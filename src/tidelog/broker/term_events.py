@@ -1,0 +1,155 @@
+"""What one term of office tells of the cluster: events, times of failovers, a metric (V80).
+
+The controller's shell says what it has reached; nothing here is asked for a decision, waits, or
+fails one. Times of failovers are kept whether events are on or not: the log has a line of each.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.controller import cluster_events
+from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
+from tidelog.controller.failover import Failovers, Turn
+from tidelog.core.errors import ErrorCode
+from tidelog.core.metrics import PARTITIONS_UNLED
+from tidelog.core.types import NO_LEADER, TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.controller.controller import Effects
+    from tidelog.controller.image import Image
+
+
+class TermEvents:
+    """Of one term."""
+
+    def __init__(self, broker: Broker, controller_epoch: int) -> None:
+        self._broker = broker
+        self._controller_epoch = controller_epoch
+        self._failovers = Failovers(controller_epoch)
+        #: When it was noticed that something is to be read: at first, everything.
+        self._noticed_ms = self._now_ms()
+        self._turn = Turn(self._noticed_ms)
+        self._times_behind = 0
+
+    def _now_ms(self) -> int:
+        return self._broker.clock.monotonic_ms()
+
+    # phases of a turn
+
+    def noticed(self) -> None:
+        """The store tells that registrations have changed."""
+        if self._noticed_ms < 0:
+            self._noticed_ms = self._now_ms()
+
+    def has_read(self) -> None:
+        """What changed is read."""
+        now_ms = self._now_ms()
+        noticed_ms = now_ms if self._noticed_ms < 0 else self._noticed_ms
+        self._noticed_ms = -1
+        self._turn = Turn(noticed_ms, now_ms)
+
+    def begins(self) -> None:
+        """A decision is about to be made; where nothing was noticed, the turn begins here."""
+        if self._turn.decided_ms:
+            now_ms = self._now_ms()
+            self._turn = Turn(now_ms, now_ms)
+
+    def decided(self) -> None:
+        """The decision is made."""
+        self._turn.decided_ms = self._now_ms()
+
+    def written(self) -> None:
+        """The decision is durable."""
+        self._turn.written_ms = self._now_ms()
+
+    # what is told
+
+    def elected(self) -> None:
+        """The term begins."""
+        self._record(
+            [cluster_events.controller_elected(self._broker.broker_id, self._controller_epoch)]
+        )
+
+    def resigned(self, cause: str) -> None:
+        """The term is over."""
+        self._tell_failovers(self._failovers.resigned(self._now_ms()))
+        self._broker.metrics.drop(PARTITIONS_UNLED)
+        broker_id = self._broker.broker_id
+        self._record([cluster_events.controller_resigned(broker_id, self._controller_epoch, cause)])
+
+    def commanded(self, effects: Effects, image: Image) -> None:
+        """A decision is durable, and its commands are queued."""
+        gone = dict.fromkeys(broker_id for broker_id, _ in effects.gone)
+        for change in effects.changes:
+            # Those whose end nobody in office has seen: the last controller, for one.
+            leader = NO_LEADER if change.before is None else change.before.leader
+            if leader != NO_LEADER and leader not in image.brokers:
+                gone[leader] = None
+        now_ms = self._now_ms()
+        over = self._failovers.commanded(self._turn, now_ms, sorted(gone), effects.changes)
+        for name in effects.removed:
+            over += self._failovers.removed(name, now_ms)
+        self._broker.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
+        if self._broker.cluster_events.is_on:
+            self._tell(effects, image)
+        self._tell_failovers(over)
+
+    def _tell(self, effects: Effects, image: Image) -> None:
+        epoch = self._controller_epoch
+        told = [cluster_events.session_lost(*one, epoch) for one in effects.gone]
+        for broker in effects.arrived:
+            told += cluster_events.registered(broker, epoch)
+        self._record(told)
+        brokers, changes = image.brokers, effects.changes
+        self._broker.cluster_events.record_later(
+            len(changes),
+            (
+                cluster_events.of_state(change, brokers, _preferred(image, change), epoch)
+                for change in changes
+            ),
+        )
+
+    def answered(
+        self, broker_id: int, outcomes: Sequence[tuple[TopicPartition, ErrorCode]]
+    ) -> None:
+        """A broker has answered LeaderAndIsr."""
+        taken = (one for one, error in outcomes if error is ErrorCode.NONE)
+        over = self._failovers.answered(broker_id, taken, self._now_ms())
+        self._broker.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
+        self._tell_failovers(over)
+
+    def behind(self, broker_id: int, broker_epoch: int, behind_ms: int, *, is_over: bool) -> None:
+        """A broker does not take its commands, or does again (V81)."""
+        self._times_behind += 1
+        event = cluster_events.commands_behind(
+            broker_id, broker_epoch, behind_ms, is_over=is_over, number=self._times_behind
+        )
+        self._record([event])
+
+    def _tell_failovers(self, over: Sequence[ClusterEvent]) -> None:
+        for event in over:
+            assert event.kind == FAILOVER
+            fields = event.fields
+            phases = ", ".join(f"{name} {ms} ms" for name, ms in fields["phases_ms"].items())
+            self._broker.tracer.log(
+                "controller",
+                logging.INFO,
+                f"failover from brokers {fields['brokers']}: {fields['partitions']} partitions, "
+                f"{phases}; {fields['unanswered']} of the sample without an answer",
+            )
+        self._record(over)
+
+    def _record(self, events: Iterable[ClusterEvent]) -> None:
+        self._broker.cluster_events.record(events)
+
+
+def _preferred(image: Image, change: StateChange) -> int:
+    """The first replica of a partition; -1 where its topic has gone meanwhile."""
+    name, partition = change.topic_partition
+    topic = image.topics.get(name)
+    replicas = () if topic is None else topic.assignments.get(partition, ())
+    return replicas[0] if replicas else NO_LEADER

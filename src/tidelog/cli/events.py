@@ -1,0 +1,198 @@
+"""`tidelog events tail`: what happened in the cluster, from the topic `__cluster_events`.
+
+Brokers write it where `cluster.events.enable` is true; docs/reference/events.md describes each
+event. Goes on with what comes until it is interrupted, unless told to end.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from tidelog.cli.documents import prints
+from tidelog.cli.names import NotFoundError, PartitionWord
+from tidelog.cli.offsets import Span, Where
+from tidelog.cli.output import abandon_output, printable
+from tidelog.cli.reading import Ending, Interrupts, Write, read_alone
+from tidelog.cli.target import (
+    BootstrapOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.client.consuming import ConsumedRecord
+from tidelog.client.fetching import EARLIEST, READ_COMMITTED
+from tidelog.controller.cluster_events import KINDS
+from tidelog.core.names import CLUSTER_EVENTS
+
+app = typer.Typer(help="What happened in the cluster.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `tail` a word of its own."""
+
+
+@app.command(epilog="Example: tidelog events tail -n 50 -e --kind leader_change -J")
+@prints("one JSON document a line, as docs/reference/events.md describes them.")
+def tail(
+    number: Annotated[
+        int | None,
+        typer.Option("-n", "--number", min=0, help="Begin with the last so many; else with all."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", help=f"These only: {', '.join(KINDS)}.", show_default=False),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("-J", "--json", help="One JSON document an event and line.")
+    ] = False,
+    exit_at_end: Annotated[
+        bool, typer.Option("-e", "--exit", help="End when all there is was written.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Write what happened in the cluster, a line each, and go on with what happens."""
+    unknown = [word for word in kind or () if word not in KINDS]
+    if unknown:
+        raise typer.BadParameter(
+            f"{unknown[0]!r}: {' or '.join(KINDS)} expected", param_hint="--kind"
+        )
+    start = Where(timestamp=EARLIEST) if number is None else Where(tail=number)
+    ending = Ending(None, exit_at_end)
+    with (
+        choose_target(bootstrap, directory).client(timeout) as client,
+        Interrupts() as ending.asked,
+    ):
+        if CLUSTER_EVENTS not in client.metadata().topics:
+            raise NotFoundError(
+                f"this cluster has no topic {CLUSTER_EVENTS}: its brokers write one after"
+                " tidelog configs alter --brokers -c cluster.events.enable=true"
+            )
+        words = [PartitionWord(CLUSTER_EVENTS, None)]
+        write = _writer(kind or list(KINDS), json_text if as_json else event_line)
+        try:
+            read_alone(client, words, Span(start), READ_COMMITTED, None, write, ending)
+        except BrokenPipeError:
+            abandon_output()
+    if ending.asked.signal is signal.SIGTERM:
+        raise typer.Exit(128 + signal.SIGTERM)
+
+
+def _writer(kinds: list[str], text: Callable[[Mapping[str, Any]], str]) -> Write:
+    def write(record: ConsumedRecord) -> bytes:
+        event = read_event(record.record.value)
+        return text(event).encode() + b"\n" if event["kind"] in kinds else b""
+
+    return write
+
+
+def read_event(value: bytes | memoryview | None) -> dict[str, Any]:
+    """The document of a record; one that is none is an event of kind `unreadable`."""
+    try:
+        event = json.loads(bytes(value or b""))
+    except ValueError:
+        event = None
+    if isinstance(event, dict) and isinstance(event.get("kind"), str):
+        return event
+    return {"kind": "unreadable", "value": bytes(value or b"").decode("utf-8", "replace")}
+
+
+def json_text(event: Mapping[str, Any]) -> str:
+    """The document as it was written."""
+    return json.dumps(event, separators=(",", ":"))
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """A line for people: when, who tells, what; fields of events that are not known as they are."""
+    time_ms = event.get("time_ms")
+    when = "-"
+    if isinstance(time_ms, int):
+        when = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    what = _WORDS.get(event["kind"], _plain)
+    try:
+        told = what(event)
+    except (KeyError, TypeError, AttributeError):
+        # Of a later version, or by somebody else: what it says is shown as it is.
+        told = _plain(event)
+    line = f"{when.replace('+00:00', 'Z')} {event.get('told_by', '-')} {event['kind']} {told}"
+    return printable(line)
+
+
+def _plain(event: Mapping[str, Any]) -> str:
+    known = ("version", "kind", "time_ms", "told_by")
+    return " ".join(f"{name}={value}" for name, value in event.items() if name not in known)
+
+
+def _members(isr: list[int]) -> str:
+    return "[" + ",".join(map(str, isr)) + "]"
+
+
+def _partition(event: Mapping[str, Any]) -> str:
+    return f"{event['topic']}-{event['partition']}"
+
+
+def _leader_change(event: Mapping[str, Any]) -> str:
+    return (
+        f"{_partition(event)} leader {event['previous_leader']} -> {event['leader']} epoch"
+        f" {event['leader_epoch']} ISR {_members(event['isr'])} ({event['cause']})"
+    )
+
+
+def _isr_change(event: Mapping[str, Any]) -> str:
+    before, after = _members(event["previous_isr"]), _members(event["isr"])
+    return (
+        f"{_partition(event)} ISR {before} -> {after} leader {event['leader']} epoch"
+        f" {event['leader_epoch']} ({event['cause']})"
+    )
+
+
+def _failover(event: Mapping[str, Any]) -> str:
+    phases = ", ".join(f"{name} {ms} ms" for name, ms in event["phases_ms"].items())
+    whole = sum(event["phases_ms"].values())
+    return (
+        f"from brokers {_members(event['brokers'])}: {event['partitions']} partitions in"
+        f" {whole} ms ({phases}), {event['unanswered']} unanswered"
+    )
+
+
+def _first_fetch(event: Mapping[str, Any]) -> str:
+    return (
+        f"{_partition(event)} epoch {event['leader_epoch']}: broker {event['follower']} fetched"
+        f" from {event['leader']} after {event['first_fetch_ms']} ms"
+    )
+
+
+def _broker(event: Mapping[str, Any]) -> str:
+    return f"broker {event['broker']} epoch {event['broker_epoch']}"
+
+
+def _behind(event: Mapping[str, Any]) -> str:
+    word = "took its commands" if event["is_over"] else "has not taken its commands"
+    return f"{_broker(event)} {word} for {event['behind_ms']} ms"
+
+
+def _controller(event: Mapping[str, Any]) -> str:
+    cause = f" ({event['cause']})" if "cause" in event else ""
+    return f"broker {event['controller']} controller epoch {event['controller_epoch']}{cause}"
+
+
+_WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "leader_change": _leader_change,
+    "isr_change": _isr_change,
+    "failover": _failover,
+    "first_fetch": _first_fetch,
+    "session_loss": _broker,
+    "shutdown": _broker,
+    "registration": _broker,
+    "commands_behind": _behind,
+    "controller_election": _controller,
+    "controller_resignation": _controller,
+}

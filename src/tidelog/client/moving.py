@@ -1,0 +1,136 @@
+"""Moves of partitions to other brokers: ask for them, take them back, look at them (KIP-455).
+
+They are the controller's. All of it may be repeated: a partition that is on its way already, or
+there, is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.client.retries import Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Call, Operation, always
+from tidelog.client.upkeep import by_topic
+from tidelog.client.versions import error_code
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tidelog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+from tidelog.wire.registry import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+
+_ANSWER_MARGIN_MS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAsked:
+    """What became of one partition of a request; `message` is the broker's reason."""
+
+    error: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveUnderWay:
+    """A partition that is being moved; `replicas` are all at present, the target first."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """Where it is to be, preferred leader first."""
+        return tuple(each for each in self.replicas if each not in self.removing)
+
+
+class MoveAdmin:
+    """Operations on where partitions are."""
+
+    def __init__(self, router: ClusterRouter) -> None:
+        self._router = router
+
+    def reassign(
+        self,
+        targets: Mapping[TopicPartition, tuple[int, ...] | None],
+        allow_replication_factor_change: bool = True,
+    ) -> Operation[dict[TopicPartition, MoveAsked]]:
+        """Move each partition to these brokers, the first of which is to lead it; None takes a move
+        back. Returns when the moves have begun; errors of single partitions are in the result.
+
+        Raises KafkaError where nothing was considered; UNSUPPORTED_VERSION where the brokers cannot
+        forbid another number of replicas.
+        """
+        topics = [
+            ReassignableTopic(
+                name, [ReassignablePartition(n, targets[TopicPartition(name, n)]) for n in numbers]
+            )
+            for name, numbers in by_topic(targets).items()
+        ]
+
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, MoveAsked]]:
+            controller = yield from self._router.controller(patience)
+            timeout_ms = max(1, patience.remaining_ms)
+            message = AlterPartitionReassignmentsRequest(
+                timeout_ms, allow_replication_factor_change, topics
+            )
+            answer = yield Call(
+                controller.address,
+                ALTER_PARTITION_REASSIGNMENTS,
+                always(message),
+                timeout_ms + _ANSWER_MARGIN_MS,
+            )
+            response = expect(answer, AlterPartitionReassignmentsResponse)
+            if response.error_code:
+                raise KafkaError(error_code(response.error_code), f"at {controller.address}")
+            return {
+                TopicPartition(topic.name, each.partition_index): MoveAsked(
+                    error_code(each.error_code), each.error_message or ""
+                )
+                for topic in response.responses
+                for each in topic.partitions
+            }
+
+        return self._router.repeat("reassigning partitions", attempt)
+
+    def list_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> Operation[dict[TopicPartition, MoveUnderWay]]:
+        """The moves under way, of these partitions or of all. Raises KafkaError."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                ListPartitionReassignmentsTopics(name, numbers)
+                for name, numbers in by_topic(partitions).items()
+            ]
+
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, MoveUnderWay]]:
+            controller = yield from self._router.controller(patience)
+            timeout_ms = max(1, patience.remaining_ms)
+            message = ListPartitionReassignmentsRequest(timeout_ms, topics)
+            answer = yield Call(
+                controller.address, LIST_PARTITION_REASSIGNMENTS, always(message), timeout_ms
+            )
+            response = expect(answer, ListPartitionReassignmentsResponse)
+            if response.error_code:
+                raise KafkaError(error_code(response.error_code), f"at {controller.address}")
+            return {
+                TopicPartition(topic.name, each.partition_index): MoveUnderWay(
+                    tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+                )
+                for topic in response.topics
+                for each in topic.partitions
+            }
+
+        return self._router.repeat("listing reassignments", attempt)

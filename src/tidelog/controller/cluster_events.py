@@ -1,0 +1,219 @@
+"""What happened in the cluster, as events for those who read of it later (V80).
+
+Derives from facts what is told, and under which key; docs/reference/events.md describes each kind.
+Nothing is told that is not durable or did not happen: state changes are told when their write is
+done, and only by the controller that wrote them. A key names the event itself, so that one that a
+reader meets twice is seen to be one. Knows nothing of topics, batches or brokers' connections.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from tidelog.controller.liveness import Brokers, recorded_epochs
+from tidelog.core.types import (
+    NO_LEADER,
+    RECOVERING,
+    BrokerInfo,
+    PartitionState,
+    TopicId,
+    TopicPartition,
+    topic_id_to_text,
+)
+
+#: Of the documents; readers ignore fields that they do not know, and others come with another one.
+VERSION: Final = 1
+LEADER_CHANGE: Final = "leader_change"
+ISR_CHANGE: Final = "isr_change"
+CONTROLLER_ELECTION: Final = "controller_election"
+CONTROLLER_RESIGNATION: Final = "controller_resignation"
+SESSION_LOSS: Final = "session_loss"
+SHUTDOWN: Final = "shutdown"
+REGISTRATION: Final = "registration"
+FAILOVER: Final = "failover"
+FIRST_FETCH: Final = "first_fetch"
+COMMANDS_BEHIND: Final = "commands_behind"
+EVENTS_DROPPED: Final = "events_dropped"
+KINDS: Final = (
+    LEADER_CHANGE, ISR_CHANGE, CONTROLLER_ELECTION, CONTROLLER_RESIGNATION, SESSION_LOSS, SHUTDOWN,
+    REGISTRATION, FAILOVER, FIRST_FETCH, COMMANDS_BEHIND, EVENTS_DROPPED,
+)  # fmt: skip
+
+
+class ClusterEvent(NamedTuple):
+    """One event: its kind, what names it among those of its kind, and its fields."""
+
+    kind: str
+    identity: str
+    fields: Mapping[str, Any]
+
+    @property
+    def key(self) -> bytes:
+        """Key of its record."""
+        return f"{self.kind}/{self.identity}".encode()
+
+    def value(self, broker_id: int, time_ms: int) -> bytes:
+        """Value of its record, as told by a broker at a wall clock time."""
+        document = {"version": VERSION, "kind": self.kind, "time_ms": time_ms, "told_by": broker_id}
+        return json.dumps({**document, **self.fields}, separators=(",", ":")).encode()
+
+
+class StateChange(NamedTuple):
+    """A partition's state was published by this controller; `before` is None for its first."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    before: PartitionState | None
+    after: PartitionState
+    #: The change came from the leader (AlterPartition).
+    asked_by_leader: bool = False
+
+
+def of_state(
+    change: StateChange, brokers: Brokers, preferred: int, controller_epoch: int
+) -> ClusterEvent | None:
+    """A leader change, an ISR change, or nothing that anybody would ask for.
+
+    A new leader epoch of the same leader with the same ISR is a leader change, too: the term is
+    another one. `preferred` is the first of the assignment.
+    """
+    topic_partition, topic_id, before, after, asked_by_leader = change
+    fields: dict[str, Any] = {
+        "topic": topic_partition.topic,
+        "topic_id": topic_id_to_text(topic_id),
+        "partition": topic_partition.partition,
+        "leader": after.leader,
+        "leader_epoch": after.leader_epoch,
+        "partition_epoch": after.partition_epoch,
+        "isr": list(after.isr),
+        "controller_epoch": controller_epoch,
+    }
+    same_leader = before is not None and before.leader == after.leader
+    same_isr = before is not None and sorted(before.isr) == sorted(after.isr)
+    name = f"{fields['topic_id']}/{topic_partition.partition}"
+    if before is not None and same_leader and not same_isr:
+        fields["previous_isr"] = list(before.isr)
+        fields["cause"] = _cause_of_isr(before, after, brokers, asked_by_leader)
+        return ClusterEvent(ISR_CHANGE, f"{name}/{after.partition_epoch}", fields)
+    if before is not None and before.leader_epoch == after.leader_epoch:
+        return None
+    fields["previous_leader"] = NO_LEADER if before is None else before.leader
+    fields["previous_isr"] = [] if before is None else list(before.isr)
+    fields["cause"] = _cause_of_leader(before, after, brokers, preferred)
+    return ClusterEvent(LEADER_CHANGE, f"{name}/{after.leader_epoch}", fields)
+
+
+def _cause_of_leader(
+    before: PartitionState | None, after: PartitionState, brokers: Brokers, preferred: int
+) -> str:
+    if before is None:
+        return "created"
+    if after.leader == NO_LEADER:
+        return "nobody_in_sync_alive"
+    if after.leader_recovery_state == RECOVERING != before.leader_recovery_state:
+        return "unclean"
+    if before.leader == NO_LEADER:
+        return "replica_returned"
+    if before.leader not in brokers:
+        return "leader_gone"
+    if _has_restarted(before.leader, before, brokers):
+        return "leader_restarted"
+    return "preferred" if after.leader == preferred else "leader_unfit"
+
+
+def _cause_of_isr(
+    before: PartitionState, after: PartitionState, brokers: Brokers, asked_by_leader: bool
+) -> str:
+    left = [member for member in before.isr if member not in after.isr]
+    if asked_by_leader:
+        return "fell_behind" if left else "caught_up"
+    if any(member not in brokers for member in left):
+        return "member_gone"
+    if any(_has_restarted(member, before, brokers) for member in left):
+        return "member_restarted"
+    return "member_unfit"
+
+
+def _has_restarted(broker_id: int, state: PartitionState, brokers: Brokers) -> bool:
+    recorded = dict(zip(state.isr, recorded_epochs(state), strict=True))
+    broker = brokers.get(broker_id)
+    return broker is not None and recorded.get(broker_id) != broker.broker_epoch
+
+
+def controller_elected(controller_id: int, controller_epoch: int) -> ClusterEvent:
+    """A term of office has begun."""
+    fields = {"controller": controller_id, "controller_epoch": controller_epoch}
+    return ClusterEvent(CONTROLLER_ELECTION, str(controller_epoch), fields)
+
+
+def controller_resigned(controller_id: int, controller_epoch: int, cause: str) -> ClusterEvent:
+    """A term of office has ended, by the account of whom it was."""
+    fields = {"controller": controller_id, "controller_epoch": controller_epoch, "cause": cause}
+    return ClusterEvent(CONTROLLER_RESIGNATION, str(controller_epoch), fields)
+
+
+def session_lost(broker_id: int, broker_epoch: int, controller_epoch: int) -> ClusterEvent:
+    """A registration has gone."""
+    fields = {
+        "broker": broker_id,
+        "broker_epoch": broker_epoch,
+        "controller_epoch": controller_epoch,
+    }
+    return ClusterEvent(SESSION_LOSS, f"{broker_id}/{broker_epoch}", fields)
+
+
+def registered(broker: BrokerInfo, controller_epoch: int) -> list[ClusterEvent]:
+    """A broker has come; and, where it proves that, the life before it ended by a shutdown (E3)."""
+    fields = {
+        "broker": broker.broker_id,
+        "broker_epoch": broker.broker_epoch,
+        "previous_broker_epoch": broker.previous_broker_epoch,
+        "controller_epoch": controller_epoch,
+    }
+    told = [ClusterEvent(REGISTRATION, f"{broker.broker_id}/{broker.broker_epoch}", fields)]
+    if broker.previous_broker_epoch >= 0:
+        ended = {
+            "broker": broker.broker_id,
+            "broker_epoch": broker.previous_broker_epoch,
+            "controller_epoch": controller_epoch,
+        }
+        identity = f"{broker.broker_id}/{broker.previous_broker_epoch}"
+        told.insert(0, ClusterEvent(SHUTDOWN, identity, ended))
+    return told
+
+
+def first_fetch(
+    topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
+) -> ClusterEvent:
+    """The first follower has fetched from a new leader."""
+    text = topic_id_to_text(topic_id)
+    named = {
+        "topic": topic_partition.topic,
+        "topic_id": text,
+        "partition": topic_partition.partition,
+        "leader_epoch": leader_epoch,
+    }
+    identity = f"{text}/{topic_partition.partition}/{leader_epoch}"
+    return ClusterEvent(FIRST_FETCH, identity, {**named, **fields})
+
+
+def commands_behind(
+    broker_id: int, broker_epoch: int, behind_ms: int, *, is_over: bool, number: int
+) -> ClusterEvent:
+    """A broker does not take its commands, or does again (V81); `number` tells times apart."""
+    fields = {
+        "broker": broker_id,
+        "broker_epoch": broker_epoch,
+        "behind_ms": behind_ms,
+        "is_over": is_over,
+    }
+    word = "over" if is_over else "begun"
+    return ClusterEvent(COMMANDS_BEHIND, f"{broker_id}/{broker_epoch}/{number}/{word}", fields)
+
+
+def dropped(broker_id: int, broker_epoch: int, number: int, count: int) -> ClusterEvent:
+    """So many events of a broker are missing before this one."""
+    fields = {"broker": broker_id, "broker_epoch": broker_epoch, "count": count}
+    return ClusterEvent(EVENTS_DROPPED, f"{broker_id}/{broker_epoch}/{number}", fields)

@@ -1,0 +1,169 @@
+"""The latency budget of failovers: how long each of their phases took (V80).
+
+A turn of the controller that finds brokers gone is a failover: noticed (the store's watch), read,
+decided, written, commanded; and over when each new leader has answered its command, or its
+partition has another leader by then. Partitions are sampled evenly above `SAMPLED`; how many of
+all are published and not led yet is counted without sampling. Times are arguments, in ms of a
+clock that never goes back. Decides nothing about the cluster, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
+from tidelog.core.types import NO_LEADER, TopicPartition
+
+#: Partitions of one failover whose times are kept.
+SAMPLED: Final = 1_000
+
+
+@dataclass(slots=True)
+class Turn:
+    """When one turn of the controller reached what."""
+
+    noticed_ms: int
+    read_ms: int = 0
+    decided_ms: int = 0
+    written_ms: int = 0
+
+
+@dataclass(slots=True)
+class _Failover:
+    number: int
+    brokers: tuple[int, ...]
+    turn: Turn
+    commanded_ms: int
+    partition_count: int
+    #: Partitions of the sample whose leader has not answered, and its leader epoch.
+    waiting: dict[TopicPartition, int] = field(default_factory=dict)
+    sample: list[dict[str, Any]] = field(default_factory=list)
+    superseded: int = 0
+
+
+class Failovers:
+    """Those of one term of office."""
+
+    def __init__(self, controller_epoch: int) -> None:
+        self._controller_epoch = controller_epoch
+        self._begun = 0
+        self._open: dict[int, _Failover] = {}
+        #: The failover in whose sample a partition is.
+        self._of: dict[TopicPartition, _Failover] = {}
+        #: Leaders that were published and have not said that they lead.
+        self._unled: dict[TopicPartition, int] = {}
+
+    @property
+    def unled(self) -> int:
+        """Partitions that are published and not led yet, as far as this controller knows."""
+        return len(self._unled)
+
+    def commanded(
+        self, turn: Turn, now_ms: int, gone: Sequence[int], changes: Iterable[StateChange]
+    ) -> list[ClusterEvent]:
+        """The commands of a turn are queued; `gone` are brokers whose registrations went. Returns
+        the failovers that are over by that."""
+        moved = [
+            change
+            for change in changes
+            if change.before is None or change.before.leader_epoch != change.after.leader_epoch
+        ]
+        over: list[ClusterEvent] = []
+        for change in moved:
+            over += self._superseded(change.topic_partition, now_ms)
+            if change.after.leader == NO_LEADER:
+                self._unled.pop(change.topic_partition, None)
+            else:
+                self._unled[change.topic_partition] = change.after.leader
+        if gone:
+            over += self._begin(turn, now_ms, gone, moved)
+        return over
+
+    def _begin(
+        self, turn: Turn, now_ms: int, gone: Sequence[int], moved: Sequence[StateChange]
+    ) -> list[ClusterEvent]:
+        self._begun += 1
+        failover = _Failover(self._begun, tuple(gone), turn, now_ms, len(moved))
+        self._open[failover.number] = failover
+        step = -(-len(moved) // SAMPLED) or 1
+        for change in moved[::step]:
+            if change.after.leader != NO_LEADER:
+                failover.waiting[change.topic_partition] = change.after.leader_epoch
+                self._of[change.topic_partition] = failover
+        return self._ended(failover, now_ms)
+
+    def answered(
+        self, broker_id: int, partitions: Iterable[TopicPartition], now_ms: int
+    ) -> list[ClusterEvent]:
+        """A broker has taken its roles in these partitions; the failovers that are over by that."""
+        over: list[ClusterEvent] = []
+        for topic_partition in partitions:
+            if self._unled.get(topic_partition) != broker_id:
+                continue
+            del self._unled[topic_partition]
+            failover = self._of.pop(topic_partition, None)
+            if failover is None:
+                continue
+            led = {
+                "topic": topic_partition.topic,
+                "partition": topic_partition.partition,
+                "leader": broker_id,
+                "leader_epoch": failover.waiting.pop(topic_partition),
+                "led_ms": now_ms - failover.turn.noticed_ms,
+            }
+            failover.sample.append(led)
+            over += self._ended(failover, now_ms)
+        return over
+
+    def removed(self, topic: str, now_ms: int) -> list[ClusterEvent]:
+        """A topic is gone; the failovers that are over by that."""
+        over: list[ClusterEvent] = []
+        for topic_partition in [one for one in self._unled if one.topic == topic]:
+            del self._unled[topic_partition]
+            over += self._superseded(topic_partition, now_ms)
+        return over
+
+    def _superseded(self, topic_partition: TopicPartition, now_ms: int) -> list[ClusterEvent]:
+        failover = self._of.pop(topic_partition, None)
+        if failover is None:
+            return []
+        del failover.waiting[topic_partition]
+        failover.superseded += 1
+        return self._ended(failover, now_ms)
+
+    def _ended(self, failover: _Failover, now_ms: int) -> list[ClusterEvent]:
+        if failover.waiting:
+            return []
+        del self._open[failover.number]
+        return [self._event(failover, now_ms)]
+
+    def resigned(self, now_ms: int) -> list[ClusterEvent]:
+        """The term is over: what is known of failovers that are not."""
+        unfinished = [self._event(one, now_ms) for one in self._open.values()]
+        self._open.clear()
+        self._of.clear()
+        self._unled.clear()
+        return unfinished
+
+    def _event(self, failover: _Failover, now_ms: int) -> ClusterEvent:
+        turn = failover.turn
+        phases = {
+            "read": turn.read_ms - turn.noticed_ms,
+            "decide": turn.decided_ms - turn.read_ms,
+            "write": turn.written_ms - turn.decided_ms,
+            "command": failover.commanded_ms - turn.written_ms,
+            "lead": now_ms - failover.commanded_ms,
+        }
+        fields = {
+            "controller_epoch": self._controller_epoch,
+            "brokers": list(failover.brokers),
+            "partitions": failover.partition_count,
+            "phases_ms": phases,
+            "sample": failover.sample,
+            "superseded": failover.superseded,
+            "unanswered": len(failover.waiting),
+        }
+        identity = f"{self._controller_epoch}/{failover.number}"
+        return ClusterEvent(FAILOVER, identity, fields)

@@ -1,0 +1,108 @@
+"""One partition's reassignment: its replicas meanwhile, and when and how it ends (V50 to V52).
+
+While replicas are being added the assignment names all of them: the target first, in its order,
+then those that are to go. The move is complete when every replica of the target is in the ISR
+(V51). Then the state node is published with the target as all there is, under the next leader
+epoch; from there on nobody who is to go can be in the ISR again, whoever is the controller, because
+the state says so (`reassigned_to`, V52). Everything follows from published state; knows nothing of
+other partitions, of requests or of commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+
+from tidelog.controller import liveness
+from tidelog.controller.liveness import Brokers
+from tidelog.core.types import NO_LEADER, PartitionState
+
+Replicas = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A reassignment under way; what it adds and takes away is among the replicas assigned."""
+
+    #: Replicas that were not there when it began.
+    adding: Replicas
+    #: Replicas that are not in its target; one that an earlier target added may be among them.
+    removing: Replicas
+    #: What was assigned when it began, in that order; empty where nobody recorded it (R1, R6).
+    original: Replicas
+    #: Transaction in which the topic's node was given its target, or was read at the latest: a
+    #: state that is older says that the replicas may not have been told (V41).
+    since_zxid: int = 0
+
+
+def target_of(replicas: Sequence[int], move: Move) -> Replicas:
+    """Where the partition is to be, preferred leader first."""
+    return tuple(replica for replica in replicas if replica not in move.removing)
+
+
+def is_completing(state: PartitionState | None, replicas: Sequence[int], move: Move) -> bool:
+    """Whether the target is all there is already: only replicas that are out for good, and the
+    topic's node, are left to be put right (V52)."""
+    return (
+        state is not None
+        and bool(state.reassigned_to)
+        and state.reassigned_to == target_of(replicas, move)
+    )
+
+
+def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Replicas, Move | None]:
+    """The assignment that leads to `target`, and the move; None where no replica comes or goes.
+
+    Replicas that an earlier target added, and that this one has no use for, go when it is reached:
+    until then they are as good as any other (R10).
+    """
+    full = (*target, *(replica for replica in replicas if replica not in target))
+    original = replicas if move is None else move.original
+    before = original or tuple(one for one in replicas if move is None or one not in move.adding)
+    adding = tuple(replica for replica in full if replica not in before)
+    removing = tuple(replica for replica in full if replica not in target)
+    if not adding and not removing:
+        return full, None
+    return full, Move(adding, removing, original)
+
+
+def told_anew(state: PartitionState, controller_epoch: int) -> PartitionState:
+    """The same state under the next leader epoch, so that every replica takes note of another
+    assignment (V33)."""
+    return replace(
+        state,
+        controller_epoch=controller_epoch,
+        leader_epoch=state.leader_epoch + 1,
+        partition_epoch=state.partition_epoch + 1,
+        reassigned_to=(),
+    )
+
+
+def completed(
+    state: PartitionState,
+    target: Replicas,
+    brokers: Brokers,
+    absent: Container[int],
+    controller_epoch: int,
+) -> PartitionState | None:
+    """The state that ends the move: ISR and leader in the target (V52); None while a replica of
+    the target is out of sync (V51), or an election is due first."""
+    if state.leader == NO_LEADER or any(one not in state.isr for one in target):
+        return None
+    if any(one not in brokers or one in absent for one in target):
+        return None
+    if liveness.restarted_members(state, brokers):
+        return None
+    return replace(
+        state,
+        leader=state.leader if state.leader in target else target[0],
+        leader_epoch=state.leader_epoch + 1,
+        isr=tuple(member for member in state.isr if member in target),
+        controller_epoch=controller_epoch,
+        partition_epoch=state.partition_epoch + 1,
+        # None of them has restarted, so each is in the life that it counts in.
+        isr_epochs=tuple(brokers[member].broker_epoch for member in state.isr if member in target),
+        elr=tuple(one for one in state.elr if one in target),
+        last_leader=state.last_leader if state.last_leader in target else NO_LEADER,
+        reassigned_to=target,
+    )

@@ -1,0 +1,92 @@
+"""Where partitions may be moved on request: what is refused, and why (R1, R10, KIP-455).
+
+Judges one partition of AlterPartitionReassignments, or one entry of `/admin/reassign_partitions`,
+against published state and the live brokers. Refusals are KafkaErrors whose message says what would
+be right. Nothing is written here; what follows from a request that is accepted is in `moves`.
+"""
+
+from __future__ import annotations
+
+from tidelog.controller import moves
+from tidelog.controller.image import Image, Topic
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition
+
+
+def topic_of(topic_partition: TopicPartition, image: Image) -> Topic:
+    """The topic of a partition that may be reassigned; raises KafkaError."""
+    topic = image.topics.get(topic_partition.topic)
+    if topic is None and topic_partition.topic in image.unreadable:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"the nodes of topic {topic_partition.topic!r} cannot be read, it is left alone:"
+            f" {image.unreadable[topic_partition.topic]}",
+        )
+    if topic is None or topic_partition.partition not in topic.assignments:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}"
+        )
+    if image.is_deleting(topic.name):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} is being deleted"
+        )
+    return topic
+
+
+def check_target(
+    topic_partition: TopicPartition,
+    target: tuple[int, ...],
+    image: Image,
+    may_change_factor: bool = True,
+) -> None:
+    """Raise KafkaError unless the partition, which exists, can be moved there now."""
+    fault = None
+    dead = [one for one in target if one not in image.brokers]
+    if not target:
+        fault = "is given no replicas: at least one is needed"
+    elif len(dict.fromkeys(target)) != len(target):
+        fault = f"names a broker twice: {list(target)}"
+    elif min(target) < 0:
+        fault = f"names a negative broker id: {list(target)}"
+    elif dead:
+        fault = f"names brokers {dead}, live brokers are {sorted(image.brokers)}"
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{topic_partition} {fault}")
+    move = image.move(topic_partition)
+    assigned = image.assigned(topic_partition)
+    factor = len(assigned)
+    if move is not None:
+        factor = len(move.original) or factor - len(move.adding)
+    if not may_change_factor and len(target) != factor:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{topic_partition} has {factor} replicas and the request, which does not allow that"
+            f" their number changes, names {len(target)}",
+        )
+    if move is not None and moves.target_of(assigned, move) != target:
+        check_can_turn(topic_partition, image)
+
+
+def check_can_turn(topic_partition: TopicPartition, image: Image) -> None:
+    """Raise KafkaError where a reassignment is so far that it can only be finished."""
+    if image.is_completing(topic_partition):
+        raise KafkaError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"a reassignment of {topic_partition} is being completed: ask again when it is done",
+        )
+
+
+def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...]:
+    """Where a cancel brings a partition back to; raises KafkaError."""
+    move = image.move(topic_partition)
+    if move is None:
+        raise KafkaError(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{topic_partition} is not being reassigned"
+        )
+    if not move.original:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"nobody recorded which replicas {topic_partition} had: name them to move it back",
+        )
+    check_can_turn(topic_partition, image)
+    return move.original

@@ -1,0 +1,60 @@
+"""Numbers that a broker keeps of itself, under the names that dashboards will ask for.
+
+A metric is declared here with its meaning; one that is not cannot be counted. Labels are few and
+bounded (brokers of the cluster): what is over is dropped, so that nothing grows. Reads no clock,
+writes nothing: who shows them is somebody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+COMMANDS_OVERDUE: Final = "tidelog_controller_commands_overdue"
+COMMANDS_REPEATED: Final = "tidelog_controller_commands_repeated_total"
+COMMANDS_DROPPED: Final = "tidelog_controller_commands_dropped_total"
+PARTITIONS_UNLED: Final = "tidelog_controller_partitions_unled"
+EVENTS_DROPPED: Final = "tidelog_cluster_events_dropped_total"
+
+METRICS: Final[Mapping[str, str]] = {
+    COMMANDS_OVERDUE: "1 while a broker has not answered commands for controller.socket.timeout.ms",
+    COMMANDS_REPEATED: "commands that a broker did not answer, or could not take, and got again",
+    COMMANDS_DROPPED: "how often more waited for a broker than it can need, and was told anew",
+    PARTITIONS_UNLED: "partitions whose published leader has not said yet that it leads",
+    EVENTS_DROPPED: "events that __cluster_events lacks, as too many waited or none could be sent",
+}
+
+#: A metric, and for a label its value.
+Key = tuple[str, str]
+
+
+class Metrics:
+    """The numbers of one broker, by metric and value of the label (empty: none)."""
+
+    def __init__(self) -> None:
+        self._values: dict[Key, int] = {}
+
+    def add(self, name: str, count: int = 1, label: object = "") -> None:
+        """Count; KeyError for a metric that is not declared."""
+        METRICS[name]
+        key = (name, str(label))
+        self._values[key] = self._values.get(key, 0) + count
+
+    def put(self, name: str, value: int, label: object = "") -> None:
+        """Show a value from now on; KeyError for a metric that is not declared."""
+        METRICS[name]
+        self._values[name, str(label)] = value
+
+    def drop(self, name: str, label: object = "") -> None:
+        """Show nothing any more; harmless where nothing was shown."""
+        self._values.pop((name, str(label)), None)
+
+    def value(self, name: str, label: object = "") -> int:
+        """The number, 0 where nothing was counted."""
+        return self._values.get((name, str(label)), 0)
+
+    def __iter__(self) -> Iterator[tuple[str, str, int]]:
+        """(metric, value of the label, number), sorted."""
+        return iter(
+            [(name, label, self._values[name, label]) for name, label in sorted(self._values)]
+        )

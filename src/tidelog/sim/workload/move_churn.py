@@ -1,0 +1,92 @@
+"""Partitions are moved from broker to broker, back, and elsewhere, while everything goes on (V50).
+
+They are asked for by requests and by the administrator's node. When the faults are over every move
+is at its end: the topics' nodes name no replica that comes or goes, the administrator's node is
+gone, and whoever hosts a partition is one of its replicas (V52); what was moved aside does not
+count.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar, Final
+
+from tidelog.client.moving import MoveAdmin
+from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.types import ReassignmentEntry, TopicPartition
+from tidelog.metadata import layout
+from tidelog.sim.workload.churning import ChurnKind, Work, churn
+
+_BY_NODE: Final = 0.2
+_BACK: Final = 0.15
+_OTHER_FACTOR: Final = 0.15
+
+
+@churn
+class PartitionsMoved(ChurnKind):
+    """The partitions that are there all the time are moved, one after the other or several."""
+
+    name: ClassVar[str] = "partitions_moved"
+    is_drawn: ClassVar[bool] = False
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._admin = MoveAdmin(self.client.router)
+
+    async def run(self) -> None:
+        while not self.stopping:
+            await self.pause(30, 1_500)
+            partitions = self.draw.sample(
+                list(self.work.steady), self.draw.randrange(1, len(self.work.steady) + 1)
+            )
+            targets = {each: self._target(each) for each in partitions}
+            if self.draw.random() < _BY_NODE:
+                self._leave_in_the_store(targets)
+                continue
+            try:
+                results = await self.client.run(self._admin.reassign(targets))
+            except TidelogError as error:
+                self.failed("moves", error)
+                self.client.router.forget()
+                continue
+            begun = [each for each in results if results[each].error is ErrorCode.NONE]
+            if begun:
+                self.told(f"{len(begun)} moves")
+        self.is_done = True
+
+    def _target(self, partition: TopicPartition) -> tuple[int, ...] | None:
+        """Other brokers, or the same in another order; None: back to where it was."""
+        draw = self.draw
+        if draw.random() < _BACK:
+            return None
+        count = self.work.replication_factor
+        if draw.random() < _OTHER_FACTOR:
+            count += draw.choice((-1, 1))
+        brokers = list(self.work.cluster.brokers)
+        return tuple(draw.sample(brokers, min(count, len(brokers))))
+
+    def _leave_in_the_store(self, targets: dict[TopicPartition, tuple[int, ...] | None]) -> None:
+        """As Kafka's older tools did: the node is written where there is none."""
+        store = self.work.cluster.store
+        path = layout.REASSIGN_PARTITIONS
+        if store.is_available and store.tree.get(path) is None:
+            entries = [
+                ReassignmentEntry(each, target) for each, target in targets.items() if target
+            ]
+            store.write_from_outside(path, layout.encode_reassignments(entries))
+
+    def unsettled(self) -> str:
+        cluster = self.work.cluster
+        for topic in cluster.published.topics.values():
+            if topic.moving:
+                return f"{topic.name}: partitions {sorted(topic.moving)} are being moved"
+        if cluster.store.tree.get(layout.REASSIGN_PARTITIONS) is not None:
+            return f"{layout.REASSIGN_PARTITIONS} is there"
+        for node_id, node in cluster.brokers.items():
+            for key in node.logs.logs:
+                found = cluster.published.all_topics.get(key.topic_id)
+                if found is None or found.deleted_zxid >= 0:
+                    continue
+                if node_id not in found.assignment.get(key.partition, ()):
+                    return f"broker {node_id} has {found.name}-{key.partition}, which left it"
+        return ""

@@ -1,0 +1,142 @@
+"""Partitions move between real brokers, by our tool, by another client, and by the stored node."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka.admin import KafkaAdminClient
+from kafka.structs import TopicPartition as PythonPartition
+from tests.unit.cli.test_command_line import run
+
+from tidelog.core.types import TopicPartition
+from tidelog.local import LocalCluster
+from tidelog.records.builder import NewRecord, build_batch
+from tidelog.runtime.blocking import BlockingClient
+
+PATIENCE_S = 30.0
+RECORDS = [NewRecord(None, b"%d" % number, 1) for number in range(500)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Four brokers that are up; a test that stops one starts it again."""
+    directory = str(tmp_path_factory.mktemp("reassignment") / "cluster")
+    made = LocalCluster(directory, 4, config={"log.segment.delete.delay.ms": "100"})
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down(timeout_s=5.0)
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[BlockingClient]:
+    with BlockingClient(cluster.bootstrap, timeout_ms=20_000) as made:
+        yield made
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.05)
+
+
+def holding(cluster: LocalCluster, name: str) -> dict[int, list[str]]:
+    """What each broker has in its log directory under the name of a partition."""
+    found = {}
+    for broker_id in cluster.broker_ids:
+        data = Path(cluster.directory) / f"broker-{broker_id}" / "data"
+        found[broker_id] = sorted(
+            each.name
+            for each in data.iterdir()
+            if each.name.startswith(f"{name}.") or each.name == name
+        )
+    return found
+
+
+def made(client: BlockingClient, name: str, *replicas: int) -> TopicPartition:
+    """A topic of one partition there, with the records in it."""
+    client.create_topic(name, assignment={0: replicas})
+    client.await_topic(name, len(replicas))
+    tp = TopicPartition(name, 0)
+    assert client.produce(tp, build_batch(RECORDS)) == 0
+    return tp
+
+
+def count(client: BlockingClient, tp: TopicPartition) -> int:
+    return client.list_offsets({tp: -1})[tp].offset
+
+
+def test_a_partition_moves_with_its_records_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    cluster: LocalCluster,
+    client: BlockingClient,
+) -> None:
+    tp = made(client, "moving", 1, 2)
+    entry = {"topic": tp.topic, "partition": 0, "replicas": [4, 3]}
+    text = json.dumps({"version": 1, "partitions": [entry]})
+    words = ("--json", text, "-b", cluster.bootstrap)
+    assert run(monkeypatch, "reassign", "verify", *words) == 1
+    assert run(monkeypatch, "reassign", "execute", *words, "--wait") == 0
+    assert run(monkeypatch, "reassign", "verify", *words) == 0
+    assert "done" in capfd.readouterr().out
+    client.await_topic(tp.topic, 2)
+    partition = client.metadata([tp.topic]).partition(tp)
+    assert partition is not None
+    assert tuple(partition.replicas) == (4, 3)
+    assert sorted(partition.isr) == [3, 4]
+    assert count(client, tp) == len(RECORDS)
+    assert client.produce(tp, build_batch(RECORDS)) == len(RECORDS)
+    eventually(
+        lambda: holding(cluster, "moving-0") == {1: [], 2: [], 3: ["moving-0"], 4: ["moving-0"]},
+        "the directories",
+    )
+
+
+def test_kafka_python_moves_lists_and_takes_back(
+    cluster: LocalCluster, client: BlockingClient
+) -> None:
+    tp = made(client, "python", 1, 2)
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    try:
+        wanted = PythonPartition(tp.topic, 0)
+        told = admin.alter_partition_reassignments({wanted: [3, 2]})
+        assert told == {wanted: None}
+        eventually(lambda: admin.list_partition_reassignments() == {}, "the end of the move")
+        told = admin.alter_partition_reassignments({wanted: None})
+        assert told[wanted].__name__ == "NoReassignmentInProgressError"
+        told = admin.alter_partition_reassignments({wanted: [9]})
+        assert "InvalidReplica" in told[wanted].__name__
+    finally:
+        admin.close()
+    partition = client.metadata([tp.topic]).partition(tp)
+    assert partition is not None
+    assert tuple(partition.replicas) == (3, 2)
+    assert count(client, tp) == len(RECORDS)
+
+
+def test_a_dead_broker_does_not_hold_a_move_up_and_finds_a_stray(
+    cluster: LocalCluster, client: BlockingClient
+) -> None:
+    tp = made(client, "without", 1, 2)
+    cluster.kill(2)
+    try:
+        told = client.reassign({tp: (1, 3)})
+        assert told[tp].message == ""
+        eventually(lambda: client.list_reassignments() == {}, "the end of the move")
+    finally:
+        cluster.restart(2)
+    client.await_topic(tp.topic, 2)
+
+    def is_aside() -> bool:
+        [name] = holding(cluster, "without-0")[2]
+        return name.endswith("-stray")
+
+    eventually(is_aside, "the stray")
+    assert count(client, tp) == len(RECORDS)

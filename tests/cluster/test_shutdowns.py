@@ -1,0 +1,123 @@
+"""Brokers that are told to stop, as processes: others lead before they are gone (V43)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from tests.cluster.conftest import MakeCluster
+from tests.cluster.records import read_values
+
+from tidelog.client.upkeep import ElectionType
+from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.local import LocalCluster
+from tidelog.runtime.blocking import BlockingClient
+
+TOPIC, PARTITIONS = "moving", 12
+
+
+class Writer(threading.Thread):
+    """librdkafka writes numbers until it is told to end; none may be refused."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__()
+        self.written = 0
+        self.refused: list[str] = []
+        self._end = threading.Event()
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1}
+        )
+
+    def run(self) -> None:
+        number = 0
+        while not self._end.is_set():
+            for partition in range(PARTITIONS):
+                self._producer.produce(
+                    TOPIC, f"{number}".encode(), partition=partition, on_delivery=self._delivered
+                )
+                number += 1
+            self._producer.poll(0.005)
+        left = self._producer.flush(30)
+        if left:
+            self.refused.append(f"{left} are not acknowledged")
+
+    def _delivered(self, error: confluent_kafka.KafkaError | None, _: object) -> None:
+        if error is None:
+            self.written += 1
+        else:
+            self.refused.append(str(error))
+
+    def end(self) -> None:
+        """Wait until all is acknowledged."""
+        self._end.set()
+        self.join()
+
+
+@contextmanager
+def writing(bootstrap: str) -> Iterator[Writer]:
+    writer = Writer(bootstrap)
+    writer.start()
+    try:
+        yield writer
+    finally:
+        writer.end()
+
+
+def log_of(cluster: LocalCluster, broker_id: int) -> str:
+    return Path(cluster.places()[broker_id].log_path).read_text(encoding="utf-8")
+
+
+def a_cluster(make_cluster: MakeCluster) -> LocalCluster:
+    cluster = make_cluster(3)
+    with BlockingClient(cluster.bootstrap) as client:
+        client.create_topic(TOPIC, PARTITIONS, 3, {"min.insync.replicas": "2"})
+        client.await_topic(TOPIC, 3)
+    return cluster
+
+
+def leaders(cluster: LocalCluster, broker_id: int) -> list[int]:
+    """Who leads, as one broker tells it."""
+    with BlockingClient(cluster.places()[broker_id].address) as client:
+        found = client.metadata([TOPIC]).topics[TOPIC].partitions
+        return [found[number].leader for number in range(PARTITIONS)]
+
+
+@pytest.mark.rule("V43")
+def test_every_broker_is_restarted_and_clients_notice_nothing(make_cluster: MakeCluster) -> None:
+    cluster = a_cluster(make_cluster)
+    with writing(cluster.bootstrap) as writer:
+        for stopped in (1, 2, 3):
+            other = stopped % 3 + 1
+            assert stopped in leaders(cluster, other)
+            cluster.stop(stopped)
+            led_by = leaders(cluster, other)
+            assert stopped not in led_by
+            assert NO_LEADER not in led_by
+            log = log_of(cluster, stopped)
+            assert "controlled shutdown: handed over what it led in " in log
+            assert "stops without having handed over" not in log
+            cluster.start(stopped)
+            cluster.await_full_isrs()
+            with BlockingClient(cluster.bootstrap) as client:
+                client.elect_leaders(ElectionType.PREFERRED, None)
+    assert writer.refused == []
+    assert writer.written > 0
+    written = list(range(writer.written))
+    for partition in range(PARTITIONS):
+        read = read_values(cluster.bootstrap, TopicPartition(TOPIC, partition))
+        assert [int(value) for value in read] == written[partition::PARTITIONS]
+
+
+def test_a_cluster_that_stops_as_a_whole_waits_for_nobody(make_cluster: MakeCluster) -> None:
+    cluster = a_cluster(make_cluster)
+    cluster.down()
+    for broker_id in cluster.broker_ids:
+        log = log_of(cluster, broker_id)
+        assert f"broker {broker_id} stopped" in log, "it was not killed"
+        assert "attempt 2 to hand over" not in log
+    cluster.up()
+    cluster.await_full_isrs()

@@ -1,0 +1,223 @@
+"""What waits for a broker that does not answer is merged, bounded, and said: V81."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from tests.controller_builders import state, topic
+from tests.controller_office import Candidate, Office, office
+
+from tidelog.controller.commands import CommandBuilder, Commands, Sender
+from tidelog.controller.image import BrokersChanged, Image, TopicFound
+from tidelog.core import limits
+from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
+from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
+from tidelog.metadata import layout
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from tidelog.wire.messages.stop_replica import StopReplicaRequest
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
+
+TP = TopicPartition("t", 0)
+INCREMENTAL, FULL = 1, 2
+
+
+@pytest.fixture
+def three() -> Iterator[Office]:
+    with office(3) as made:
+        yield made
+
+
+def others(around: Office, controller: Candidate) -> list[Candidate]:
+    return [one for one in around.brokers.values() if one is not controller]
+
+
+def overdue(around: Office) -> list[tuple[int, str]]:
+    """Who counts whom as overdue."""
+    return [
+        (one.broker_id, label)
+        for one in around.brokers.values()
+        for name, label, value in one.metrics
+        if name == COMMANDS_OVERDUE and value
+    ]
+
+
+@pytest.mark.rule("V81")
+def test_a_broker_that_is_behind_for_its_time_is_counted_until_it_answers(three: Office) -> None:
+    controller = three.controller()
+    stuck, _ = others(three, controller)
+    three.pass_time(100)
+    stuck.script.silent = True
+    three.begin_create(controller, "t", (1, 2, 3))
+    three.pass_time(450)
+    assert overdue(three) == [], "within controller.socket.timeout.ms"
+    three.pass_time(1_500)
+    assert overdue(three) == [(controller.broker_id, str(stuck.broker_id))]
+    assert controller.metrics.value(COMMANDS_REPEATED, stuck.broker_id) >= 2
+    stuck.script.silent = False
+    three.until(lambda: TP in stuck.script.roles())
+    three.until(lambda: overdue(three) == [])
+
+
+@pytest.mark.rule("V81")
+def test_nobody_is_counted_as_overdue_by_a_controller_that_resigned(three: Office) -> None:
+    controller = three.controller()
+    stuck, _ = others(three, controller)
+    stuck.script.silent = True
+    three.begin_create(controller, "t", (1, 2, 3))
+    three.until(lambda: overdue(three) != [])
+    controller.controller.resign("test")
+    assert overdue(three) == []
+
+
+@pytest.mark.rule("V81")
+def test_a_repeated_command_is_numbered_on_from_the_connection_before(three: Office) -> None:
+    controller = three.controller()
+    other, _ = others(three, controller)
+    three.pass_time(100)
+    told = len(other.script.correlation_ids)
+    other.script.silent = True
+    three.begin_create(controller, "t", (1, 2, 3))
+    three.until(lambda: len(other.script.correlation_ids) >= told + 3)
+    ids = other.script.correlation_ids
+    assert told > 0
+    assert all(one < following for one, following in pairwise(ids))
+
+
+def image(*names: str) -> Image:
+    made = Image()
+    brokers = {
+        one: BrokerInfo(one, 100 + one, (Endpoint("PLAINTEXT", f"b{one}", 9092),))
+        for one in (1, 2, 3)
+    }
+    made.apply(BrokersChanged(brokers))
+    for name in names:
+        made.apply(TopicFound(topic(name, {0: (1, 2)}), {0: state((1, 2))}))
+    return made
+
+
+def told(
+    around: Image, *, role: str = "", is_new: bool = False, delete: str = "", full: bool = False
+) -> Commands:
+    """What broker 1 is told of one change."""
+    builder = CommandBuilder(around)
+    if role:
+        builder.tell_role(TopicPartition(role, 0), is_new)
+        builder.show(TopicPartition(role, 0))
+    if delete:
+        builder.delete(delete)
+    if full:
+        builder.tell_everything(1)
+    return builder.build()[1]
+
+
+def sent(commands: Commands) -> list[tuple[str, int]]:
+    """Kinds of the requests in order, and their types (-1: has none)."""
+    return [
+        (type(one.message).__name__.removesuffix("Request"), getattr(one.message, "type", -1))
+        for one in commands.requests(Sender(9, 1, "PLAINTEXT"), 101)
+    ]
+
+
+@pytest.mark.rule("V81", "V17")
+def test_merged_changes_are_incremental_and_one_of_each_in_order() -> None:
+    around = image("a", "b", "c")
+    waiting = told(around, role="a")
+    for name in ("b", "c", "a"):
+        waiting.merge(told(around, role=name))
+    assert sent(waiting) == [("LeaderAndIsr", INCREMENTAL), ("UpdateMetadata", INCREMENTAL)]
+    assert list(waiting.roles) == [TopicPartition(name, 0) for name in "abc"]
+
+
+@pytest.mark.rule("V81", "V35")
+def test_everything_told_anew_makes_what_waits_full_and_what_follows_stays_in_it() -> None:
+    around = image("a", "b")
+    waiting = told(around, role="a")
+    waiting.merge(told(around, full=True))
+    around.apply(TopicFound(topic("c", {0: (1, 2)}), {0: state((1, 2))}))
+    waiting.merge(told(around, role="c", is_new=True))
+    assert sent(waiting) == [
+        ("UpdateMetadata", INCREMENTAL),
+        ("LeaderAndIsr", FULL),
+        ("UpdateMetadata", FULL),
+    ]
+    assert sorted(waiting.roles) == [TopicPartition(name, 0) for name in "abc"]
+    assert waiting.roles[TopicPartition("c", 0)].state.is_new
+
+
+@pytest.mark.rule("V81", "D3")
+def test_a_replica_that_waits_to_be_made_is_still_to_be_made_when_everything_is_told_anew() -> None:
+    around = image("a", "b")
+    waiting = told(around, role="a", is_new=True)
+    waiting.merge(told(around, full=True))
+    news = {name.topic: role.state.is_new for name, role in waiting.roles.items()}
+    assert news == {"a": True, "b": False}
+
+
+@pytest.mark.rule("V81", "V23")
+def test_a_deletion_before_a_role_of_the_same_name_keeps_both_in_order() -> None:
+    around = image("a")
+    waiting = told(around, role="a")
+    waiting.merge(told(around, delete="a"))
+    assert waiting.roles == {}, "a role before the deletion would make the replica again"
+    waiting.merge(told(image("a"), role="a", is_new=True))
+    requests = [one.message for one in waiting.requests(Sender(9, 1, "PLAINTEXT"), 101)]
+    assert [type(one) for one in requests] == [
+        StopReplicaRequest,
+        LeaderAndIsrRequest,
+        UpdateMetadataRequest,
+    ]
+
+
+@pytest.mark.rule("V81")
+def test_what_waits_has_outgrown_when_traces_are_more_than_all_that_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MAX_SUPERSEDED_STATES", 10)
+    around = image("a")
+    waiting = told(around, role="a")
+    sizes = []
+    for number in range(1, 30):
+        gone = image("a", f"t{number}")
+        waiting.merge(told(gone, delete=f"t{number}"))
+        sizes.append(waiting.has_outgrown)
+    assert sizes.index(True) in range(4, 12) and not waiting.shows_all
+    waiting.drop_shown()
+    waiting.merge(told(around, full=True))
+    assert waiting.shows_all and len(waiting.shown) == 1
+
+
+@pytest.mark.rule("V81")
+def test_topics_that_come_and_go_take_no_more_memory_for_a_stuck_broker_than_there_is_room_for(
+    three: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_SUPERSEDED_STATES", 5)
+    controller = three.controller()
+    stuck, other = others(three, controller)
+    three.create(controller, "stays", (1, 2, 3))
+    three.pass_time(100)
+    stuck.script.silent = True
+    elsewhere = (controller.broker_id, other.broker_id)
+    for number in range(12):
+        three.create(controller, f"t{number}", elsewhere)
+        three.pass_time(50)
+        three.delete(controller, f"t{number}")
+        three.until(lambda name=f"t{number}": name not in (three.children(layout.TOPICS) or []))
+    assert controller.metrics.value(COMMANDS_DROPPED, stuck.broker_id) >= 1
+    [channel] = [
+        one
+        for broker_id, one in controller.controller._term.channels._channels.items()  # type: ignore[union-attr]
+        if broker_id == stuck.broker_id
+    ]
+    assert len(channel._on_idle) <= 1, "clients that were answered are not kept"
+    stuck.script.silent = False
+    three.until(lambda: stuck.script.kinds().count("F") == 2)
+    three.pass_time(200)
+    [*_, last] = [one for one in stuck.script.of(UpdateMetadataRequest) if one.type == FULL]
+    live = [
+        told.topic_name
+        for told in last.topic_states
+        if any(one.leader >= 0 for one in told.partition_states)
+    ]
+    assert live == ["stays"]

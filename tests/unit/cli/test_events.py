@@ -1,0 +1,71 @@
+"""Lines of `tidelog events tail`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.controller_builders import TP, broker, brokers, state, topic_id
+
+from tidelog.cli.events import event_line, json_text, read_event
+from tidelog.controller import cluster_events
+from tidelog.controller.cluster_events import ClusterEvent, StateChange
+from tidelog.controller.failover import Failovers, Turn
+
+#: 2026-01-02T03:04:05.006Z
+TIME_MS = 1_767_323_045_006
+
+
+def line(event: ClusterEvent | None) -> str:
+    assert event is not None
+    told = event_line(read_event(event.value(9, TIME_MS)))
+    when, by, kind, rest = told.split(" ", 3)
+    assert (when, by, kind) == ("2026-01-02T03:04:05.006Z", "9", event.kind)
+    return rest
+
+
+def test_changes_of_partitions() -> None:
+    before, after = state((1, 2, 3)), state((2, 3), leader=2, leader_epoch=6, partition_epoch=11)
+    change = StateChange(TP, topic_id("t"), before, after)
+    leader = cluster_events.of_state(change, brokers(2, 3), 1, 7)
+    assert line(leader) == "t-0 leader 1 -> 2 epoch 6 ISR [2,3] (leader_gone)"
+    shrunk = StateChange(TP, topic_id("t"), before, state((1, 2), partition_epoch=11), True)
+    isr = cluster_events.of_state(shrunk, brokers(1, 2, 3), 1, 7)
+    assert line(isr) == "t-0 ISR [1,2,3] -> [1,2] leader 1 epoch 5 (fell_behind)"
+
+
+def test_failovers_and_fetches() -> None:
+    [failover] = Failovers(7).commanded(Turn(1, 5, 6, 26), 27, [1], [])
+    assert line(failover) == (
+        "from brokers [1]: 0 partitions in 26 ms (read 4 ms, decide 1 ms, write 20 ms,"
+        " command 1 ms, lead 0 ms), 0 unanswered"
+    )
+    fields = {"leader": 2, "follower": 3, "first_fetch_ms": 15, "log_end_offset": 4}
+    fetched = cluster_events.first_fetch(TP, topic_id("t"), 6, fields)
+    assert line(fetched) == "t-0 epoch 6: broker 3 fetched from 2 after 15 ms"
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (cluster_events.session_lost(2, 17, 7), "broker 2 epoch 17"),
+        (cluster_events.registered(broker(2), 7)[0], "broker 2 epoch 102"),
+        (cluster_events.controller_elected(2, 7), "broker 2 controller epoch 7"),
+        (cluster_events.controller_resigned(2, 7, "tired"), "broker 2 controller epoch 7 (tired)"),
+        (
+            cluster_events.commands_behind(2, 17, 30_000, is_over=False, number=1),
+            "broker 2 epoch 17 has not taken its commands for 30000 ms",
+        ),
+        (cluster_events.dropped(2, 17, 1, 5), "broker=2 broker_epoch=17 count=5"),
+    ],
+)
+def test_brokers_and_controllers(event: ClusterEvent, text: str) -> None:
+    assert line(event) == text
+
+
+def test_what_is_no_event_or_one_of_a_later_version_is_shown_and_ends_nothing() -> None:
+    assert event_line(read_event(b"\xff{")) == "- - unreadable value=\ufffd{"
+    assert event_line(read_event(None)) == "- - unreadable value="
+    later = json.dumps({"kind": "leader_change", "time_ms": TIME_MS, "told_by": 1, "who": 2})
+    assert event_line(read_event(later.encode())).endswith("Z 1 leader_change who=2")
+    assert json_text(read_event(b'{"kind":"x","a":[1]}')) == '{"kind":"x","a":[1]}'

@@ -1,0 +1,201 @@
+"""`tidelog reassign` against fake brokers: what a file must be, what is asked, what is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.cli.test_commands import Shell
+from tests.unit.client.fake_logs import FakeLogs
+
+from tidelog.cli import documents
+from tidelog.cli.reassign import ReassignmentFileError, targets_of
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from tidelog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from tidelog.wire.registry import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+
+
+@pytest.fixture
+def logs() -> Iterator[FakeLogs]:
+    made = FakeLogs()
+    made.create("flights", 2)
+    accept(made, 0, 0)
+    under_way(made)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capfd: Any, logs: FakeLogs) -> Shell:
+    return Shell(monkeypatch, capfd, logs.bootstrap)
+
+
+def accept(logs: FakeLogs, *codes: int) -> None:
+    """The controller answers so for the partitions."""
+    told = [
+        ReassignablePartitionResponse(number, code, "broker 9 is dead" if code else None)
+        for number, code in enumerate(codes)
+    ]
+    answer = AlterPartitionReassignmentsResponse(
+        responses=[ReassignableTopicResponse("flights", told)]
+    )
+    logs[1].on(ALTER_PARTITION_REASSIGNMENTS, lambda _: answer)
+
+
+def under_way(logs: FakeLogs, *moves: OngoingPartitionReassignment) -> None:
+    """These moves are under way."""
+    topics = [OngoingTopicReassignment("flights", list(moves))] if moves else []
+    answer = ListPartitionReassignmentsResponse(topics=topics)
+    logs[1].on(LIST_PARTITION_REASSIGNMENTS, lambda _: answer)
+
+
+def moves_to(*targets: list[int]) -> str:
+    """What a file holds."""
+    entries = [
+        {"topic": "flights", "partition": number, "replicas": target}
+        for number, target in enumerate(targets)
+    ]
+    return json.dumps({"version": 1, "partitions": entries})
+
+
+class TestExecute:
+    def test_a_file_is_asked_for(self, shell: Shell, logs: FakeLogs, tmp_path: Path) -> None:
+        path = tmp_path / "moves.json"
+        path.write_text(moves_to([1, 2], [2]))
+        first, second = shell.json(list[documents.MoveBegun], "reassign", "execute", str(path))
+        assert (first["result"], first["replicas_before"], first["replicas"]) == (
+            "accepted",
+            [1],
+            [1, 2],
+        )
+        assert second["replicas"] == [2]
+        (asked,) = logs[1].asked(ALTER_PARTITION_REASSIGNMENTS)
+        assert [tuple(one.replicas) for one in asked.topics[0].partitions] == [(1, 2), (2,)]
+
+    def test_a_refused_move_is_told_with_the_reason(self, shell: Shell, logs: FakeLogs) -> None:
+        accept(logs, 0, 39)
+        told = shell("reassign", "execute", "--json", moves_to([2], [9]), code=1)
+        assert "INVALID_REPLICA_ASSIGNMENT" in told and "broker 9 is dead" in told
+        assert "1 of 2 moves were refused" in shell.err
+
+    def test_a_dry_run_asks_for_nothing(self, shell: Shell, logs: FakeLogs) -> None:
+        words = ("reassign", "execute", "--json", moves_to([2]), "--dry-run")
+        assert "would_move" in shell(*words)
+        assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
+
+    def test_it_waits_until_nothing_is_being_moved(self, shell: Shell, logs: FakeLogs) -> None:
+        answers = [
+            ListPartitionReassignmentsResponse(
+                topics=[
+                    OngoingTopicReassignment(
+                        "flights", [OngoingPartitionReassignment(0, [2, 1], [2], [1])]
+                    )
+                ]
+            ),
+            ListPartitionReassignmentsResponse(),
+        ]
+        logs[1].on(LIST_PARTITION_REASSIGNMENTS, lambda _: answers.pop(0))
+        shell("reassign", "execute", "--json", moves_to([2]), "--wait")
+        assert answers == []
+
+    def test_one_of_the_two_is_needed(self, shell: Shell) -> None:
+        shell("reassign", "execute", code=2)
+        assert "--json" in shell.err
+        shell("reassign", "execute", "x.json", "--json", "{}", code=2)
+        assert "--json" in shell.err
+
+    def test_a_partition_that_is_not_there(self, shell: Shell) -> None:
+        text = moves_to([1], [1], [1])
+        shell("reassign", "execute", "--json", text, code=1)
+        assert "there is no partition flights-2" in shell.err
+
+    def test_a_file_that_is_not_there(self, shell: Shell, tmp_path: Path) -> None:
+        shell("reassign", "execute", str(tmp_path / "none.json"), code=1)
+        assert "No such file" in shell.err
+
+
+class TestList:
+    def test_what_is_under_way(self, shell: Shell, logs: FakeLogs) -> None:
+        under_way(logs, OngoingPartitionReassignment(1, [3, 2, 1], [3], [1]))
+        (one,) = shell.json(list[documents.MoveListed], "reassign", "list")
+        assert one == {
+            "topic": "flights",
+            "partition": 1,
+            "replicas": [3, 2, 1],
+            "adding": [3],
+            "removing": [1],
+            "target": [3, 2],
+        }
+        assert "3,2,1" in shell("reassign", "list")
+
+    def test_nothing(self, shell: Shell) -> None:
+        assert shell("reassign", "list") == ""
+        assert "no partition is being moved" in shell.err
+
+
+class TestVerify:
+    def test_every_state_has_its_word(self, shell: Shell, logs: FakeLogs) -> None:
+        text = moves_to([1], [1])
+        states = [
+            one["state"]
+            for one in shell.json(
+                list[documents.MoveVerified], "reassign", "verify", "--json", text
+            )
+        ]
+        assert states == ["done", "done"]
+        under_way(logs, OngoingPartitionReassignment(0, [2, 1], [2], [1]))
+        told = shell("reassign", "verify", "--json", moves_to([2], [2]), code=1)
+        assert "moving" in told and "elsewhere" in told
+        assert "2 of 2 partitions are not where they are wanted" in shell.err
+        told = shell("reassign", "verify", "--json", moves_to([3]), code=1)
+        assert "moving_elsewhere" in told
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ([], "f lists no partitions"),
+        ({"partitions": []}, "f lists no partitions"),
+        ({"version": 2, "partitions": [{}]}, "f is of version 2: 1 expected"),
+        ({"partitions": [1]}, "f: partitions[0] is no object"),
+        ({"partitions": [{"partition": 0}]}, "f: partitions[0] names no topic"),
+        ({"partitions": [{"topic": "t", "partition": "0"}]}, "partition is '0': a number expected"),
+        ({"partitions": [{"topic": "t", "partition": True}]}, "partition is True"),
+        ({"partitions": [{"topic": "t", "partition": 0}]}, "replicas is None: broker ids expected"),
+        (
+            {"partitions": [{"topic": "t", "partition": 0, "replicas": []}]},
+            "replicas is []: broker ids expected",
+        ),
+        (
+            {"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]},
+            "log_dirs is ['/d']: brokers choose directories themselves",
+        ),
+        (
+            {"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2},
+            "f names t-0 more than once",
+        ),
+    ],
+)
+def test_files_that_say_nothing_are_refused_with_the_reason(document: Any, reason: str) -> None:
+    with pytest.raises(ReassignmentFileError) as raised:
+        targets_of(document, "f")
+    assert reason in str(raised.value)
+
+
+def test_a_file_of_kafkas() -> None:
+    entry = {"topic": "t", "partition": 3, "replicas": [2, 1], "log_dirs": ["any", "any"]}
+    assert targets_of({"version": 1, "partitions": [entry]}, "f") == {
+        TopicPartition("t", 3): (2, 1)
+    }

@@ -1,0 +1,105 @@
+"""Moves of partitions: what is asked of which broker, and what is told of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.client.fake_cluster import FakeCluster
+
+from tidelog.client.moving import MoveUnderWay
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from tidelog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from tidelog.wire.registry import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    made = FakeCluster(2)
+    made.topics["t"] = [1, 2]
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(cluster: FakeCluster) -> Iterator[BlockingClient]:
+    with BlockingClient(cluster.bootstrap, timeout_ms=5_000) as made:
+        yield made
+
+
+def accepted(*codes: int) -> AlterPartitionReassignmentsResponse:
+    told = [
+        ReassignablePartitionResponse(number, code, "why" if code else None)
+        for number, code in enumerate(codes)
+    ]
+    return AlterPartitionReassignmentsResponse(responses=[ReassignableTopicResponse("t", told)])
+
+
+def test_every_partition_has_its_own_outcome(cluster: FakeCluster, client: BlockingClient) -> None:
+    cluster[1].on(ALTER_PARTITION_REASSIGNMENTS, lambda _: accepted(0, 39))
+    found = client.reassign({T0: (2, 1), T1: None})
+    assert (found[T0].error, found[T0].message) == (ErrorCode.NONE, "")
+    assert (found[T1].error, found[T1].message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, "why")
+    (asked,) = cluster[1].asked(ALTER_PARTITION_REASSIGNMENTS)
+    [topic] = asked.topics
+    assert [(one.partition_index, one.replicas) for one in topic.partitions] == [
+        (0, [2, 1]),
+        (1, None),
+    ]
+
+
+def test_another_controller_is_asked_when_this_is_none(
+    cluster: FakeCluster, client: BlockingClient
+) -> None:
+    def step_down(_: object) -> AlterPartitionReassignmentsResponse:
+        cluster.controller_id = 2
+        return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER)
+
+    cluster[1].on(ALTER_PARTITION_REASSIGNMENTS, step_down)
+    cluster[2].on(ALTER_PARTITION_REASSIGNMENTS, lambda _: accepted(0))
+    assert client.reassign({T0: (2,)})[T0].error is ErrorCode.NONE
+
+
+def test_a_refusal_of_the_whole_is_raised(cluster: FakeCluster, client: BlockingClient) -> None:
+    refused = AlterPartitionReassignmentsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    cluster[1].on(ALTER_PARTITION_REASSIGNMENTS, lambda _: refused)
+    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+        client.reassign({T0: (2,)})
+
+
+def test_moves_under_way(cluster: FakeCluster, client: BlockingClient) -> None:
+    told = [OngoingPartitionReassignment(1, [3, 2, 1], [3], [1])]
+    listed = ListPartitionReassignmentsResponse(topics=[OngoingTopicReassignment("t", told)])
+    cluster[1].on(LIST_PARTITION_REASSIGNMENTS, lambda _: listed)
+    found = client.list_reassignments()
+    assert found == {T1: MoveUnderWay((3, 2, 1), (3,), (1,))}
+    assert found[T1].target == (3, 2)
+    client.list_reassignments([T0, T1])
+    everything, some = cluster[1].asked(LIST_PARTITION_REASSIGNMENTS)
+    assert everything.topics is None
+    assert [(one.name, list(one.partition_indexes)) for one in some.topics] == [("t", [0, 1])]
+
+
+def test_a_list_is_asked_of_another_controller_too(
+    cluster: FakeCluster, client: BlockingClient
+) -> None:
+    def step_down(_: object) -> ListPartitionReassignmentsResponse:
+        cluster.controller_id = 2
+        return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER)
+
+    cluster[1].on(LIST_PARTITION_REASSIGNMENTS, step_down)
+    cluster[2].on(LIST_PARTITION_REASSIGNMENTS, lambda _: ListPartitionReassignmentsResponse())
+    assert client.list_reassignments() == {}

@@ -1,0 +1,105 @@
+"""What the checker of `__cluster_events` sees in events that are wrong."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.controller_builders import TP, brokers, state, topic_id
+
+from tidelog.controller import cluster_events
+from tidelog.controller.cluster_events import ClusterEvent, StateChange
+from tidelog.sim.checkers import events as checkers
+from tidelog.sim.checkers.events import EventChecker
+from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.checkers.published import PublishedPartition
+from tidelog.sim.loop import NS_PER_S
+
+KEY = LogKey(topic_id("t"), 0)
+BEFORE = state((1, 2, 3))
+AFTER = state((2, 3), leader=2, leader_epoch=6, partition_epoch=11)
+
+
+def published(one: Any) -> PublishedPartition:
+    return PublishedPartition(
+        KEY, one.leader, one.leader_epoch, one.partition_epoch, one.isr, one.isr_epochs
+    )
+
+
+class Run:
+    """A run in which one leader changed, and broker 1 was registered."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self.violations: list[str] = []
+        self.now_ns = 0
+        self.truth: Any = SimpleNamespace(on_state=[], on_broker=[], controller_epoch=7, topics={})
+        self.checker = EventChecker(self.truth, self.violations.append, lambda: self.now_ns)
+        self.truth.on_state[0](None, published(BEFORE))
+        self.truth.on_state[0](published(BEFORE), published(AFTER))
+        self.truth.on_broker[0](1, 101)
+        self.now_ns = 60 * NS_PER_S
+
+    def judge(self, *told: ClusterEvent, is_complete: bool = False) -> list[str]:
+        records = [(one.key, one.value(1, 5)) for one in told]
+        self._monkeypatch.setattr(checkers, "_records", lambda _: records)
+        disk: Any = None
+        self.checker.check(disk, is_complete=is_complete)
+        return self.violations
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(monkeypatch)
+
+
+def change(before: Any, after: Any) -> ClusterEvent:
+    event = cluster_events.of_state(
+        StateChange(TP, topic_id("t"), before, after), brokers(2, 3), 1, 7
+    )
+    assert event is not None
+    return event
+
+
+FIRST, SECOND = change(None, BEFORE), change(BEFORE, AFTER)
+
+
+def test_what_happened_may_be_told(run: Run) -> None:
+    lost = cluster_events.session_lost(1, 101, 7)
+    elected = cluster_events.controller_elected(2, 7)
+    fetched = cluster_events.first_fetch(TP, topic_id("t"), 6, {"leader": 2})
+    assert run.judge(FIRST, SECOND, lost, elected, fetched, is_complete=True) == []
+    assert run.checker.counts["leader_change"] == 2
+
+
+def test_an_event_that_is_there_twice_is_seen(run: Run) -> None:
+    [violation] = run.judge(FIRST, SECOND, SECOND)
+    assert "told twice" in violation
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        change(BEFORE, state((2, 3), leader=3, leader_epoch=6, partition_epoch=11)),
+        change(BEFORE, state((3,), leader=3, leader_epoch=9, partition_epoch=19)),
+        change(state((1, 2)), AFTER),
+        cluster_events.session_lost(1, 102, 7),
+        cluster_events.registered(brokers(3)[3], 7)[0],
+        cluster_events.controller_elected(2, 8),
+        cluster_events.first_fetch(TP, topic_id("t"), 6, {"leader": 1}),
+    ],
+)
+def test_what_did_not_happen_is_seen(run: Run, event: ClusterEvent) -> None:
+    [violation] = run.judge(event)
+    assert "is invented" in violation
+
+
+def test_what_the_last_term_left_out_is_seen_unless_it_may_be_on_its_way(run: Run) -> None:
+    [violation] = run.judge(FIRST, is_complete=True)
+    assert "is not told" in violation
+    run.violations.clear()
+    run.now_ns = 0
+    assert run.judge(FIRST, is_complete=True) == []
+    run.now_ns, run.truth.controller_epoch = 60 * NS_PER_S, 8
+    assert run.judge(FIRST, is_complete=True) == [], "an earlier controller may have died with it"
