@@ -68,7 +68,7 @@ def test_sessions_and_writes_outlive_the_leader(servers: list[LocalZookeeper]) -
     cluster = ZookeeperCluster(",".join(member.address for member in servers))
 
     async def story() -> None:
-        stores = [await cluster.open(6000) for _ in range(4)]
+        stores = [await cluster.open(20_000) for _ in range(4)]
         heard: list[SessionEvent] = []
         for store in stores:
             store.on_session(heard.append)
@@ -119,7 +119,7 @@ def test_without_a_quorum_brokers_wait_and_their_sessions_go_on_after_it(
     cluster = ZookeeperCluster(",".join(member.address for member in servers))
 
     async def story() -> None:
-        store = await cluster.open(3000)
+        store = await cluster.open(20_000)
         heard: list[SessionEvent] = []
         store.on_session(heard.append)
         session_id = store.session_id
@@ -151,7 +151,7 @@ def test_a_server_that_was_killed_and_started_again_has_everything(tmp_path: Pat
     cluster = ZookeeperCluster(server.address)
 
     async def story() -> None:
-        store = await cluster.open(6000)
+        store = await cluster.open(20_000)
         heard: list[SessionEvent] = []
         store.on_session(heard.append)
         seen: list[WatchEvent] = []

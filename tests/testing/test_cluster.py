@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.records import read_values, write_values
+from tests.zookeepers import require_zookeeper
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import ClusterStatus, LocalClusterError
@@ -175,3 +176,14 @@ def test_a_cluster_that_cannot_be_says_why(
         tidelog_cluster_factory(brokers=1, config={"num.partitions": "none"})
     with pytest.raises(LocalClusterError, match="zookeeper://host:port"):
         tidelog_cluster_factory(brokers=1, store="zookeeper:127.0.0.1:2181")
+
+
+def test_a_cluster_may_have_a_zookeeper_of_its_own(
+    tidelog_cluster_factory: Callable[..., Cluster],
+) -> None:
+    require_zookeeper()
+    cluster = tidelog_cluster_factory(brokers=1, store="zookeeper")
+    server = cluster.local.zookeeper
+    assert server is not None and server.process is not None
+    cluster.close()
+    assert server.process is None
