@@ -42,11 +42,12 @@ def target_of(replicas: Sequence[int], move: Move) -> Replicas:
 
 def is_completing(state: PartitionState | None, replicas: Sequence[int], move: Move) -> bool:
     """Whether the target is all there is already: only replicas that are out for good, and the
-    topic's node, are left to be put right (V52)."""
+    topic's node, are left to be put right (V52). Whoever is in sync is not out."""
     return (
         state is not None
         and bool(state.reassigned_to)
         and state.reassigned_to == target_of(replicas, move)
+        and all(member in state.reassigned_to for member in state.isr)
     )
 
 

@@ -272,6 +272,9 @@ class MovingDraft:
             or not self._is_free(topic_partition)
         ):
             return
+        node = self._nodes.get(topic_partition.topic)
+        if node is not None and node.moves.get(topic_partition.partition) is not move:
+            return  # this decision has turned it another way
         target = moves.target_of(image.assigned(topic_partition), move)
         if image.is_completing(topic_partition):
             if image.has_left(topic_partition):

@@ -444,6 +444,14 @@ def run_writes(controller: Controller, *events: Any) -> list[Write]:
     return writes
 
 
+def test_nobody_in_sync_is_told_to_go_whatever_the_state_says() -> None:
+    odd = PartitionState(1, 7, (1, 2, 3), 6, 12, reassigned_to=(4, 2, 1), mzxid=2000)
+    found = topic(assignments={0: (4, 2, 1, 3)}, moves={0: Move((4,), (3,), (1, 2, 3))})
+    controller = unloaded(TopicFound(found, {0: odd}), live=FOUR)
+    assert stops(step(controller)[1].commands) == {}
+    assert not controller.image.is_completing(TP)
+
+
 class TestAnotherTarget:
     def test_what_was_added_and_is_not_needed_goes_at_the_end(self) -> None:
         controller = cluster()
@@ -508,6 +516,13 @@ class TestAnotherTarget:
         step(controller, reassign(TP, None))
         assert not controller.image.moving
         assert controller.image.replicas(TP) == (1, 2, 3)
+
+    def test_what_turns_back_is_not_completed_at_the_same_moment(self) -> None:
+        controller = cluster()
+        begin(controller, 1, 2)
+        writes, _ = step(controller, reassign(TP, None))
+        assert kinds(writes) == [WriteAssignments]
+        assert controller.image.states[TP].isr == (1, 2, 3)
 
 
 class TestOtherEvents:
