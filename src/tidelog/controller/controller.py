@@ -462,7 +462,10 @@ class Controller:
         self, write: WriteAssignments, outcome: Written
     ) -> list[tuple[TopicPartition, tuple[int, ...]]]:
         """Take over a topic's node; returns the reassignments that are over with it."""
-        topic, before = write.topic, self.image.topics[write.topic.name].moves
+        topic = write.topic
+        if topic.name not in self.image.topics:
+            return []  # a state of it could not be read: it is left alone
+        before = self.image.topics[topic.name].moves
         since = {
             partition: replace(topic.moves[partition], since_zxid=outcome.mzxid)
             for partition in write.begun

@@ -92,7 +92,7 @@ def completed(
         return None
     if any(one not in brokers or one in absent for one in target):
         return None
-    if liveness.restarted_members(state, brokers):
+    if liveness.bounced_members(state, brokers):
         return None
     return replace(
         state,
@@ -101,7 +101,7 @@ def completed(
         isr=tuple(member for member in state.isr if member in target),
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
-        # None of them has restarted, so each is in the life that it counts in.
+        # None of them has bounced: whoever restarted has all that it had, and counts as it is now.
         isr_epochs=tuple(brokers[member].broker_epoch for member in state.isr if member in target),
         elr=tuple(one for one in state.elr if one in target),
         last_leader=state.last_leader if state.last_leader in target else NO_LEADER,

@@ -75,7 +75,7 @@ def begin(controller: Controller, *target: int) -> Effects:
     return effects
 
 
-def caught_up(controller: Controller, *isr: int) -> Effects:
+def caught_up(controller: Controller, *isr: int | tuple[int, int]) -> Effects:
     """The leader reports this ISR, which is accepted."""
     now = controller.image.states[TP]
     asked = alter(
@@ -364,6 +364,35 @@ class TestCompleting:
         writes, _ = step(controller, BrokersRead(brokers(1, 2, 3, broker(4, 2), 5)))
         assert state_writes(writes)[TP].isr == (1, 2, 3)
         assert step(controller)[0] == []
+
+    def test_a_member_that_restarted_cleanly_counts_as_it_is_now(self) -> None:
+        controller = cluster()
+        begin(controller, 4, 2, 1)
+        clean = broker(2, 2, previous_broker_epoch=102)
+        step(controller, BrokersRead(brokers(1, clean, 3, 4, 5)))
+        caught_up(controller, 1, (2, 202), 3, 4)
+        step(controller)
+        now = controller.image.states[TP]
+        assert (now.isr, now.isr_epochs) == ((1, 2, 4), (101, 202, 104))
+        again = broker(2, 3, previous_broker_epoch=202)
+        done = TopicFound(
+            topic(assignments={0: (4, 2, 1, 3)}, moves={0: Move((4,), (3,), (1, 2, 3))}),
+            {0: state((1, 2, 4), isr_epochs=(101, 202, 104))},
+        )
+        controller = cluster(done, live=brokers(1, again, 3, 4))
+        run(controller)
+        now = controller.image.states[TP]
+        assert (now.reassigned_to, now.isr_epochs) == ((4, 2, 1), (101, 302, 104))
+
+    def test_a_topic_that_becomes_unreadable_meanwhile_is_left_alone(self) -> None:
+        two = topic(assignments={0: (1, 2), 1: (3, 1)})
+        controller = cluster(TopicFound(two, {0: state((1, 2)), 1: state((3, 1))}))
+        events = (BrokersRead(brokers(1, 2, 4, 5)), reassign(TP, [4, 1]))
+        writes, effects = step(controller, *events, outcomes={0: Conflict()})
+        assert kinds(writes) == [WritePartitionState, WriteAssignments, WritePartitionState]
+        assert "t" in controller.image.unreadable
+        assert effects.reassigned == []
+        assert not controller.image.moving
 
     def test_a_leader_is_needed(self) -> None:
         lone = TopicFound(
