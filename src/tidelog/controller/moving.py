@@ -143,11 +143,6 @@ class MovingDraft:
     def _target(
         self, topic_partition: TopicPartition, one: ReassignablePartition, may_change_factor: bool
     ) -> tuple[int, ...]:
-        if self._draft.is_queued_for_deletion(topic_partition.topic):
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic_partition.topic!r} is being deleted",
-            )
         reassignment.topic_of(topic_partition, self._image)
         if one.replicas is None:
             return reassignment.original_of(topic_partition, self._image)
