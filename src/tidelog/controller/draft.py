@@ -358,10 +358,6 @@ class Draft:
         """Whether this decision publishes a state of the partition."""
         return topic_partition in self._written
 
-    def is_queued_for_deletion(self, topic: str) -> bool:
-        """Whether this decision queues the topic for deletion."""
-        return topic in self._queued
-
     def add(self, write: Write) -> int:
         """The index of a write."""
         self.decision.writes.append(write)

@@ -42,11 +42,12 @@ def target_of(replicas: Sequence[int], move: Move) -> Replicas:
 
 def is_completing(state: PartitionState | None, replicas: Sequence[int], move: Move) -> bool:
     """Whether the target is all there is already: only replicas that are out for good, and the
-    topic's node, are left to be put right (V52)."""
+    topic's node, are left to be put right (V52). Whoever is in sync is not out."""
     return (
         state is not None
         and bool(state.reassigned_to)
         and state.reassigned_to == target_of(replicas, move)
+        and all(member in state.reassigned_to for member in state.isr)
     )
 
 
@@ -91,7 +92,7 @@ def completed(
         return None
     if any(one not in brokers or one in absent for one in target):
         return None
-    if liveness.restarted_members(state, brokers):
+    if liveness.bounced_members(state, brokers):
         return None
     return replace(
         state,
@@ -100,7 +101,7 @@ def completed(
         isr=tuple(member for member in state.isr if member in target),
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
-        # None of them has restarted, so each is in the life that it counts in.
+        # None of them has bounced: whoever restarted has all that it had, and counts as it is now.
         isr_epochs=tuple(brokers[member].broker_epoch for member in state.isr if member in target),
         elr=tuple(one for one in state.elr if one in target),
         last_leader=state.last_leader if state.last_leader in target else NO_LEADER,

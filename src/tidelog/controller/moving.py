@@ -144,11 +144,6 @@ class MovingDraft:
     def _target(
         self, topic_partition: TopicPartition, one: ReassignablePartition, may_change_factor: bool
     ) -> tuple[int, ...]:
-        if self._draft.is_queued_for_deletion(topic_partition.topic):
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic_partition.topic!r} is being deleted",
-            )
         reassignment.topic_of(topic_partition, self._image)
         if one.replicas is None:
             return reassignment.original_of(topic_partition, self._image)
@@ -273,6 +268,9 @@ class MovingDraft:
             or not self._is_free(topic_partition)
         ):
             return
+        node = self._nodes.get(topic_partition.topic)
+        if node is not None and node.moves.get(topic_partition.partition) is not move:
+            return  # this decision has turned it another way
         target = moves.target_of(image.assigned(topic_partition), move)
         if image.is_completing(topic_partition):
             if image.has_left(topic_partition):

@@ -107,7 +107,7 @@ class Outcomes:
                     self.conflicts.append(write)
                 else:
                     effects.published.append((write.topic_partition, write.state))
-                    effects.changes.append(self._change(write, before))
+                    self._changed(write, before)
             case CreateTopic():
                 if isinstance(outcome, Written):
                     effects.made.append(write.made.topic.name)
@@ -145,11 +145,14 @@ class Outcomes:
             case TakeProducerIds():
                 self._producer_ids_taken(write, outcome)
 
-    def _change(self, write: WritePartitionState, before: PartitionState | None) -> StateChange:
-        topic_id = self._image.topics[write.topic_partition.topic].topic_id
-        return StateChange(
-            write.topic_partition, topic_id, before, write.state, write.asked_by_leader
+    def _changed(self, write: WritePartitionState, before: PartitionState | None) -> None:
+        topic = self._image.topics.get(write.topic_partition.topic)
+        if topic is None:
+            return  # a state of it could not be read: it is left alone
+        change = StateChange(
+            write.topic_partition, topic.topic_id, before, write.state, write.asked_by_leader
         )
+        self._effects.changes.append(change)
 
     def _state_written(self, write: WritePartitionState, outcome: Outcome) -> None:
         topic_partition = write.topic_partition
@@ -203,7 +206,10 @@ class Outcomes:
         self, write: WriteAssignments, outcome: Written
     ) -> list[tuple[TopicPartition, tuple[int, ...]]]:
         """Take over a topic's node; returns the reassignments that are over with it."""
-        topic, before = write.topic, self._image.topics[write.topic.name].moves
+        topic = write.topic
+        if topic.name not in self._image.topics:
+            return []  # a state of it could not be read: it is left alone
+        before = self._image.topics[topic.name].moves
         since = {
             partition: replace(topic.moves[partition], since_zxid=outcome.mzxid)
             for partition in write.begun

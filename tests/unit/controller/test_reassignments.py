@@ -30,6 +30,7 @@ from tests.controller_builders import (
     unloaded,
 )
 
+from tidelog.controller import moves
 from tidelog.controller.changes import (
     ReassignmentsFound,
     TopicFound,
@@ -80,7 +81,7 @@ def begin(controller: Controller, *target: int) -> Effects:
     return effects
 
 
-def caught_up(controller: Controller, *isr: int) -> Effects:
+def caught_up(controller: Controller, *isr: int | tuple[int, int]) -> Effects:
     """The leader reports this ISR, which is accepted."""
     now = controller.image.states[TP]
     asked = alter(
@@ -370,6 +371,35 @@ class TestCompleting:
         assert state_writes(writes)[TP].isr == (1, 2, 3)
         assert step(controller)[0] == []
 
+    def test_a_member_that_restarted_cleanly_counts_as_it_is_now(self) -> None:
+        controller = cluster()
+        begin(controller, 4, 2, 1)
+        clean = broker(2, 2, previous_broker_epoch=102)
+        step(controller, BrokersRead(brokers(1, clean, 3, 4, 5)))
+        caught_up(controller, 1, (2, 202), 3, 4)
+        step(controller)
+        now = controller.image.states[TP]
+        assert (now.isr, now.isr_epochs) == ((1, 2, 4), (101, 202, 104))
+        again = broker(2, 3, previous_broker_epoch=202)
+        done = TopicFound(
+            topic(assignments={0: (4, 2, 1, 3)}, moves={0: Move((4,), (3,), (1, 2, 3))}),
+            {0: state((1, 2, 4), isr_epochs=(101, 202, 104))},
+        )
+        controller = cluster(done, live=brokers(1, again, 3, 4))
+        run(controller)
+        now = controller.image.states[TP]
+        assert (now.reassigned_to, now.isr_epochs) == ((4, 2, 1), (101, 302, 104))
+
+    def test_a_topic_that_becomes_unreadable_meanwhile_is_left_alone(self) -> None:
+        two = topic(assignments={0: (1, 2), 1: (3, 1)})
+        controller = cluster(TopicFound(two, {0: state((1, 2)), 1: state((3, 1))}))
+        events = (BrokersRead(brokers(1, 2, 4, 5)), reassign(TP, [4, 1]))
+        writes, effects = step(controller, *events, outcomes={0: Conflict()})
+        assert kinds(writes) == [WritePartitionState, WriteAssignments, WritePartitionState]
+        assert "t" in controller.image.unreadable
+        assert effects.reassigned == []
+        assert not controller.image.moving
+
     def test_a_leader_is_needed(self) -> None:
         lone = TopicFound(
             topic(assignments={0: (4, 1)}, moves={0: Move((4,), (1,), (1,))}),
@@ -429,6 +459,12 @@ class TestAnotherController:
         assert effects.commands[1].roles[TP].state.leader_epoch == 7
         assert kinds(run_writes(controller, stopped(3))) == [WriteAssignments]
 
+    def test_who_may_not_know_that_it_completes_is_told_so(self) -> None:
+        done = PartitionState(1, 7, (1, 2, 4), 6, 12, reassigned_to=(4, 2, 1), mzxid=999)
+        writes, _ = step(self.moving(done))
+        assert state_writes(writes)[TP].leader_epoch == 8
+        assert state_writes(writes)[TP].reassigned_to == (4, 2, 1)
+
     def test_a_target_that_the_state_does_not_mean_counts_for_nothing(self) -> None:
         stale = PartitionState(1, 7, (1, 2), 6, 12, reassigned_to=(1, 2), mzxid=2000)
         controller = self.moving(stale)
@@ -447,6 +483,14 @@ def run_writes(controller: Controller, *events: Any) -> list[Write]:
     while controller.has_work:
         writes.extend(step(controller)[0])
     return writes
+
+
+def test_nobody_in_sync_is_told_to_go_whatever_the_state_says() -> None:
+    odd = PartitionState(1, 7, (1, 2, 3), 6, 12, reassigned_to=(4, 2, 1), mzxid=2000)
+    found = topic(assignments={0: (4, 2, 1, 3)}, moves={0: Move((4,), (3,), (1, 2, 3))})
+    controller = unloaded(TopicFound(found, {0: odd}), live=FOUR)
+    assert stops(step(controller)[1].commands) == {}
+    assert not controller.image.is_completing(TP)
 
 
 class TestAnotherTarget:
@@ -514,6 +558,13 @@ class TestAnotherTarget:
         assert not controller.image.moving
         assert controller.image.replicas(TP) == (1, 2, 3)
 
+    def test_what_turns_back_is_not_completed_at_the_same_moment(self) -> None:
+        controller = cluster()
+        begin(controller, 1, 2)
+        writes, _ = step(controller, reassign(TP, None))
+        assert kinds(writes) == [WriteAssignments]
+        assert controller.image.states[TP].isr == (1, 2, 3)
+
 
 class TestOtherEvents:
     def test_elections_go_by_the_isr_in_the_order_of_the_assignment(self) -> None:
@@ -529,6 +580,23 @@ class TestOtherEvents:
         run(controller, BrokersRead(brokers(1, 2, 3, 5)))
         now = controller.image.states[TP]
         assert (now.leader, now.isr, now.reassigned_to) == (5, (5,), (4, 5))
+
+    def test_when_it_is_over_the_state_says_nothing_of_it_any_more(self) -> None:
+        controller, _ = completing(4, 2, 1)
+        run(controller, stopped(3))
+        writes, _ = step(controller, BrokersRead(brokers(2, 3, 4, 5)))
+        assert state_writes(writes)[TP].leader == 4
+        assert state_writes(writes)[TP].reassigned_to == ()
+
+    def test_one_ends_and_another_goes_on(self) -> None:
+        two = topic(assignments={0: (1, 2, 3), 1: (2, 3, 1)})
+        controller = cluster(TopicFound(two, {0: state(), 1: state((2, 3, 1))}))
+        asked = reassign(TP, [1, 2])
+        asked.request.topics.extend(reassign(OTHER, [5, 3, 1]).request.topics)
+        run(controller, asked)
+        run(controller, stopped(3))
+        assert list(controller.image.moving) == [OTHER]
+        assert list(controller.image.topics["t"].moves) == [1]
 
     def test_a_deletion_ends_it_and_reaches_every_replica(self) -> None:
         controller = cluster()
@@ -572,6 +640,22 @@ class TestOtherEvents:
         assert not other.image.moving
         assert TP in controller.image.moving
         assert other.key() != controller.key()
+
+
+@pytest.mark.parametrize(
+    ("live", "absent"),
+    [
+        (brokers(1, 2), ()),
+        (brokers(1, 2, 4), (4,)),
+        (brokers(1, 2, broker(4, 2)), ()),
+    ],
+)
+def test_no_move_is_complete_with_a_replica_that_is_not_there(
+    live: dict[int, BrokerInfo], absent: tuple[int, ...]
+) -> None:
+    there = state((1, 2, 4))
+    assert moves.completed(there, (4, 2, 1), live, absent, 7) is None
+    assert moves.completed(there, (4, 2, 1), brokers(1, 2, 4), (), 7) is not None
 
 
 class TestList:
@@ -691,6 +775,28 @@ class TestTheAdministratorsNode:
         assert controller.image.reassignments.version == 0
         writes, _ = step(controller, node(entry([4, 2, 1]), entry_of("t", [1], 7), version=1))
         assert kept(writes) == [(1, [entry([4, 2, 1], [1, 2, 3])])]
+
+    def test_a_node_that_went_while_full_commands_were_due_asks_for_nothing(self) -> None:
+        controller = unloaded(TopicFound(topic(), {0: state()}), live=FOUR)
+        step(controller, node(entry([4, 2, 1])))
+        assert step(controller, ReassignmentsRead(None))[0] == []
+        assert not controller.has_work
+
+    def test_an_entry_waits_for_an_election_and_the_next_sweep(self) -> None:
+        controller = cluster()
+        writes, _ = step(controller, BrokersRead(brokers(2, 3, 4, 5)), node(entry([4, 2, 3])))
+        assert kinds(writes) == [WritePartitionState]
+        writes, _ = step(controller, SweepDue())
+        assert kinds(writes) == [WriteAssignments, WritePartitionState, KeepReassignments]
+
+    def test_requests_of_the_same_moment_leave_the_rest_of_it(self) -> None:
+        two = topic(assignments={0: (1, 2, 3), 1: (2, 3, 1)})
+        found = (TopicFound(two, {0: state(), 1: state((2, 3, 1))}),)
+        other = entry_of("t", [5, 3, 1], 1)
+        writes, _ = step(cluster(*found), reassign(TP, [5, 2, 1]), node(entry([4, 2, 1]), other))
+        assert kept(writes) == [(0, [other._replace(original=(2, 3, 1))])]
+        writes, _ = step(cluster(*found), reassign(TP, [5, 2, 1]), node(other))
+        assert kept(writes) == [(0, [other._replace(original=(2, 3, 1))])]
 
     def test_without_the_node_there_is_nothing_to_do(self) -> None:
         controller = cluster()

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 from tidelog.client.moving import MoveAdmin
 from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata import layout
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
@@ -24,7 +25,7 @@ _OTHER_FACTOR: Final = 0.15
 
 @churn
 class PartitionsMoved(ChurnKind):
-    """The partitions that are there all the time are moved, one after the other or several."""
+    """The partitions that are there all the time are moved, those of groups too, some at once."""
 
     name: ClassVar[str] = "partitions_moved"
     is_drawn: ClassVar[bool] = False
@@ -36,9 +37,8 @@ class PartitionsMoved(ChurnKind):
     async def run(self) -> None:
         while not self.stopping:
             await self.pause(30, 1_500)
-            partitions = self.draw.sample(
-                list(self.work.steady), self.draw.randrange(1, len(self.work.steady) + 1)
-            )
+            movable = [*self.work.steady, *self._of_groups()]
+            partitions = self.draw.sample(movable, self.draw.randrange(1, len(movable) + 1))
             targets = {each: self._target(each) for each in partitions}
             if self.draw.random() < _BY_NODE:
                 self._leave_in_the_store(targets)
@@ -53,6 +53,12 @@ class PartitionsMoved(ChurnKind):
             if begun:
                 self.told(f"{len(begun)} moves")
         self.is_done = True
+
+    def _of_groups(self) -> list[TopicPartition]:
+        topic = self.work.cluster.published.topics.get(CONSUMER_OFFSETS)
+        if topic is None:
+            return []
+        return [TopicPartition(topic.name, number) for number in topic.assignment]
 
     def _target(self, partition: TopicPartition) -> tuple[int, ...] | None:
         """Other brokers, or the same in another order; None: back to where it was."""
