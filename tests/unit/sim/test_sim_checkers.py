@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.core.types import TopicPartition, topic_id_to_text
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, Op, OpResult, SetData, Stat
-from tidelog.sim.batches import GONE, encode_batch
+from tidelog.sim.batches import encode_batch
 from tidelog.sim.checkers.clients import ClientChecker
 from tidelog.sim.checkers.logs import LogKey, NodeLogs
 from tidelog.sim.checkers.published import Published
@@ -663,61 +663,3 @@ def test_a_torn_tail_ends_the_log_before_it() -> None:
     node.append([4], 1)
     node.logs.follow()
     assert log.numbers == [1, 4]
-
-
-class TestCompactedTopics:
-    """Records 5 and 10 have one key, 11 is a tombstone of another, 7 has no later one."""
-
-    def committed(self) -> Setup:
-        setup = Setup()
-        for node in setup.nodes.values():
-            node.logs = NodeLogs(node.node_id, node.disk, gaps=True)
-            setup.checker.add(node)
-            for offset, number in enumerate([5, 11, 7, 10]):
-                node.append([number], offset)
-        setup.look()
-        setup.lead(1, 0, 4)
-        assert setup.violations == []
-        return setup
-
-    def compact(self, setup: Setup, *kept: tuple[int, int]) -> None:
-        node = setup.nodes[1]
-        node.truncate(0)
-        for offset, number in kept:
-            node.append([number], offset)
-        setup.look()
-
-    def test_what_a_later_record_stands_for_may_go_and_so_may_tombstones(self) -> None:
-        setup = self.committed()
-        self.compact(setup, (2, 7), (3, 10))
-        assert setup.violations == []
-        assert setup.nodes[1].logs.logs[KEY].numbers == [GONE, GONE, 7, 10]
-
-    def test_the_last_record_of_a_key_must_stay(self) -> None:
-        setup = self.committed()
-        self.compact(setup, (0, 5), (3, 10))
-        assert "offset 2" in setup.violations[0] and "record 7 was committed" in setup.violations[0]
-
-    def test_what_is_not_committed_stands_for_nothing(self) -> None:
-        setup = self.committed()
-        self.compact(setup, (0, 5), (1, 11), (3, 10), (4, 12))
-        assert setup.violations != []
-
-    def test_a_swap_counts_from_its_suffix_on(self) -> None:
-        setup = self.committed()
-        disk = setup.nodes[1].disk
-        setup.nodes[1].write(f"{SEGMENT}.swap", stored([7, 10], 2, 0))
-        disk.rename(SEGMENT, f"{SEGMENT}.deleted")
-        setup.look()
-        assert setup.violations == []
-        assert setup.nodes[1].logs.logs[KEY].numbers == [GONE, GONE, 7, 10]
-        setup.nodes[1].write(SEGMENT.replace(".log", ".index.cleaned"), b"x")
-        setup.look()
-        assert setup.violations != []
-
-    def test_a_consumer_may_miss_what_another_record_stands_for(self) -> None:
-        setup = self.committed()
-        setup.history.read(101, TOPIC_ID, 0, 0, [GONE, GONE])
-        assert setup.violations == []
-        setup.history.read(101, TOPIC_ID, 0, 2, [GONE])
-        assert "nothing committed stands for what was there" in setup.violations[0]
