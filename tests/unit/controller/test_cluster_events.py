@@ -10,7 +10,7 @@ from tests.controller_builders import TP, broker, brokers, state, topic_id
 
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent, StateChange, of_state
-from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState
+from tidelog.core.types import NO_LEADER, RECOVERING, BrokerInfo, PartitionState
 
 BEFORE = state((1, 2, 3))
 
@@ -117,3 +117,41 @@ def test_what_a_broker_hands_over_as_it_leaves_says_so() -> None:
 
 def test_every_kind_is_listed() -> None:
     assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 11
+
+
+@pytest.mark.parametrize(
+    ("member", "cause"),
+    [
+        (replace(broker(3), is_leaving=True), "member_leaving"),
+        (broker(3, life=2), "member_restarted"),
+    ],
+)
+def test_what_a_broker_does_is_the_cause_that_it_leaves_the_isr(
+    member: BrokerInfo, cause: str
+) -> None:
+    change = StateChange(TP, topic_id("t"), BEFORE, next_state(1, (1, 2)))
+    event = of_state(change, brokers(1, 2, member), 1, 7)
+    assert event is not None
+    assert (event.kind, event.fields["cause"]) == ("isr_change", cause)
+
+
+def test_each_event_has_an_identity_of_its_own_and_says_what_it_is_about() -> None:
+    lives = [broker(4), replace(broker(4, life=2), is_leaving=True)]
+    events = [
+        cluster_events.controller_elected(1, 7),
+        cluster_events.controller_resigned(1, 7, "its session has expired"),
+        *(cluster_events.ended(life, 7) for life in lives),
+        *(cluster_events.registered(life, 7) for life in lives),
+        cluster_events.first_fetch(TP, topic_id("t"), 3, {"first_fetch_ms": 5}),
+        cluster_events.commands_behind(4, 9, 30_000, is_over=False, number=0),
+        cluster_events.commands_behind(4, 9, 31_000, is_over=True, number=0),
+        cluster_events.commands_behind(4, 9, 30_000, is_over=False, number=1),
+        cluster_events.dropped(4, 9, 0, 17),
+    ]
+    identities = [(event.kind, event.identity) for event in events]
+    assert len(dict.fromkeys(identities)) == len(events)
+    assert [event.kind for event in events[2:4]] == ["session_loss", "shutdown"]
+    assert events[1].fields["cause"] == "its session has expired"
+    assert events[6].fields["first_fetch_ms"] == 5 and events[6].fields["leader_epoch"] == 3
+    assert [event.fields["is_over"] for event in events[7:10]] == [False, True, False]
+    assert events[10].fields["count"] == 17

@@ -30,6 +30,7 @@ from tidelog.controller.commands import (
     endpoint_of,
 )
 from tidelog.controller.image import Image
+from tidelog.core import limits
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 
 SENDER = Sender(controller_id=1, controller_epoch=7, listener="PLAINTEXT")
@@ -334,6 +335,17 @@ class TestMerging:
         commands.merge(self.told(image))
         role = commands.roles[TP].state
         assert (role.is_new, role.leader_epoch) == (True, 6)
+
+    def test_metadata_that_outgrows_all_that_is_there_may_be_dropped(
+        self, image: Image, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        commands = self.told(image)
+        assert not commands.has_outgrown
+        commands.merge(self.told(image))
+        monkeypatch.setattr(limits, "MAX_SUPERSEDED_STATES", -3 * commands.partition_count)
+        assert commands.has_outgrown
+        commands.drop_shown()
+        assert commands.shown == {} and not commands.shows_all
 
     def test_new_live_brokers_are_not_forgotten(self, image: Image) -> None:
         commands = self.told(image, brokers=True)
