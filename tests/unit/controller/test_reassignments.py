@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 from tests.controller_builders import (
     CONTROLLER_EPOCH,
@@ -29,80 +26,34 @@ from tests.controller_builders import (
     topic,
     unloaded,
 )
+from tests.controller_moves import (
+    FOUR,
+    OTHER,
+    begin,
+    caught_up,
+    cluster,
+    completing,
+    kinds,
+    outcome,
+    run_writes,
+    stops,
+)
 
 from tidelog.controller import moves
-from tidelog.controller.commands import Commands
-from tidelog.controller.controller import Controller, Effects
+from tidelog.controller.controller import Controller
 from tidelog.controller.decision import (
     Conflict,
     CreateTopic,
-    KeepReassignments,
     RemoveTopic,
-    Write,
     WriteAssignments,
     WritePartitionState,
 )
-from tidelog.controller.events import BrokersRead, DeletionsRead, ReassignmentsRead, SweepDue
-from tidelog.controller.image import ReassignmentsFound, TopicFound, TopicUnreadable
+from tidelog.controller.events import BrokersRead, DeletionsRead, SweepDue
+from tidelog.controller.image import TopicFound, TopicUnreadable
 from tidelog.controller.moves import Move
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import BrokerInfo, PartitionState, ReassignmentEntry, TopicPartition
+from tidelog.core.types import BrokerInfo, PartitionState, TopicPartition
 from tidelog.wire.messages.create_topics import CreatableTopic
-
-FOUR = brokers(1, 2, 3, 4, 5)
-OTHER = TopicPartition("t", 1)
-
-
-def cluster(*found: TopicFound, live: dict[int, BrokerInfo] | None = None) -> Controller:
-    """Five brokers; t-0 on 1, 2, 3 in full health unless told otherwise."""
-    return loaded(*found, live=live or FOUR)
-
-
-def outcome(effects: Effects, ticket: int = 1) -> Any:
-    """The outcome for the only partition that was asked for."""
-    [one] = answer_of(effects, ticket).responses
-    [partition] = one.partitions
-    return partition
-
-
-def kinds(writes: Sequence[Write]) -> list[type]:
-    return [type(write) for write in writes]
-
-
-def begin(controller: Controller, *target: int) -> Effects:
-    """Ask for t-0 to be moved; it is accepted."""
-    effects = step(controller, reassign(TP, target))[1]
-    assert outcome(effects).error_code == ErrorCode.NONE, outcome(effects).error_message
-    return effects
-
-
-def caught_up(controller: Controller, *isr: int | tuple[int, int]) -> Effects:
-    """The leader reports this ISR, which is accepted."""
-    now = controller.image.states[TP]
-    asked = alter(
-        *isr,
-        sender=now.leader,
-        leader_epoch=now.leader_epoch,
-        partition_epoch=now.partition_epoch,
-    )
-    effects = step(controller, asked)[1]
-    assert isr_answer(effects).error_code == ErrorCode.NONE
-    return effects
-
-
-def completing(*target: int) -> tuple[Controller, Effects]:
-    """A controller that has just published that t-0, on 1 to 3 before, is on the target alone."""
-    controller = cluster()
-    begin(controller, *target)
-    caught_up(controller, 1, 2, 3, *(one for one in target if one > 3))
-    return controller, step(controller)[1]
-
-
-def stops(commands: dict[int, Commands]) -> dict[int, bool]:
-    """Who is told to stop t-0, and whether to delete it."""
-    return {
-        broker_id: one.stops[TP].delete for broker_id, one in commands.items() if TP in one.stops
-    }
 
 
 class TestBeginning:
@@ -470,16 +421,6 @@ class TestAnotherController:
         assert controller.image.states[TP].isr == (1, 2)
 
 
-def run_writes(controller: Controller, *events: Any) -> list[Write]:
-    """Everything that is written until nothing is left to do."""
-    for event in events:
-        controller.offer(event)
-    writes: list[Write] = []
-    while controller.has_work:
-        writes.extend(step(controller)[0])
-    return writes
-
-
 def test_nobody_in_sync_is_told_to_go_whatever_the_state_says() -> None:
     odd = PartitionState(1, 7, (1, 2, 3), 6, 12, reassigned_to=(4, 2, 1), mzxid=2000)
     found = topic(assignments={0: (4, 2, 1, 3)}, moves={0: Move((4,), (3,), (1, 2, 3))})
@@ -651,153 +592,3 @@ def test_no_move_is_complete_with_a_replica_that_is_not_there(
     there = state((1, 2, 4))
     assert moves.completed(there, (4, 2, 1), live, absent, 7) is None
     assert moves.completed(there, (4, 2, 1), brokers(1, 2, 4), (), 7) is not None
-
-
-class TestList:
-    def test_it_tells_what_is_under_way(self) -> None:
-        controller = cluster()
-        begin(controller, 4, 2, 1)
-        begin(controller, 5, 2, 1)
-        [found] = answer_of(step(controller, list_moves())[1]).topics
-        [one] = found.partitions
-        assert (found.name, one.partition_index) == ("t", 0)
-        assert one.replicas == (5, 2, 1, 4, 3)
-        assert (one.adding_replicas, one.removing_replicas) == ((5,), (4, 3))
-
-    def test_only_what_is_asked_for(self) -> None:
-        controller = cluster()
-        begin(controller, 4, 2, 1)
-        for named, found in (((OTHER,), 0), ((OTHER, TP), 1), ((), 0)):
-            asked = list_moves(*named, everything=False)
-            assert len(answer_of(step(controller, asked)[1]).topics) == found
-
-
-def entry(target: Sequence[int], original: Sequence[int] = ()) -> ReassignmentEntry:
-    return ReassignmentEntry(TP, tuple(target), tuple(original))
-
-
-def node(*entries: ReassignmentEntry, version: int = 0) -> ReassignmentsRead:
-    """`/admin/reassign_partitions` holds these."""
-    return ReassignmentsRead(
-        ReassignmentsFound(version, {one.topic_partition: one for one in entries})
-    )
-
-
-def kept(writes: Sequence[Write]) -> list[tuple[int, list[ReassignmentEntry]]]:
-    """What is left in the node: (expected version, entries)."""
-    return [
-        (write.expected_version, list(write.entries.values()))
-        for write in writes
-        if isinstance(write, KeepReassignments)
-    ]
-
-
-class TestTheAdministratorsNode:
-    def test_it_is_taken_up_and_tells_which_replicas_there_were(self) -> None:
-        controller = cluster()
-        writes, _ = step(controller, node(entry([4, 2, 1]), version=3))
-        assert kinds(writes) == [WriteAssignments, WritePartitionState, KeepReassignments]
-        assert kept(writes) == [(3, [entry([4, 2, 1], [1, 2, 3])])]
-
-    def test_it_goes_when_everything_is_done(self) -> None:
-        controller = cluster()
-        step(controller, node(entry([4, 2, 1]), version=3))
-        caught_up(controller, 1, 2, 3, 4)
-        step(controller)
-        writes = run_writes(controller, stopped(3))
-        assert kinds(writes) == [WriteAssignments, KeepReassignments]
-        assert kept(writes) == [(4, [])], "after the topic's node"
-        assert controller.image.reassignments is None
-
-    def test_what_is_done_is_taken_out(self) -> None:
-        controller = cluster()
-        writes, _ = step(controller, node(entry([1, 2, 3])))
-        assert kept(writes) == [(0, [])]
-
-    def test_what_cannot_be_is_taken_out_and_told(self) -> None:
-        controller = cluster()
-        bad = ReassignmentEntry(OTHER, (4,))
-        writes, effects = step(controller, node(entry([4, 2, 1]), bad, entry_of("u", [7])))
-        assert kept(writes) == [(0, [entry([4, 2, 1], [1, 2, 3])])]
-        assert [one for one, _ in effects.refused] == [OTHER, TopicPartition("u", 0)]
-        assert "there is no partition t-1" in effects.refused[0][1]
-
-    def test_targets_that_are_not_alive_are_refused(self) -> None:
-        _, effects = step(cluster(), node(entry([9])))
-        assert "names brokers [9]" in effects.refused[0][1]
-
-    def test_a_new_controller_resumes_it_after_its_full_commands(self) -> None:
-        controller = unloaded(TopicFound(topic(), {0: state()}), live=FOUR)
-        controller.offer(node(entry([4, 2, 1])))
-        writes, effects = step(controller)
-        assert (writes, effects.commands[4].full) == ([], True)
-        assert WriteAssignments in kinds(step(controller)[0])
-
-    def test_another_entry_turns_a_move_another_way(self) -> None:
-        controller = cluster()
-        step(controller, node(entry([4, 2, 1])))
-        step(controller, node(entry([5, 2, 1]), version=2))
-        assert controller.image.replicas(TP) == (5, 2, 1, 4, 3)
-
-    def test_an_entry_waits_for_a_move_that_completes(self) -> None:
-        controller, _ = completing(4, 2, 1)
-        step(controller, node(entry([5, 2, 1])))
-        assert not controller.has_work
-        run(controller, stopped(3))
-        assert controller.image.replicas(TP) == (5, 2, 1, 4)
-
-    def test_an_entry_of_a_topic_that_cannot_be_read_is_kept(self) -> None:
-        controller = loaded(TopicUnreadable("t", "isr is missing"), live=FOUR)
-        assert step(controller, node(entry([4])))[0] == []
-
-    def test_a_newer_request_overrules_it_before_it_begins(self) -> None:
-        controller = cluster()
-        step(controller, node(entry([4, 2, 1]), version=3))
-        writes, _ = step(controller, reassign(TP, [5, 2, 1]))
-        assert kinds(writes) == [KeepReassignments, WriteAssignments, WritePartitionState]
-        assert kept(writes) == [(4, [])]
-
-    def test_a_deleted_topic_drops_out(self) -> None:
-        controller = cluster()
-        step(controller, node(entry([4, 2, 1])))
-        step(controller, delete("t"))
-        assert kept(step(controller)[0]) == [(1, [])]
-
-    def test_where_somebody_wrote_it_meanwhile_it_is_left_to_the_next_reading(self) -> None:
-        controller = cluster()
-        step(controller, node(entry([4, 2, 1])), outcomes={2: Conflict()})
-        assert controller.image.reassignments is not None
-        assert controller.image.reassignments.version == 0
-        writes, _ = step(controller, node(entry([4, 2, 1]), entry_of("t", [1], 7), version=1))
-        assert kept(writes) == [(1, [entry([4, 2, 1], [1, 2, 3])])]
-
-    def test_a_node_that_went_while_full_commands_were_due_asks_for_nothing(self) -> None:
-        controller = unloaded(TopicFound(topic(), {0: state()}), live=FOUR)
-        step(controller, node(entry([4, 2, 1])))
-        assert step(controller, ReassignmentsRead(None))[0] == []
-        assert not controller.has_work
-
-    def test_an_entry_waits_for_an_election_and_the_next_sweep(self) -> None:
-        controller = cluster()
-        writes, _ = step(controller, BrokersRead(brokers(2, 3, 4, 5)), node(entry([4, 2, 3])))
-        assert kinds(writes) == [WritePartitionState]
-        writes, _ = step(controller, SweepDue())
-        assert kinds(writes) == [WriteAssignments, WritePartitionState, KeepReassignments]
-
-    def test_requests_of_the_same_moment_leave_the_rest_of_it(self) -> None:
-        two = topic(assignments={0: (1, 2, 3), 1: (2, 3, 1)})
-        found = (TopicFound(two, {0: state(), 1: state((2, 3, 1))}),)
-        other = entry_of("t", [5, 3, 1], 1)
-        writes, _ = step(cluster(*found), reassign(TP, [5, 2, 1]), node(entry([4, 2, 1]), other))
-        assert kept(writes) == [(0, [other._replace(original=(2, 3, 1))])]
-        writes, _ = step(cluster(*found), reassign(TP, [5, 2, 1]), node(other))
-        assert kept(writes) == [(0, [other._replace(original=(2, 3, 1))])]
-
-    def test_without_the_node_there_is_nothing_to_do(self) -> None:
-        controller = cluster()
-        assert step(controller, ReassignmentsRead(None))[0] == []
-        assert not controller.has_work
-
-
-def entry_of(name: str, target: Sequence[int], partition: int = 0) -> ReassignmentEntry:
-    return ReassignmentEntry(TopicPartition(name, partition), tuple(target))
