@@ -99,6 +99,23 @@ PROFILES: Final[Mapping[str, Profile]] = {
             recreates=1.0,
             chosen_replicas=1.0,
         ),
+        # The beginnings of logs are deleted while leaders that were cut off come back with records
+        # that nobody else has (V67).
+        Profile(
+            "thinned_logs",
+            weights={
+                "isolate": 4.0,
+                "cut_two_ways": 3.0,
+                "crash_leader": 3.0,
+                "crash_any": 2.0,
+                "slow_link": 2.0,
+            },
+            left_out=0.0,
+            mean_interval_ms=(80, 350),
+            restart_ms=((20, 400), (200, 1_500)),
+            churn=("records_deleted",),
+            has_own_streams=True,
+        ),
         # The highest partition of a topic is removed and added again, while brokers are away that
         # have replicas of it, and controllers go in between (V71).
         Profile(

@@ -112,9 +112,9 @@ class TestExecute:
 
     def test_one_of_the_two_is_needed(self, shell: Shell) -> None:
         shell("reassign", "execute", code=2)
-        assert "--json" in shell.err
+        assert "give FILE, or --json" in shell.err
         shell("reassign", "execute", "x.json", "--json", "{}", code=2)
-        assert "--json" in shell.err
+        assert "give FILE, or --json" in shell.err
 
     def test_a_partition_that_is_not_there(self, shell: Shell) -> None:
         text = moves_to([1], [1], [1])

@@ -1,4 +1,4 @@
-"""Reassignments as they are listed, and as an administrator asks for them by a node (R1)."""
+"""What is told of reassignments, and the node by which an administrator asks for them (R1)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tests.controller_builders import (
     topic,
     unloaded,
 )
-from tests.unit.controller.test_reassignments import (
+from tests.controller_moves import (
+    FOUR,
+    OTHER,
     begin,
     caught_up,
     cluster,
@@ -42,9 +44,6 @@ from tidelog.controller.decision import (
 )
 from tidelog.controller.events import BrokersRead, ReassignmentsRead, SweepDue
 from tidelog.core.types import ReassignmentEntry, TopicPartition
-
-FOUR = brokers(1, 2, 3, 4, 5)
-OTHER = TopicPartition("t", 1)
 
 
 class TestList:

@@ -276,34 +276,6 @@ def test_partitions_may_be_added_and_none_may_vanish(setup: Setup) -> None:
         )
 
 
-@pytest.mark.rule("V52")
-def test_who_is_assigned_no_more_was_to_go_and_is_out_of_the_isr(setup: Setup) -> None:
-    left: list[tuple[int, int]] = []
-    setup.published.on_left.append(lambda _, replica, since: left.append((replica, since)))
-
-    def write(replicas: list[int], removing: list[int]) -> None:
-        topic = {"version": 3, "topic_id": topic_id_to_text(TOPIC_ID)}
-        moved = {"partitions": {"0": replicas}, "removing_replicas": {"0": removing}}
-        data = json.dumps({**topic, **moved}).encode()
-        setup.commit(SetData("/brokers/topics/t", data, ANY_VERSION))
-
-    write([1, 2, 3], [2, 3])
-    topic = setup.published.topics["t"]
-    assert topic.moving == {0: ((), (2, 3))}
-    setup.state(1, 1, [1, 2], [11, 12])
-    write([1, 2], [2])
-    assert setup.violations == []
-    assert [replica for replica, _ in left] == [3]
-    write([1], [])
-    assert setup.violations == ["t-0: [2] of the ISR are assigned no more (V52)"]
-    write([1, 2], [])
-    setup.violations.clear()
-    setup.state(1, 2, [1], [11])
-    write([1], [])
-    assert setup.violations == ["t-0: 2 is assigned no more, and nobody moved it (V52)"]
-    assert topic.fewest == {0: 1}
-
-
 @pytest.mark.parametrize("registers_again", [False, True])
 def test_a_role_taken_for_a_topic_that_was_gone_before_is_told(
     setup: Setup, registers_again: bool
