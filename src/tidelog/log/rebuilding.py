@@ -76,11 +76,12 @@ def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
     return IndexEntry(segment.base_offset + relative, position)
 
 
-def ends_as_told(files: Files, segment: Segment, told: IndexEntry) -> bool:
-    """Whether a log file goes on, in whole batches, from its last index entry to its end, and has
-    the offsets that its indexes tell of. Raises OSError."""
+def ends_as_told(files: Files, segment: Segment, told: IndexEntry) -> tuple[bool, int]:
+    """(Whether a log file goes on, in whole batches, from its last index entry to its end, and has
+    the offsets that its indexes tell of; the largest timestamp there, -1 for none). Raises
+    OSError."""
     if told.position >= segment.size_bytes:
-        return not segment.size_bytes and told.offset < segment.base_offset
+        return not segment.size_bytes and told.offset < segment.base_offset, -1
     handle = files.open(segment.file.path)
     try:
         scan = Scan(
@@ -89,12 +90,13 @@ def ends_as_told(files: Files, segment: Segment, told: IndexEntry) -> bool:
             told.position,
             segment.size_bytes,
         )
-        last = -1
+        last = newest_ms = -1
         for _, batch in scan:
             last = batch.last_offset
+            newest_ms = max(newest_ms, batch.max_timestamp)
     finally:
         files.close(handle)
-    return scan.problem is None and last >= told.offset
+    return scan.problem is None and last >= told.offset, newest_ms
 
 
 def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None:

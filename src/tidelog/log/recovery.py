@@ -341,13 +341,13 @@ class _Loader:
         ):
             told = told._replace(offset=max(told.offset, segment.offset_of_max_timestamp))
         # Where indexes tell of nothing, damage is found when it is read (V68).
-        if (
-            told is not None
-            and told.offset >= segment.base_offset
-            and not ends_as_told(self.files, segment, told)
-        ):
-            self._check_whole(segment, told.offset, segment_end)
-            known = False
+        if told is not None and told.offset >= segment.base_offset:
+            is_whole, newest_ms = ends_as_told(self.files, segment, told)
+            if not is_whole:
+                self._check_whole(segment, told.offset, segment_end)
+            # The index of a segment that was rolled just at the recovery point, and never flushed
+            # since, is one of its beginning: lookups by time would pass over the rest.
+            known = known and is_whole and newest_ms <= segment.max_timestamp_ms
         if not known:
             self._rebuild_indexes(segment)
         segment.index = segment.time_index = None

@@ -631,3 +631,23 @@ def test_five_duplicates_are_known_after_a_clean_restart(rig: Rig) -> None:
     entry = log.producers.entry(7)
     assert entry is not None
     assert [batch.last_sequence for batch in entry.batches] == [7, 8, 9, 10, 11]
+
+
+@pytest.mark.rule("V36")
+def test_the_time_index_of_a_segment_that_was_rolled_at_the_recovery_point_is_whole(
+    rig: Rig, small: Small
+) -> None:
+    """A start counts all as flushed, with indexes of an earlier end; the roll is not flushed."""
+    log = filled(rig, small(segment_bytes=100_000), count=4)
+    drive(log.directory.close(broker_epoch=1))
+    log = rig.again()
+    for number in range(4, COUNT):
+        append(log, [bytes(30)], epoch=number // 4, timestamp_ms=NOW_MS + number)
+    log = rig.again()  # after a crash
+    assert log.recovery_point == COUNT
+    (rig.log_path / f"{COUNT:020d}.log").touch()  # rolled, and no more
+    log = rig.again()
+    assert [segment.base_offset for segment in log.segments] == [0, COUNT]
+    for number in range(COUNT):
+        found = log.offset_for_timestamp(NOW_MS + number, COUNT).result()
+        assert found == (NOW_MS + number, number, number // 4)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from typing import Final
 
+from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.sim.cluster import SimBroker
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
 from tidelog.sim.faults.kinds import kind
@@ -210,8 +211,30 @@ def _damage_file(stage: Stage, disk: SimDisk, path: str, *, is_text: bool) -> No
     position = draw.randrange(size_bytes)
     # Kafka's text files have no checksum: another digit would be another number.
     mask = 0x80 if is_text else 1 << draw.randrange(8)
+    if path.endswith(_LOGS) and _is_compacted(stage, path):
+        position = _behind_base_offset(bytes(disk.file(path).data), position)
     stage.note(f"{path}: bits {mask:#x} of byte {position} of {size_bytes} flip")
     disk.flip(path, position, mask)
+
+
+def _is_compacted(stage: Stage, path: str) -> bool:
+    topic = path.split("/")[-2].rpartition("-")[0]
+    every = stage.cluster.settings.compacted
+    return every or topic == CONSUMER_OFFSETS or topic in stage.cluster.settings.compacted_topics
+
+
+def _behind_base_offset(data: bytes, position: int) -> int:
+    """No checksum covers a batch's base offset: it is told by those beside it, but for logs under
+    compaction, which have gaps. There another byte of the batch is taken."""
+    start = 0
+    while start + 12 <= len(data):
+        end = start + 12 + int.from_bytes(data[start + 8 : start + 12], "big")
+        if not start < end <= len(data):
+            break
+        if position < end:
+            return start + 8 if position - start < 8 else position
+        start = end
+    return position
 
 
 def _operate(stage: Stage, broker: SimBroker) -> None:

@@ -42,7 +42,7 @@ def recovery_without_checksums(_: Any) -> Any:
 @_breaks("V39", "tidelog.log.recovery:ends_as_told", profile="damaged_disks")
 def segment_ends_believed(_: Any) -> Any:
     """A segment that is not read again is believed wherever it ends."""
-    return lambda files, segment, told: True
+    return lambda files, segment, told: (True, -1)
 
 
 @_breaks("V64", "tidelog.log.writing:_write_rest", profile="failing_disks")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from tidelog.client.fetching import EARLIEST, LogReader
 from tidelog.client.upkeep import PartitionAdmin
 from tidelog.core.errors import TidelogError
-from tidelog.core.types import TopicId, TopicPartition
+from tidelog.core.types import NO_LEADER, TopicId, TopicPartition
 from tidelog.history.operations import Operation
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.workload.admin import Administrator
@@ -79,7 +79,11 @@ class _Deletions(ChurnKind):
         self.told(f"deletion below {before}: {low[self._partition]}")
         self._check(low[self._partition], "the low watermark", before)
         self._low_watermark = max(self._known_low_watermark(), low[self._partition])
-        self._knowing = {
+        self._knowing = self._who_knows()
+
+    def _who_knows(self) -> dict[int, int]:
+        """Brokers whose log begins where it must, with their lives: none of them forgets it."""
+        return {
             broker.node_id: broker.incarnation
             for broker in self.work.cluster.brokers.values()
             if self._log_start(broker) >= self._low_watermark
@@ -93,9 +97,16 @@ class _Deletions(ChurnKind):
         return -1 if partition is None else partition.log.log_start_offset
 
     def _known_low_watermark(self) -> int:
-        """What was acknowledged, while somebody lives who knew of it then."""
-        brokers = self.work.cluster.brokers
-        if all(brokers[node_id].incarnation != life for node_id, life in self._knowing.items()):
+        """What was acknowledged, while the leader knows of it. As in Kafka a broker that dies may
+        forget it, and lead on: then nothing is promised, even if others know."""
+        cluster = self.work.cluster
+        self._knowing |= self._who_knows()
+        lives = {node_id: broker.incarnation for node_id, broker in cluster.brokers.items()}
+        key = cluster.published.key(self._topic_id, self._partition.partition)
+        state = cluster.published.partitions.get(key)
+        leader = NO_LEADER if state is None else state.leader
+        has_forgotten = leader != NO_LEADER and self._knowing.get(leader) != lives[leader]
+        if has_forgotten or all(lives[one] != life for one, life in self._knowing.items()):
             self._low_watermark = 0
         return self._low_watermark
 
