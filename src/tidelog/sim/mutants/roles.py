@@ -280,7 +280,7 @@ def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
     "V67",
     "tidelog.core.epochs:LeaderEpochs.truncate_from_start",
     "tidelog.replication.truncation:diverging_epoch",
-    profile="everything",
+    profile="thinned_logs",
 )
 def first_epoch_moves(truncate_from_start: Any, diverging_epoch: Any) -> Any:
     """An epoch begins where the log does once that has moved over its start, and whatever ends
