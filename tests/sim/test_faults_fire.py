@@ -462,6 +462,15 @@ def test_last_replica_standing_leaves_one_member_and_ends_it(at: Stand) -> None:
     assert at.noted("the last member dies")
 
 
+def test_stop_together_stops_one_two_or_all_within_a_moment(at: Stand) -> None:
+    before = lives(at)
+    at.play("stop_together")
+    at.until(lambda: len(at.noted(" fault stop ")) >= 6, 60_000)
+    counts = {line.rpartition(" of ")[2] for line in at.noted(" fault stop ")}
+    assert len(counts) >= 2 and counts <= {"1", "2", "3"}
+    assert died(at, before)
+
+
 def test_unreadable_topic_holds_nonsense_for_a_while(at: Stand) -> None:
     path = f"/brokers/topics/{TOPIC}"
     at.play("unreadable_topic")
