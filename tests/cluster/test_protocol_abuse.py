@@ -121,7 +121,7 @@ def test_a_version_of_api_versions_that_is_not_served_is_answered_with_those_tha
         assert correlation_id == 9
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
         served = {each.api_key: each.max_version for each in answer.api_keys}
-        assert served[METADATA] == 12
+        assert served[METADATA] == 13
         assert connection.ask(METADATA, 12, MetadataRequest(None)).topics
 
 
