@@ -110,6 +110,13 @@ def report(broker: Broker, controller_epoch: int, effects: Effects) -> None:
         log(logging.INFO, f"{topic_partition} is reassigned to {list(replicas)}")
     for name in effects.removed:
         tracer.event("topic_removed", topic=name)
+    for name in effects.unread:
+        tracer.event("unread_topic_deleted", topic=name)
+        log(
+            logging.WARNING,
+            f"topic {name} is deleted although its node {layout.topic_path(name)} cannot be read:"
+            " brokers that hold replicas of it set them aside as strays",
+        )
     for broker_id, left in effects.handed_over:
         tracer.event(
             "broker_handed_over",
