@@ -24,6 +24,7 @@ from tidelog.broker.isr_changes import IsrChanges
 from tidelog.broker.partitions import Partition
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.requests import Pending, Request
+from tidelog.broker.takeovers import Takeovers
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.completion import Completion
 from tidelog.core.config import BrokerConfig
@@ -450,6 +451,9 @@ class FakePeers:
             self._connections[key] = FakeConnection(self, broker_id)
         return self._connections[key]
 
+    def view_changed(self) -> None:
+        """Nobody is asked when it fell silent."""
+
     def requests(self, api_key: int) -> list[Any]:
         return [message for _, key, message in self.sent if key == api_key]
 
@@ -485,6 +489,7 @@ class FakeBroker:
         self.session = SimpleNamespace(is_lost=lambda: self.broker_epoch < 0)
         self.handing_over = HandingOver(self)  # type: ignore[arg-type]
         self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
+        self.takeovers = Takeovers(self)  # type: ignore[arg-type]
         self.fetchers = Fetchers(self)  # type: ignore[arg-type]
         self.groups = GroupCoordinators(self)  # type: ignore[arg-type]
         self.replicas.directories = [self.directory]  # type: ignore[list-item]

@@ -36,6 +36,7 @@ from tidelog.broker.refusals import refusal
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.requests import Pending, Request
 from tidelog.broker.session import Session
+from tidelog.broker.takeovers import Takeovers
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ErrorCode, TidelogError
@@ -80,6 +81,7 @@ class Broker:
         self.drains = Drains(self)
         self.fetchers = Fetchers(self)
         self.cluster_events = ClusterEvents(self)
+        self.takeovers = Takeovers(self)
         self.controller = ControllerShell(self)
         self.handing_over = HandingOver(self)
         self.groups = GroupCoordinators(self)

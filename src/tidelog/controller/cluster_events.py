@@ -34,11 +34,12 @@ SHUTDOWN: Final = "shutdown"
 REGISTRATION: Final = "registration"
 FAILOVER: Final = "failover"
 FIRST_FETCH: Final = "first_fetch"
+TAKEOVER: Final = "takeover"
 COMMANDS_BEHIND: Final = "commands_behind"
 EVENTS_DROPPED: Final = "events_dropped"
 KINDS: Final = (
     LEADER_CHANGE, ISR_CHANGE, CONTROLLER_ELECTION, CONTROLLER_RESIGNATION, SESSION_LOSS, SHUTDOWN,
-    REGISTRATION, FAILOVER, FIRST_FETCH, COMMANDS_BEHIND, EVENTS_DROPPED,
+    REGISTRATION, FAILOVER, FIRST_FETCH, TAKEOVER, COMMANDS_BEHIND, EVENTS_DROPPED,
 )  # fmt: skip
 
 
@@ -185,6 +186,24 @@ def first_fetch(
     topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
 ) -> ClusterEvent:
     """The first follower has fetched from a new leader."""
+    return _of_leadership(FIRST_FETCH, topic_partition, topic_id, leader_epoch, fields)
+
+
+def takeover(
+    topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
+) -> ClusterEvent:
+    """A new leader has seen its followers and its first record through, or was watched for long
+    enough."""
+    return _of_leadership(TAKEOVER, topic_partition, topic_id, leader_epoch, fields)
+
+
+def _of_leadership(
+    kind: str,
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    leader_epoch: int,
+    fields: Mapping[str, Any],
+) -> ClusterEvent:
     text = topic_id_to_text(topic_id)
     named = {
         "topic": topic_partition.topic,
@@ -193,7 +212,7 @@ def first_fetch(
         "leader_epoch": leader_epoch,
     }
     identity = f"{text}/{topic_partition.partition}/{leader_epoch}"
-    return ClusterEvent(FIRST_FETCH, identity, {**named, **fields})
+    return ClusterEvent(kind, identity, {**named, **fields})
 
 
 def commands_behind(

@@ -116,7 +116,7 @@ def test_what_a_broker_hands_over_as_it_leaves_says_so() -> None:
 
 
 def test_every_kind_is_listed() -> None:
-    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 11
+    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 12
 
 
 @pytest.mark.parametrize(
@@ -143,6 +143,7 @@ def test_each_event_has_an_identity_of_its_own_and_says_what_it_is_about() -> No
         *(cluster_events.ended(life, 7) for life in lives),
         *(cluster_events.registered(life, 7) for life in lives),
         cluster_events.first_fetch(TP, topic_id("t"), 3, {"first_fetch_ms": 5}),
+        cluster_events.takeover(TP, topic_id("t"), 3, {"ended_by": "all_seen"}),
         cluster_events.commands_behind(4, 9, 30_000, is_over=False, number=0),
         cluster_events.commands_behind(4, 9, 31_000, is_over=True, number=0),
         cluster_events.commands_behind(4, 9, 30_000, is_over=False, number=1),
@@ -153,5 +154,5 @@ def test_each_event_has_an_identity_of_its_own_and_says_what_it_is_about() -> No
     assert [event.kind for event in events[2:4]] == ["session_loss", "shutdown"]
     assert events[1].fields["cause"] == "its session has expired"
     assert events[6].fields["first_fetch_ms"] == 5 and events[6].fields["leader_epoch"] == 3
-    assert [event.fields["is_over"] for event in events[7:10]] == [False, True, False]
-    assert events[10].fields["count"] == 17
+    assert [event.fields["is_over"] for event in events[8:11]] == [False, True, False]
+    assert events[11].fields["count"] == 17
