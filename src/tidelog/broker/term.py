@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.broker.balancing import Balancing
 from tidelog.broker.channels import Channels
 from tidelog.broker.requests import Pending
 from tidelog.broker.store_reader import StoreReader
@@ -76,6 +77,7 @@ class Term:
             shell.verify,
             self.events,
         )
+        self.balancing = Balancing(broker, self.controller.balance, shell.offer)
         self.waiting: dict[int, Waiting] = {}
         #: Somebody looks whether groups have read partitions that are to be removed.
         self.is_draining = False

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from tidelog.controller import (
     adoption,
-    balance,
     liveness,
     removals,
     shutdowns,
@@ -44,6 +43,7 @@ from tidelog.controller.events import (
     ProducerIdsRead,
     ReassignmentsRead,
     RebalanceDue,
+    RebalanceStepDue,
     RemovalsRead,
     RequestsUnreadable,
     StopReplicaAnswered,
@@ -99,8 +99,10 @@ class Facts:
             case ControlledShutdownAsked():
                 self._shutdown_asked(event)
             case RebalanceDue():
-                due = balance.out_of_balance(self._image, event.percentage)
-                self._agenda.preferred.update(dict.fromkeys(due))
+                self._agenda.balance.look(self._image, event.percentage)
+                self._give_back()
+            case RebalanceStepDue():
+                self._give_back()
             case ReassignmentsRead():
                 self._image.reassignments = event.found
                 self._agenda.look_at_requests(self._image)
@@ -119,6 +121,10 @@ class Facts:
             case CommandsDropped():
                 if self._is_current(event.broker_id, event.broker_epoch):
                     self._agenda.full[event.broker_id] = None
+
+    def _give_back(self) -> None:
+        due = self._agenda.balance.step(self._image)
+        self._agenda.preferred.update(dict.fromkeys(due))
 
     def _is_current(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self._image.brokers.get(broker_id)

@@ -557,6 +557,29 @@ PROFILES: Final[Mapping[str, Profile]] = {
             properties={"cluster.events.enable": "true"},
             has_own_streams=True,
         ),
+        # Leaderships go back by themselves all the time, while those that are to have them fall,
+        # come back and catch up (V46).
+        Profile(
+            "balance",
+            weights={
+                "crash_any": 3.0,
+                "crash_leader": 3.0,
+                "elect_preferred": 2.0,
+                "expire_session": 2.0,
+                "slow_link": 4.0,
+                "cut_two_ways": 2.0,
+                "lose_answer": 1.0,
+            },
+            left_out=0.2,
+            mean_interval_ms=(200, 900),
+            restart_ms=((20, 400), (200, 1_500)),
+            properties={
+                "leader.imbalance.check.interval.seconds": "1",
+                "leader.imbalance.per.broker.percentage": "0",
+                "replica.fetch.max.bytes": "300",
+            },
+            has_own_streams=True,
+        ),
         Profile(
             "last_replica_standing",
             weights={"slow_link": 1.0},

@@ -1,5 +1,5 @@
-"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V42, V43, V80, E3, S1,
-S2).
+"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V42, V43, V46, V80, E3,
+S1, S2).
 
 Each takes one rule out of how state is decided, written and believed; what it does stands in its
 docstring, and from there in docs/internals/mutants.md.
@@ -135,6 +135,23 @@ def unknown_outcome_is_success(original: Any) -> Any:
 def missed_changes_stay_missed(_: Any) -> Any:
     """Who registers anew does not look for the changes of configurations that it missed."""
     return lambda live_configs: None
+
+
+@_breaks("V46", "tidelog.controller.elections:elect_preferred", profile="balance")
+def preferred_out_of_sync(original: Any) -> Any:
+    """A preferred replica leads again as soon as it is alive, in sync or not."""
+
+    def elect_preferred(
+        state: Any, replicas: Any, brokers: Any, absent: Any, controller_epoch: int
+    ) -> Any:
+        preferred = brokers.get(replicas[0])
+        if preferred is not None and replicas[0] not in state.isr and state.isr_epochs is not None:
+            members = (*state.isr, replicas[0])
+            lives = (*state.isr_epochs, preferred.broker_epoch)
+            state = replace(state, isr=members, isr_epochs=lives)
+        return original(state, replicas, brokers, absent, controller_epoch)
+
+    return elect_preferred
 
 
 @_breaks("V43", "tidelog.controller.elections:elect", profile="shutdowns")
