@@ -88,6 +88,7 @@ def test_an_event_that_is_there_twice_is_seen(run: Run) -> None:
         cluster_events.registered(brokers(3)[3], 7),
         cluster_events.controller_elected(2, 8),
         cluster_events.first_fetch(TP, topic_id("t"), 6, {"leader": 1}),
+        cluster_events.unclean_election(TP, topic_id("t"), 6, {"leader": 1}),
     ],
 )
 def test_what_did_not_happen_is_seen(run: Run, event: ClusterEvent) -> None:
