@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, FakeTracer, a_cluster, errors, replicate, settle
+from tests.broker_fakes import FakeBroker, FakeTracer, a_cluster, errors, replicate
 from tests.broker_fakes import state as role
 from tests.controller_builders import (
     TP,
