@@ -557,6 +557,28 @@ PROFILES: Final[Mapping[str, Profile]] = {
             properties={"cluster.events.enable": "true"},
             has_own_streams=True,
         ),
+        # Somebody edits a topic's nodes in the store, rightly and wrongly, while controllers and
+        # brokers come and go (V25).
+        Profile(
+            "edited_nodes",
+            weights={
+                "crash_any": 2.0,
+                "crash_leader": 1.0,
+                "crash_controller": 2.0,
+                "expire_controller": 1.0,
+                "expire_session": 1.0,
+                "strike": 1.0,
+                "lose_answer": 1.0,
+                "late_watches": 1.0,
+                "slow_link": 1.0,
+            },
+            left_out=0.3,
+            mean_interval_ms=(400, 1_500),
+            restart_ms=((20, 400), (200, 2_500)),
+            recreates=0.3,
+            churn=("nodes_edited",),
+            has_own_streams=True,
+        ),
         # Leaders are elected from outside the ISR, as the brokers are configured to (V13): records
         # go that were committed, and nothing else does.
         Profile(

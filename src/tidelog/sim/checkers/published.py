@@ -358,7 +358,7 @@ class Published:
             self._violate(f"{what}: empty ISR")
         assigned = topic.assignment.get(state.key.partition, ())
         strangers = [member for member in state.isr if member not in assigned]
-        if strangers:
+        if strangers and state.key not in self.removed:
             self._violate(f"{what}: {strangers} of the ISR are not assigned ({assigned})")
         if state.isr_epochs is not None and len(state.isr_epochs) != len(state.isr):
             self._violate(f"{what}: isr_epochs {state.isr_epochs} of ISR {state.isr}")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tidelog.controller.activity import Verdict
+from tidelog.controller.adoption import Adopted
 from tidelog.controller.decision import Written
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check, StoreUnavailable
@@ -152,6 +153,18 @@ def preferred_out_of_sync(original: Any) -> Any:
         return original(state, replicas, brokers, absent, controller_epoch)
 
     return elect_preferred
+
+
+@_breaks("V25", "tidelog.controller.adoption:fault", profile="edited_nodes")
+def edits_believed_at_load(_: Any) -> Any:
+    """A new controller goes by whatever a topic's node says, against its partitions' states."""
+    return lambda found: ""
+
+
+@_breaks("V25", "tidelog.controller.adoption:adopt", profile="edited_nodes")
+def edits_believed_in_office(_: Any) -> Any:
+    """Whatever somebody writes into a topic's node counts, as it stands there."""
+    return lambda before, found, image: Adopted(found)
 
 
 @_breaks("V43", "tidelog.controller.elections:elect", profile="shutdowns")
