@@ -173,7 +173,10 @@ class FakeLog:
         index = SimpleNamespace(floor=lambda offset: offset - self.log_start_offset)
         return [
             SimpleNamespace(
-                base_offset=self.log_start_offset, size_bytes=self.size_bytes, index=index
+                base_offset=self.log_start_offset,
+                size_bytes=self.size_bytes,
+                index=index,
+                max_timestamp_ms=1_000 * self.log_end_offset if self.records else -1,
             )
         ]
 

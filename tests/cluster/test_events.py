@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 from tests.cluster.conftest import MakeCluster, tidelog
 
+from tidelog.client.configs import TOPIC, ConfigChange, ConfigOperation, ConfigResource
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
@@ -140,6 +142,44 @@ def test_shutdowns_and_changes_of_the_isr_are_told_with_their_causes(
         assert time.monotonic() < limit_s, events(cluster, "isr_change")
     causes = {one["cause"] for one in events(cluster, "leader_change")}
     assert {"created", "leader_leaving"} <= causes
+
+
+def test_an_unclean_election_tells_which_offsets_are_at_risk(make_cluster: MakeCluster) -> None:
+    """Broker 2 has 50 of 80 records when broker 1, the last in sync, is killed."""
+    cluster = make_cluster(3, cluster_events_enable="true")
+    tp = TopicPartition("t", 0)
+    with BlockingClient(cluster.bootstrap, timeout_ms=60_000) as client:
+        client.create_topic("t", assignment={0: (1, 2)})
+        client.await_topic("t", 2)
+        assert client.produce(tp, build_batch([NewRecord(None, b"v", 1_000)] * 50)) == 0
+        until(cluster, "first_fetch", 1)
+        cluster.kill(2)
+        assert client.produce(tp, build_batch([NewRecord(None, b"v", 2_000)] * 30)) == 50
+        cluster.kill(1)
+        cluster.start(2)
+        change = ConfigChange(ConfigOperation.SET, "unclean.leader.election.enable", "true")
+        client.alter_configs(ConfigResource(TOPIC, "t"), [change])
+        [told] = until(cluster, "unclean_election", 1)
+        assert (told["told_by"], told["leader"], told["partition"]) == (2, 2, 0)
+        assert (told["log_end_offset"], told["told_high_watermark"]) == (50, -1), "it restarted"
+        assert told["latest_timestamp_ms"] == 1_000
+        assert told["latest_epoch"] < told["leader_epoch"]
+        [change_told] = [
+            one
+            for one in events(cluster, "leader_change")
+            if one["topic"] == "t" and one["leader_epoch"] == told["leader_epoch"]
+        ]
+        assert (change_told["cause"], change_told["previous_isr"]) == ("unclean", [1])
+        text = tidelog(
+            "events", "tail", "-e", "--kind", "unclean_election", "-b", cluster.bootstrap
+        )
+        assert "t-0 leader 2 epoch" in text.stdout and "lost: from 50 on" in text.stdout
+        log = Path(cluster.places()[2].log_path).read_text(encoding="utf-8")
+        assert "unclean election: broker 2 leads t-0 from outside the ISR" in log
+        assert client.produce(tp, build_batch([NewRecord(None, b"w", 3_000)])) == 50
+        cluster.start(1)
+        cluster.await_full_isrs()
+        assert client.list_offsets({tp: -1})[tp].offset == 51, "the 30 are gone on broker 1, too"
 
 
 def test_a_cluster_without_events_says_how_to_have_them(make_cluster: MakeCluster) -> None:

@@ -35,7 +35,6 @@ from tidelog.controller.events import (
     ProducerIdsAsked,
     ReassignmentsAsked,
     ReassignmentsListAsked,
-    RebalanceDue,
     RemovePartitionsAsked,
     SweepDue,
     UncleanRead,
@@ -76,8 +75,6 @@ if TYPE_CHECKING:
 #: Clients that make or delete topics are answered when every broker has heard of it, or after this
 #: long: what they ask next may reach any broker.
 _HEARD_LIMIT_MS = 1_000
-#: A new controller lets the cluster settle before it looks for its balance (Kafka's 5 s).
-_FIRST_BALANCE_MS = 5_000
 #: Between two looks at topics whose nodes cannot be read.
 _LOOK_AGAIN_MS = 5_000
 
@@ -132,6 +129,7 @@ class ControllerShell:
         if term is None:
             return
         term.is_over = True
+        term.balancing.end()
         term.channels.close()
         term.events.resigned(reason)
         self.broker.tracer.event(
@@ -403,20 +401,10 @@ class ControllerShell:
         self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
         term.events.elected()
         await self._announcements.load(term)
-        self.broker.timers.after(_FIRST_BALANCE_MS, partial(self._balance, term))
+        term.balancing.begin()
         self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
         while self._term is term:
             await self._turn(term)
-
-    def _balance(self, term: Term) -> None:
-        """Look from time to time whether preferred replicas lead (V46)."""
-        if self._term is not term:
-            return
-        config = self.broker.config
-        if config.auto_leader_rebalance_enable:
-            self.offer(RebalanceDue(config.leader_imbalance_per_broker_percentage))
-        interval_ms = config.leader_imbalance_check_interval_seconds * 1000
-        self.broker.timers.after(interval_ms, partial(self._balance, term))
 
     def _look_again(self, term: Term) -> None:
         """Read the nodes of topics again that could not be read: somebody may have mended them.
@@ -473,6 +461,7 @@ class ControllerShell:
             else:
                 complete()
         report(self.broker, term.claim.controller_epoch, effects)
+        term.balancing.decided()
         # They are to be watched.
         self._announcements.look_at(effects.made)
         if effects.reread:

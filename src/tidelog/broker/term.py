@@ -10,11 +10,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.broker.balancing import Balancing
 from tidelog.broker.channels import Channels
 from tidelog.broker.requests import Pending
 from tidelog.broker.store_reader import StoreReader
 from tidelog.broker.store_writer import DeposedError, StoreWriter
 from tidelog.broker.term_events import TermEvents
+from tidelog.controller.cluster_events import is_unclean
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller
 from tidelog.controller.draft import Settings
@@ -81,6 +83,7 @@ class Term:
             shell.verify,
             self.events,
         )
+        self.balancing = Balancing(broker, self.controller.balance, shell.offer)
         self.waiting: dict[int, Waiting] = {}
         #: Nothing is done any more in its name.
         self.is_over = False
@@ -117,6 +120,14 @@ def report(broker: Broker, controller_epoch: int, effects: Effects) -> None:
             partition_epoch=state.partition_epoch,
             controller_epoch=state.controller_epoch,
         )
+    for change in effects.changes:
+        if change.before is not None and is_unclean(change.before, change.after):
+            log(
+                logging.WARNING,
+                f"unclean election: {change.topic_partition} had no live replica in sync, its ISR"
+                f" was {list(change.before.isr)}; broker {change.after.leader} leads in epoch"
+                f" {change.after.leader_epoch}, and tells in its log which offsets are at risk",
+            )
     for topic_partition, reason in effects.refused:
         tracer.event("reassignment_refused", partition=str(topic_partition), reason=reason)
         log(

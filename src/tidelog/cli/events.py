@@ -185,6 +185,15 @@ def _takeover(event: Mapping[str, Any]) -> str:
     )
 
 
+def _unclean_election(event: Mapping[str, Any]) -> str:
+    end, told = event["log_end_offset"], event["told_high_watermark"]
+    lost = f"lost: {end} up to {told} and what came after" if told > end else f"lost: from {end} on"
+    return (
+        f"{_partition(event)} leader {event['leader']} epoch {event['leader_epoch']} after epoch"
+        f" {event['latest_epoch']}, {lost}; uncertain: from {event['high_watermark']} on"
+    )
+
+
 def _broker(event: Mapping[str, Any]) -> str:
     return f"broker {event['broker']} epoch {event['broker_epoch']}"
 
@@ -205,6 +214,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "failover": _failover,
     "first_fetch": _first_fetch,
     "takeover": _takeover,
+    "unclean_election": _unclean_election,
     "session_loss": _broker,
     "shutdown": _broker,
     "registration": _broker,

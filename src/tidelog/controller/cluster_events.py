@@ -35,11 +35,13 @@ REGISTRATION: Final = "registration"
 FAILOVER: Final = "failover"
 FIRST_FETCH: Final = "first_fetch"
 TAKEOVER: Final = "takeover"
+UNCLEAN_ELECTION: Final = "unclean_election"
 COMMANDS_BEHIND: Final = "commands_behind"
 EVENTS_DROPPED: Final = "events_dropped"
 KINDS: Final = (
     LEADER_CHANGE, ISR_CHANGE, CONTROLLER_ELECTION, CONTROLLER_RESIGNATION, SESSION_LOSS, SHUTDOWN,
-    REGISTRATION, FAILOVER, FIRST_FETCH, TAKEOVER, COMMANDS_BEHIND, EVENTS_DROPPED,
+    REGISTRATION, FAILOVER, FIRST_FETCH, TAKEOVER, UNCLEAN_ELECTION, COMMANDS_BEHIND,
+    EVENTS_DROPPED,
 )  # fmt: skip
 
 
@@ -106,6 +108,14 @@ def of_state(
     return ClusterEvent(LEADER_CHANGE, f"{name}/{after.leader_epoch}", fields)
 
 
+def is_unclean(before: PartitionState, after: PartitionState) -> bool:
+    """Whether a leader was elected that may lack what was committed (V13): from outside the ISR, or
+    a member that has lost its log."""
+    if after.leader == NO_LEADER or after.leader_recovery_state != RECOVERING:
+        return False
+    return before.leader_recovery_state != RECOVERING or after.leader not in before.isr
+
+
 def _cause_of_leader(
     before: PartitionState | None, after: PartitionState, brokers: Brokers, preferred: int
 ) -> str:
@@ -113,7 +123,7 @@ def _cause_of_leader(
         return "created"
     if after.leader == NO_LEADER:
         return "nobody_in_sync_alive"
-    if after.leader_recovery_state == RECOVERING != before.leader_recovery_state:
+    if is_unclean(before, after):
         return "unclean"
     if before.leader == NO_LEADER:
         return "replica_returned"
@@ -195,6 +205,13 @@ def takeover(
     """A new leader has seen its followers and its first record through, or was watched for long
     enough."""
     return _of_leadership(TAKEOVER, topic_partition, topic_id, leader_epoch, fields)
+
+
+def unclean_election(
+    topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
+) -> ClusterEvent:
+    """Who was elected uncleanly leads, and tells which offsets are at risk (V13)."""
+    return _of_leadership(UNCLEAN_ELECTION, topic_partition, topic_id, leader_epoch, fields)
 
 
 def _of_leadership(

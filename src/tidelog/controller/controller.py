@@ -20,6 +20,7 @@ from tidelog.controller import (
     shutdowns,
 )
 from tidelog.controller.agenda import Agenda
+from tidelog.controller.balance import Balance
 from tidelog.controller.changes import (
     DeletionCommanded,
     LeavingCommanded,
@@ -94,6 +95,11 @@ class Controller:
             or any(d.done or not d.commanded for d in self.image.deletions.values())
             or removals.has_work(self.image)
         )
+
+    @property
+    def balance(self) -> Balance:
+        """What is to go back to preferred replicas by itself, to be looked at."""
+        return self._agenda.balance
 
     def wanted_former(self) -> list[TopicPartition]:
         """Partitions that are about to be added, and of which it is not known whether there were

@@ -6,11 +6,11 @@ Nothing is decided here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.controller import (
     adoption,
-    balance,
     liveness,
     removals,
     shutdowns,
@@ -21,12 +21,14 @@ from tidelog.controller.changes import (
     DeletionRequested,
     FormerFound,
     PartitionsDrained,
+    RemovalsAdded,
     RemovalsRequested,
     ReplicaAnswered,
     ReplicasStopped,
     ShutdownBegun,
     TopicFound,
     TopicGone,
+    TopicUnreadable,
     UncleanChanged,
 )
 from tidelog.controller.draft import Settings
@@ -44,6 +46,7 @@ from tidelog.controller.events import (
     ProducerIdsRead,
     ReassignmentsRead,
     RebalanceDue,
+    RebalanceStepDue,
     RemovalsRead,
     RequestsUnreadable,
     StopReplicaAnswered,
@@ -99,8 +102,10 @@ class Facts:
             case ControlledShutdownAsked():
                 self._shutdown_asked(event)
             case RebalanceDue():
-                due = balance.out_of_balance(self._image, event.percentage)
-                self._agenda.preferred.update(dict.fromkeys(due))
+                self._agenda.balance.look(self._image, event.percentage)
+                self._give_back()
+            case RebalanceStepDue():
+                self._give_back()
             case ReassignmentsRead():
                 self._image.reassignments = event.found
                 self._agenda.look_at_requests(self._image)
@@ -119,6 +124,10 @@ class Facts:
             case CommandsDropped():
                 if self._is_current(event.broker_id, event.broker_epoch):
                     self._agenda.full[event.broker_id] = None
+
+    def _give_back(self) -> None:
+        due = self._agenda.balance.step(self._image)
+        self._agenda.preferred.update(dict.fromkeys(due))
 
     def _is_current(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self._image.brokers.get(broker_id)
@@ -170,31 +179,41 @@ class Facts:
             if name not in names:
                 self._image.apply(TopicGone(name))
         for found in event.found:
-            if isinstance(found, TopicFound) and found.topic.name in self._image.unreadable:
+            taken, changes = self._adopted(found) if isinstance(found, TopicFound) else (found, ())
+            if isinstance(taken, TopicFound) and taken.topic.name in self._image.unreadable:
                 # Brokers may have registered meanwhile, and were told nothing of its partitions.
                 self._agenda.full.update(dict.fromkeys(self._image.brokers))
-            if isinstance(found, TopicFound):
-                found = self._adopted(found)
-            self._image.apply(found)
-            if isinstance(found, TopicFound):
-                for topic_partition in found.topic.partitions():
+            self._image.apply(taken)
+            # What is known of former lives of partitions goes when the topic is taken over.
+            for change in changes:
+                self._image.apply(change)
+            if isinstance(taken, TopicFound):
+                for topic_partition in taken.topic.partitions():
                     self._agenda.dirty[topic_partition] = None
                     self._agenda.shown[topic_partition] = None
-                for partition in found.topic.moves:
-                    self._agenda.moves[TopicPartition(found.topic.name, partition)] = None
-                    self._agenda.stopping[TopicPartition(found.topic.name, partition)] = None
+                for partition in taken.topic.moves:
+                    self._agenda.moves[TopicPartition(taken.topic.name, partition)] = None
+                    self._agenda.stopping[TopicPartition(taken.topic.name, partition)] = None
         self._agenda.look_at_requests(self._image)
 
-    def _adopted(self, found: TopicFound) -> TopicFound:
-        known = self._image.topics.get(found.topic.name)
+    def _adopted(
+        self, found: TopicFound
+    ) -> tuple[TopicFound | TopicUnreadable, Sequence[FormerFound | RemovalsAdded]]:
+        name = found.topic.name
+        known = self._image.topics.get(name)
         if known is None or known.topic_id != found.topic.topic_id:
-            return found
+            fault = adoption.fault(found)
+            if not fault:
+                return found, ()
+            if self._image.unreadable.get(name) != fault:
+                self._agenda.reports.append(
+                    f"topic {name!r} is left alone until its node is mended: {fault}"
+                )
+            return TopicUnreadable(name, fault), ()
         adopted = adoption.adopt(known, found, self._image)
-        for change in adopted.changes:
-            self._image.apply(change)
         if adopted.report:
             self._agenda.reports.append(adopted.report)
-        return adopted.found
+        return adopted.found, adopted.changes
 
     def _removals_read(self, event: RemovalsRead) -> None:
         good, bad = removals.accepted(event.wanted, self._image)

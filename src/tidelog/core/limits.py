@@ -47,6 +47,9 @@ MAX_TOPIC_NAME_CHARS = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
 #: Preferred replicas that get leadership back in one decision: others need their leaders meanwhile.
 MAX_PREFERRED_ELECTIONS_PER_DECISION = 500
+#: Leaderships that go back in one step by themselves, a second before the next: clients of each ask
+#: for metadata and connect anew.
+MAX_AUTOMATIC_ELECTIONS_PER_STEP = 200
 #: Partitions of a leaving broker that are handed over in one decision: what is decided is told
 #: while the next ones are written.
 MAX_HAND_OVERS_PER_DECISION = 500

@@ -602,6 +602,8 @@ class Cluster:
                     continue
                 if state.leader < 0:
                     return f"{topic.name}-{partition} has no leader; ISR {state.isr}"
+                if state.is_recovering:
+                    return f"{topic.name}-{partition}: leader {state.leader} has not recovered"
                 if sorted(state.isr) != sorted(replicas):
                     return (
                         f"{topic.name}-{partition}: ISR {state.isr} of {replicas}, leader"

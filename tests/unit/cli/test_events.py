@@ -56,6 +56,23 @@ def test_failovers_and_fetches() -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "lost"), [(9, "lost: 4 up to 9 and what came after"), (-1, "lost: from 4 on")]
+)
+def test_unclean_elections(told: int, lost: str) -> None:
+    fields = {
+        "leader": 2,
+        "log_start_offset": 0,
+        "log_end_offset": 4,
+        "high_watermark": 3,
+        "told_high_watermark": told,
+        "latest_epoch": 5,
+        "latest_timestamp_ms": 17,
+    }
+    event = cluster_events.unclean_election(TP, topic_id("t"), 6, fields)
+    assert line(event) == f"t-0 leader 2 epoch 6 after epoch 5, {lost}; uncertain: from 3 on"
+
+
+@pytest.mark.parametrize(
     ("event", "text"),
     [
         (cluster_events.ended(broker(2), 7), "broker 2 epoch 102"),

@@ -106,6 +106,7 @@ def test_an_event_that_is_there_twice_is_seen(run: Run) -> None:
         takeover(1),
         takeover(connected=6),
         takeover(connected=-1),
+        cluster_events.unclean_election(TP, topic_id("t"), 6, {"leader": 1}),
     ],
 )
 def test_what_did_not_happen_is_seen(run: Run, event: ClusterEvent) -> None:

@@ -108,7 +108,7 @@ class EventChecker:
             case "controller_election" | "controller_resignation":
                 if event["controller_epoch"] > self._published.controller_epoch:
                     return f"there was no epoch {event['controller_epoch']}"
-            case "first_fetch":
+            case "first_fetch" | "unclean_election":
                 name = (event["topic_id"], event["partition"], event["leader_epoch"])
                 if self._leaders.get(name) != event["leader"]:
                     return f"{self._leaders.get(name)} led in that epoch"

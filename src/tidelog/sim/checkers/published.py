@@ -36,6 +36,8 @@ class PublishedPartition:
     isr: tuple[int, ...]
     #: Broker epoch of each member; None where the node does not tell.
     isr_epochs: tuple[int, ...] | None
+    #: The leader was elected uncleanly, and has not reported yet that it has recovered (V13).
+    is_recovering: bool = False
     #: When the leader was published as such, after another one or none.
     led_since_ns: int = 0
 
@@ -314,6 +316,7 @@ class Published:
             partition_epoch=version,
             isr=tuple(value["isr"]),
             isr_epochs=None if epochs is None else tuple(epochs),
+            is_recovering=bool(value.get("leader_recovery_state", 0)),
         )
         if value["controller_epoch"] != self.controller_epoch:
             self._violate(
@@ -358,11 +361,13 @@ class Published:
             self.leads(state.key, state.leader_epoch, state.leader, what)
             if state.leader not in state.isr:
                 self._violate(f"{what}: leader {state.leader} is not in the ISR {state.isr}")
+        if state.is_recovering and len(state.isr) > 1:
+            self._violate(f"{what}: ISR {state.isr} of a leader that has not recovered (A3)")
         if not state.isr and state.key not in self.removed:
             self._violate(f"{what}: empty ISR")
         assigned = topic.assignment.get(state.key.partition, ())
         strangers = [member for member in state.isr if member not in assigned]
-        if strangers:
+        if strangers and state.key not in self.removed:
             self._violate(f"{what}: {strangers} of the ISR are not assigned ({assigned})")
         if state.isr_epochs is not None and len(state.isr_epochs) != len(state.isr):
             self._violate(f"{what}: isr_epochs {state.isr_epochs} of ISR {state.isr}")
