@@ -2,7 +2,7 @@
 
 A record for a removed partition is refused with UNKNOWN_TOPIC_OR_PARTITION, upon which clients read
 metadata anew; what they do for the others goes on. What each makes of it is in
-docs/guide/clients.md.
+docs/guide/errors.md.
 """
 
 from __future__ import annotations
