@@ -1,6 +1,6 @@
 """`python -m bench [part ...] [--beside VERSION]`: the tables of docs/measurements.md.
 
-Parts: throughput failover scale controller shutdown groups offsets compaction simulation. With
+Parts: throughput failover scale controller shutdown isr groups offsets compaction simulation. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without.
 """
@@ -15,6 +15,7 @@ from bench import (
     controller,
     failover,
     groups,
+    isr,
     log,
     offsets,
     scale,
@@ -31,6 +32,7 @@ PARTS = (
     "scale",
     "controller",
     "shutdown",
+    "isr",
     "groups",
     "offsets",
     "compaction",
@@ -73,6 +75,8 @@ def _tables(part: str, systems: list[System], rounds: int, run_bytes: int) -> li
             return controller.run(rounds)
         case "shutdown":
             return shutdown.run(rounds)
+        case "isr":
+            return isr.run(rounds)
         case "groups":
             return groups.run(systems, rounds)
         case "offsets":
