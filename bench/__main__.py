@@ -1,6 +1,6 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
-Parts: throughput failover scale controller shutdown groups offsets compaction simulation. With
+Parts: throughput failover scale controller shutdown isr groups offsets compaction simulation. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without. The parts
 scale and controller measure both stores, or with `--store` one of them.
@@ -17,6 +17,7 @@ from bench import (
     controller,
     failover,
     groups,
+    isr,
     log,
     offsets,
     scale,
@@ -33,6 +34,7 @@ PARTS = (
     "scale",
     "controller",
     "shutdown",
+    "isr",
     "groups",
     "offsets",
     "compaction",
@@ -80,6 +82,8 @@ def _tables(
             return controller.run(rounds, stores)
         case "shutdown":
             return shutdown.run(rounds)
+        case "isr":
+            return isr.run(rounds)
         case "groups":
             return groups.run(systems, rounds)
         case "offsets":

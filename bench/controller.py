@@ -48,12 +48,12 @@ STORES = ("embedded", "zookeeper")
 SIZES = (100_000, 200_000)
 #: Seconds to the last command sent, for both sizes.
 _AIMS_S = {"embedded": (2, 4), "zookeeper": (3, 6)}
-_PER_TOPIC = 1_000
-_STAND_INS = (1, 2, 3)
+PER_TOPIC = 1_000
+STAND_INS = (1, 2, 3)
 _CONTROLLER = 4
 #: Where stand-ins listen, if they did.
-_FIRST_PORT = 1
-_LIMIT_S = 300
+FIRST_PORT = 1
+LIMIT_S = 300
 #: ZooKeeper's servers allow for less.
 _SESSION_TIMEOUT_MS = 60_000
 _ZOOKEEPER_HEAP_MIB = 2_048
@@ -69,7 +69,7 @@ OpenStore = Callable[[asyncio.AbstractEventLoop], MetadataStore]
 class _StandIn:
     """The other end of a connection: answers each command with success, notes when it came."""
 
-    def __init__(self, network: _StandInNetwork, port: int) -> None:
+    def __init__(self, network: StandInNetwork, port: int) -> None:
         self.peer = f"127.0.0.1:{port}"
         self.queued_bytes = 0
         self._network = network
@@ -111,7 +111,7 @@ class _StandIn:
         self.handler = None
 
 
-class _StandInNetwork:
+class StandInNetwork:
     """Listens for real; connects to stand-ins only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, real: SocketNetwork) -> None:
@@ -151,7 +151,7 @@ class _StandInNetwork:
         wanted = frozenset((port, key) for port in ports for key in _COMMANDS_TO_EACH)
         future = self.loop.create_future()
         self._awaited = wanted, future
-        await asyncio.wait_for(future, _LIMIT_S)
+        await asyncio.wait_for(future, LIMIT_S)
         return max(self.told[one] for one in wanted)
 
 
@@ -177,14 +177,14 @@ def _halt(reason: str) -> None:
     os._exit(1)
 
 
-async def _populate(store: MetadataStore, partitions: int) -> dict[int, int]:
+async def populate(store: MetadataStore, partitions: int) -> dict[int, int]:
     """Topics whose replicas are on the stand-ins; returns the broker epochs of those."""
     for path in layout.PERSISTENT_ROOTS:
         if await store.get(path) is None:
             await store.transact([Create(path, b"")])
     epochs = {}
-    for broker_id in _STAND_INS:
-        endpoint = Endpoint("PLAINTEXT", "127.0.0.1", _FIRST_PORT + broker_id, "PLAINTEXT")
+    for broker_id in STAND_INS:
+        endpoint = Endpoint("PLAINTEXT", "127.0.0.1", FIRST_PORT + broker_id, "PLAINTEXT")
         info = BrokerInfo(broker_id=broker_id, broker_epoch=0, endpoints=(endpoint,))
         data = layout.encode_broker(info, 0)
         (made,) = await store.transact(
@@ -193,7 +193,7 @@ async def _populate(store: MetadataStore, partitions: int) -> dict[int, int]:
         assert made.stat is not None
         epochs[broker_id] = made.stat.czxid
     ops: list[Op] = []
-    for number in range(partitions // _PER_TOPIC):
+    for number in range(partitions // PER_TOPIC):
         ops.extend(_topic(f"topic-{number:04d}", number, epochs))
         while len(ops) > limits.MAX_TRANSACTION_OPS:
             await store.transact(ops[: limits.MAX_TRANSACTION_OPS])
@@ -206,9 +206,9 @@ def _topic(name: str, number: int, epochs: dict[int, int]) -> list[Op]:
     topic_id = number.to_bytes(8, "big") + (0x8000_0000_0000_0001).to_bytes(8, "big")
     assignments = {}
     ops: list[Op] = []
-    for partition in range(_PER_TOPIC):
-        first = partition % len(_STAND_INS)
-        replicas = (*_STAND_INS[first:], *_STAND_INS[:first])
+    for partition in range(PER_TOPIC):
+        first = partition % len(STAND_INS)
+        replicas = (*STAND_INS[first:], *STAND_INS[:first])
         assignments[partition] = replicas
         state = PartitionState(
             leader=replicas[0],
@@ -231,13 +231,14 @@ def _topic(name: str, number: int, epochs: dict[int, int]) -> list[Op]:
 
 
 @contextlib.asynccontextmanager
-async def _broker(
+async def controlling(
     directory: Path, store: MetadataStore, store_text: str
-) -> AsyncIterator[tuple[_StandInNetwork, _Phases]]:
+) -> AsyncIterator[tuple[Broker, StandInNetwork, _Phases]]:
+    """A real broker, the only one that may become the controller; the others are stand-ins."""
     loop = asyncio.get_running_loop()
     clock = SystemClock(loop)
     phases = _Phases()
-    network = _StandInNetwork(loop, SocketNetwork(loop, lambda where, error: _halt(repr(error))))
+    network = StandInNetwork(loop, SocketNetwork(loop, lambda where, error: _halt(repr(error))))
     config = BrokerConfig.from_properties(
         {
             "broker.id": str(_CONTROLLER),
@@ -259,7 +260,7 @@ async def _broker(
     broker = Broker(config, ports, store)
     await broker.start()
     try:
-        yield network, phases
+        yield broker, network, phases
     finally:
         await broker.stop()
 
@@ -292,10 +293,10 @@ async def _measure(
     """One failover of a store with so many partitions; seconds by phase."""
     loop = asyncio.get_running_loop()
     old, stand_ins = open_store(loop), open_store(loop)
-    beating = loop.create_task(_beat((old, stand_ins)))
+    beating = loop.create_task(beat((old, stand_ins)))
     await stand_ins.open()
     await old.open()
-    await _populate(stand_ins, partitions)
+    await populate(stand_ins, partitions)
     claim = layout.encode_controller(9, 0)
     await old.transact(
         [
@@ -303,12 +304,12 @@ async def _measure(
             Create(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(1)),
         ]
     )
-    async with _broker(directory, open_store(loop), store_text) as (network, phases):
+    async with controlling(directory, open_store(loop), store_text) as (_, network, phases):
         gc.collect()
         gc.freeze()
         # As every broker that runs as a process.
         gc.set_threshold(100_000, 50, 50)
-        ports = [_FIRST_PORT + one for one in _STAND_INS]
+        ports = [FIRST_PORT + one for one in STAND_INS]
         begin, cpu_s = time.monotonic(), time.process_time()
         await old.close()
         end = await network.all_told(ports)
@@ -331,7 +332,8 @@ async def _measure(
     return result
 
 
-async def _beat(stores: Sequence[MetadataStore]) -> None:
+async def beat(stores: Sequence[MetadataStore]) -> None:
+    """Keep sessions until cancelled."""
     while True:
         for store in stores:
             store.beat()

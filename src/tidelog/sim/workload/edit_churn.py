@@ -156,7 +156,7 @@ class NodesEdited(ChurnKind):
             (path, node({**self._partitions, some: replicas[::-1]})),
             (path, node({**self._partitions, some: (*replicas[:-1], _NOBODY)})),
             (path, node({**self._partitions, some: replicas[:1] * 2})),
-            (path, node({**self._partitions, some: ()})),
+            (path, node({n: chosen for n, chosen in self._partitions.items() if n > 0})),
         ]
         state = layout.partition_state_path(TopicPartition(self.topic, some))
         kinds += [(state, b"{"), (state, b'{"leader":1}'), (state, b"nonsense")]
