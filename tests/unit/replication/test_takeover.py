@@ -63,3 +63,13 @@ def test_it_is_over_when_every_live_follower_has_fetched_and_a_record_is_committ
     assert not one.is_over([2, 3])
     one.fetched(3, 1_007)
     assert one.is_over([2, 3])
+
+
+def test_it_is_not_over_while_a_follower_cuts_its_log_awaited_or_not() -> None:
+    one = takeover()
+    one.fetched(2, 1_004)
+    one.diverged(3, 1_005)
+    one.committed(11, 1_006)
+    assert not one.is_over([2])
+    one.fetched(3, 1_009)
+    assert one.is_over([2])
