@@ -110,6 +110,14 @@ def report(broker: Broker, controller_epoch: int, effects: Effects) -> None:
         log(logging.INFO, f"{topic_partition} is reassigned to {list(replicas)}")
     for name in effects.removed:
         tracer.event("topic_removed", topic=name)
+    for name in effects.vanished:
+        tracer.event("topic_node_removed", topic=name)
+        log(
+            logging.WARNING,
+            f"somebody has removed {layout.topic_path(name)}: topic {name} is served no more, and"
+            " brokers move its replicas aside (`tidelog strays list` shows them; with its nodes"
+            " back, `tidelog strays restore` restores them)",
+        )
     for broker_id, left in effects.handed_over:
         tracer.event(
             "broker_handed_over",
