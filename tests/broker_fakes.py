@@ -327,14 +327,26 @@ class FakeDirectory:
         del self.logs[topic_partition]
         return self._done()
 
-    def set_aside(self, topic_partition: TopicPartition) -> Completion[None]:
+    def set_aside(
+        self, topic_partition: TopicPartition, high_watermark: int = 0
+    ) -> Completion[None]:
         self.set_aside_logs.append(topic_partition)
         del self.logs[topic_partition]
-        self.strays[str(topic_partition)] = SimpleNamespace(since_ms=self.wall_ms())
+        name = str(topic_partition)
+        self.strays[name] = SimpleNamespace(name=name, since_ms=self.wall_ms(), is_held=False)
+        return self._done()
+
+    def hold_strays(self, held: list[str]) -> Completion[None]:
+        for name in held:
+            self.strays[name].is_held = True
         return self._done()
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
-        old = [name for name, stray in self.strays.items() if now_ms - stray.since_ms >= delay_ms]
+        old = [
+            name
+            for name, stray in self.strays.items()
+            if not stray.is_held and now_ms - stray.since_ms >= delay_ms
+        ]
         for name in old:
             del self.strays[name]
         return self._done(len(old))

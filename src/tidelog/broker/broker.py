@@ -36,6 +36,7 @@ from tidelog.broker.refusals import refusal
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.requests import Pending, Request
 from tidelog.broker.session import Session
+from tidelog.broker.strays import Strays
 from tidelog.broker.takeovers import Takeovers
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
@@ -77,6 +78,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.directories: list[LogDirectory] = []
         self.replicas = Replicas(self)
+        self.strays = Strays(self)
         self.isr_changes = IsrChanges(self)
         self.drains = Drains(self)
         self.fetchers = Fetchers(self)

@@ -26,6 +26,7 @@ from tidelog.controller import removals
 from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
 from tidelog.controller.events import (
     AlterPartitionAsked,
+    CommandsDropped,
     ControlledShutdownAsked,
     CreatePartitionsAsked,
     CreateTopicsAsked,
@@ -40,6 +41,7 @@ from tidelog.controller.events import (
     UncleanRead,
 )
 from tidelog.controller.outcomes import Effects
+from tidelog.core.errors import ErrorCode
 from tidelog.core.tasks import Signal
 from tidelog.core.types import TopicId
 from tidelog.metadata import layout
@@ -244,6 +246,17 @@ class ControllerShell:
     ) -> Pending | Any:
         """A block of producer ids for a broker (G3)."""
         return self._ask(lambda ticket: ProducerIdsAsked(ticket, request), refusal)
+
+    def commands_wanted(self, broker_id: int, broker_epoch: int) -> ErrorCode:
+        """A broker wants to be told everything anew; NONE where it will be."""
+        term = self._term
+        if term is None:
+            return ErrorCode.NOT_CONTROLLER
+        known = term.controller.image.brokers.get(broker_id)
+        if known is None or known.broker_epoch != broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        self.offer(CommandsDropped(broker_id, broker_epoch))
+        return ErrorCode.NONE
 
     def offer(self, event: Event) -> None:
         """An event for the present term; of no use outside of one."""

@@ -221,16 +221,18 @@ class _LeaderAndIsr:
             "server",
             logging.WARNING,
             f"{len(strays)} of {count} replicas are not this broker's any more and are moved"
-            f" aside: {', '.join(map(str, strays[:20]))}{' ...' if len(strays) > 20 else ''}",
+            f" aside: {', '.join(map(str, strays[:20]))}{' ...' if len(strays) > 20 else ''}"
+            " (`tidelog strays list` shows them, `tidelog strays restore` brings them back)",
         )
         for topic_partition in strays:
             partition = self.replicas.get(topic_partition)
             assert partition is not None
             await release(self.broker, partition)
             try:
-                await partition.directory.set_aside(topic_partition)
+                await partition.directory.set_aside(topic_partition, partition.high_watermark)
             except StorageError as error:
                 self.broker.tracer.log("server", logging.ERROR, f"cannot set aside: {error}")
+        await self.replicas.upkeep.hold_strays()
 
     def _leftovers(self) -> list[TopicPartition]:
         found = []

@@ -147,6 +147,14 @@ def report(broker: Broker, controller_epoch: int, effects: Effects) -> None:
             f"topic {name} is deleted although its node {layout.topic_path(name)} cannot be read:"
             " brokers that hold replicas of it set them aside as strays",
         )
+    for name in effects.vanished:
+        tracer.event("topic_node_removed", topic=name)
+        log(
+            logging.WARNING,
+            f"somebody has removed {layout.topic_path(name)}: topic {name} is served no more, and"
+            " brokers move its replicas aside (`tidelog strays list` shows them; with its nodes"
+            " back, `tidelog strays restore` restores them)",
+        )
     for broker_id, left in effects.handed_over:
         tracer.event(
             "broker_handed_over",

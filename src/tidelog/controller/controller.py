@@ -263,6 +263,7 @@ class Controller:
         effects.commands = self._commands(decision, effects.published, taken.conflicts)
         effects.gone, self._agenda.gone = self._agenda.gone, []
         effects.arrived, self._agenda.arrived = self._agenda.arrived, []
+        effects.vanished, self._agenda.vanished = self._agenda.vanished, []
         effects.answers = self._answers(decision, outcomes, effects.removed)
         for hand_over in decision.handed_over:
             self._handed_over(hand_over, effects)

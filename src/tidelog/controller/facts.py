@@ -177,11 +177,10 @@ class Facts:
         names = dict.fromkeys(event.names)
         for name in [*self._image.topics, *self._image.unreadable]:
             if name not in names:
-                self._image.apply(TopicGone(name))
+                self._vanished(name)
         for found in event.found:
             taken, changes = self._adopted(found) if isinstance(found, TopicFound) else (found, ())
-            if isinstance(taken, TopicFound) and taken.topic.name in self._image.unreadable:
-                # Brokers may have registered meanwhile, and were told nothing of its partitions.
+            if isinstance(taken, TopicFound) and self._is_news_to_brokers(taken):
                 self._agenda.full.update(dict.fromkeys(self._image.brokers))
             self._image.apply(taken)
             # What is known of former lives of partitions goes when the topic is taken over.
@@ -195,6 +194,24 @@ class Facts:
                     self._agenda.moves[TopicPartition(taken.topic.name, partition)] = None
                     self._agenda.stopping[TopicPartition(taken.topic.name, partition)] = None
         self._agenda.look_at_requests(self._image)
+
+    def _vanished(self, name: str) -> None:
+        """Somebody has removed the node of a topic (V25): brokers are told everything without it at
+        once, which makes its replicas strays. Those of a deletion under way are told to delete."""
+        deletion = self._image.deletions.get(name)
+        if deletion is None or not deletion.commanded:
+            self._agenda.vanished.append(name)
+            self._agenda.full.update(dict.fromkeys(self._image.brokers))
+        self._image.apply(TopicGone(name))
+
+    def _is_news_to_brokers(self, found: TopicFound) -> bool:
+        """Whether brokers are to be told of a topic even if nothing of it is decided: it could not
+        be read, and some may have registered meanwhile; or somebody has brought its nodes back,
+        with what was published in them."""
+        name = found.topic.name
+        if name in self._image.unreadable:
+            return True
+        return name not in self._image.topics and bool(found.states)
 
     def _adopted(
         self, found: TopicFound

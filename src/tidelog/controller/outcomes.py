@@ -78,6 +78,8 @@ class Effects:
     refused: list[tuple[TopicPartition, str]] = field(default_factory=list)
     #: Reassignments that have ended, and the replicas that there are now.
     reassigned: list[tuple[TopicPartition, tuple[int, ...]]] = field(default_factory=list)
+    #: Topics whose nodes somebody has removed.
+    vanished: list[str] = field(default_factory=list)
     #: Topics that this decision has made.
     made: list[str] = field(default_factory=list)
     #: What somebody left in the store and cannot be done, for the log.
