@@ -7,9 +7,7 @@ own took, is with the other rules of it (test_shutdown_rules).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.controller_builders import brokers, epoch, loaded, state, state_writes, step, topic
@@ -30,7 +28,6 @@ from tidelog.wire.messages.alter_partition import (
 )
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
-ROOT = Path(__file__).resolve().parents[2]
 COUNT = 1_000
 
 
@@ -110,20 +107,3 @@ def test_a_thousand_isr_changes_are_few_transactions_and_one_request_to_each_bro
         assert len(commands.requests(Sender(1, 1, "PLAINTEXT"), 5)) == 1
         assert len(commands.shown) == COUNT
     assert controller.image.states[TopicPartition("t", COUNT - 1)].isr == (1, 2)
-
-
-@pytest.mark.rule("A14")
-@pytest.mark.parametrize(
-    "figure",
-    [
-        "all handed over and everybody told, by its own log, ms",
-        "| batched |",
-        "| each |",
-        "from the store to the last of three brokers' Metadata, ms",
-        "changes a second",
-    ],
-)
-def test_what_was_measured_is_reported(figure: str) -> None:
-    page = (ROOT / "docs" / "measurements.md").read_text(encoding="utf-8")
-    [line] = [one for one in page.splitlines() if figure in one][:1] or [""]
-    assert re.search(r"\d", line), f"{figure}: no figure of it"
