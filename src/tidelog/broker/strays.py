@@ -121,7 +121,7 @@ class Strays:
                     return directory
                 break
         raise KafkaError(
-            ErrorCode.RESOURCE_NOT_FOUND,
+            ErrorCode.INVALID_REQUEST,
             f"broker {self._broker.broker_id} has no stray {named.name!r:.300} in"
             f" {named.log_dir!r:.300}: `tidelog strays list` shows what it has",
         )
