@@ -121,7 +121,7 @@ class Strays:
                     return directory
                 break
         raise KafkaError(
-            ErrorCode.RESOURCE_NOT_FOUND,
+            ErrorCode.INVALID_REQUEST,
             f"broker {self._broker.broker_id} has no stray {named.name!r:.300} in"
             f" {named.log_dir!r:.300}: `tidelog strays list` shows what it has",
         )
@@ -150,16 +150,17 @@ class Strays:
             await self._broker.replicas.load_configs([key.topic])
             config = self._broker.replicas.log_config(key.topic)
             recovered = await directory.stray_replicas.recover(found, config)
-            await self._make_room(recovered)
+            leader_epoch = await self._make_room(recovered)
             log = await directory.stray_replicas.put_back(recovered, config)
             partition = self._broker.replicas.add(directory, log, recovered.state.high_watermark)
+            # Commands older than the state that it was judged by are not for it (V30).
+            partition.leader_epoch = leader_epoch
             result.log_start_offset = log.log_start_offset
             result.log_end_offset = log.log_end_offset
             self._tell(partition, name)
 
     def _tell(self, partition: Partition, name: str) -> None:
         tracer, log = self._broker.tracer, partition.log
-        tracer.mark("stray_restored")
         tracer.event(
             "stray_restored",
             partition=str(partition.topic_partition),
@@ -173,9 +174,10 @@ class Strays:
             f" to {log.log_end_offset}; the controller is asked for its role",
         )
 
-    async def _make_room(self, recovered: Recovered) -> None:
-        """Decide whether a stray may return; an empty replica in its place goes. Raises KafkaError
-        with everything as it was, but that the role has to be told anew."""
+    async def _make_room(self, recovered: Recovered) -> int:
+        """Decide whether a stray may return; an empty replica in its place goes. Returns the leader
+        epoch that it returns to. Raises KafkaError with everything as it was, but that the role has
+        to be told anew."""
         state, loaded = recovered.state, recovered.loaded
         stray = strays.Returning(
             state.topic_partition,
@@ -184,26 +186,27 @@ class Strays:
             loaded.log_end_offset,
             loaded.epochs.latest_epoch,
         )
-        self._check(stray)
+        leader_epoch = self._check(stray)
         partition = self._broker.replicas.get(state.topic_partition)
         if partition is None:
-            return
+            return leader_epoch
         follower_ends = _present(partition).follower_ends
         self._broker.fetchers.remove(partition)
         partition.rest()
         await partition.quiet()
         try:
             # Records may have been under way to it.
-            self._check(stray, follower_ends)
+            leader_epoch = self._check(stray, follower_ends)
         except KafkaError:
             self.ask_for_commands()
             raise
         await release(self._broker, partition)
         await partition.directory.delete(state.topic_partition)
+        return leader_epoch
 
     def _check(
         self, stray: strays.Returning, follower_ends: Mapping[int, int] | None = None
-    ) -> None:
+    ) -> int:
         broker = self._broker
         partition = broker.replicas.get(stray.topic_partition)
         present = None
@@ -213,7 +216,9 @@ class Strays:
                 present = strays.Present(
                     present.log_start_offset, present.log_end_offset, True, follower_ends
                 )
-        strays.check(broker.broker_id, stray, self._assigned(stray.topic_partition), present)
+        assigned = self._assigned(stray.topic_partition)
+        strays.check(broker.broker_id, stray, assigned, present)
+        return -1 if assigned is None else assigned.leader_epoch
 
     def _assigned(self, topic_partition: TopicPartition) -> strays.Assigned | None:
         view = self._broker.view

@@ -314,8 +314,8 @@ class Strays:
                 loaded = load(files, request)
                 files.unlink(f"{new}/{STRAY_STATE}")
             except (OSError, StorageError):
+                # After a crash it may be found under either name.
                 files.rename(new, old)
-                files.fsync_directory(root)
                 raise
             return loaded
 
