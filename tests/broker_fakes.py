@@ -564,19 +564,19 @@ class FakeBroker:
         *states: LeaderAndIsrPartitionState,
         topic: str = TOPIC,
         topic_id: bytes = TOPIC_ID,
-        full: bool = False,
+        full: bool | None = False,
         keep: tuple[str, ...] = (),
         controller_epoch: int = 1,
         broker_epoch: int | None = None,
     ) -> LeaderAndIsrResponse:
-        """A LeaderAndIsr for partitions of one topic."""
+        """A LeaderAndIsr for partitions of one topic; `full` None: of Kafka's own controller."""
         topics = [LeaderAndIsrTopicState(topic, topic_id, list(states))] if states else []
         topics += [LeaderAndIsrTopicState(name) for name in keep]
         request = LeaderAndIsrRequest(
             controller_id=9,
             controller_epoch=controller_epoch,
             broker_epoch=self.broker_epoch if broker_epoch is None else broker_epoch,
-            type=2 if full else 1,
+            type=0 if full is None else 2 if full else 1,
             topic_states=topics,
         )
         return await self.replicas.apply_leader_and_isr(request, 7)

@@ -60,6 +60,10 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import NO_LEADER, TopicPartition
 
+#: Outcomes of a role that tell that the replica is there: Kafka's brokers refuse one of the leader
+#: epoch that they know already.
+_HAS_REPLICA = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+
 
 class Facts:
     """Takes facts over for one controller."""
@@ -273,8 +277,8 @@ class Facts:
                 # Outside the ISR it makes the replica; that it had none says nothing there.
                 news = event.broker_id in state.isr
             else:
-                news = error is ErrorCode.NONE and bool(self._image.presence(topic_partition))
+                news = error in _HAS_REPLICA and bool(self._image.presence(topic_partition))
             if news:
-                present = error is ErrorCode.NONE
+                present = error in _HAS_REPLICA
                 self._image.apply(ReplicaAnswered(topic_partition, event.broker_id, present))
                 self._agenda.dirty[topic_partition] = None

@@ -601,9 +601,10 @@ class TestCreationCutShort:
         assert controller.image.absent(TP) == ()
 
     @pytest.mark.rule("D3")
-    def test_when_somebody_has_it_the_others_leave_the_isr(self) -> None:
+    @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH])
+    def test_when_somebody_has_it_the_others_leave_the_isr(self, error: ErrorCode) -> None:
         controller = self.fresh()
-        run(controller, roles_answered(1), roles_answered(2, ErrorCode.NONE))
+        run(controller, roles_answered(1), roles_answered(2, error))
         assert controller.image.states[TP].leader == 2
         assert controller.image.states[TP].isr == (2, 3)
 
