@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.controller_builders import brokers, loaded, state, step, topic
+from tests.controller_builders import brokers, delete, loaded, state, step, topic
 
 from tidelog.controller.events import BrokersRead, TopicFound, TopicsRead
 
@@ -32,3 +32,16 @@ def test_such_a_topic_is_named_once_and_left_alone(
     writes, effects = step(controller, read, BrokersRead(brokers(1, 2)))
     assert effects.reports == [], "it was told"
     assert all(name.topic != "edited" for name, _ in effects.published)
+
+
+@pytest.mark.rule("V25")
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_topic_whose_node_is_gone_is_stray_unless_it_is_being_deleted(is_deleted: bool) -> None:
+    controller = loaded()
+    if is_deleted:
+        for _ in step(controller, delete("t")), step(controller):
+            assert "t" in controller.image.deletions
+    _, effects = step(controller, TopicsRead((), ()))
+    assert effects.vanished == ([] if is_deleted else ["t"])
+    assert all(told.full is not is_deleted for told in effects.commands.values())
+    assert "t" not in controller.image.topics
