@@ -24,6 +24,7 @@ from tidelog.broker.isr_changes import IsrChanges
 from tidelog.broker.partitions import Partition
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.requests import Pending, Request
+from tidelog.broker.takeovers import Takeovers
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.completion import Completion
 from tidelog.core.config import BrokerConfig
@@ -326,14 +327,26 @@ class FakeDirectory:
         del self.logs[topic_partition]
         return self._done()
 
-    def set_aside(self, topic_partition: TopicPartition) -> Completion[None]:
+    def set_aside(
+        self, topic_partition: TopicPartition, high_watermark: int = 0
+    ) -> Completion[None]:
         self.set_aside_logs.append(topic_partition)
         del self.logs[topic_partition]
-        self.strays[str(topic_partition)] = SimpleNamespace(since_ms=self.wall_ms())
+        name = str(topic_partition)
+        self.strays[name] = SimpleNamespace(name=name, since_ms=self.wall_ms(), is_held=False)
+        return self._done()
+
+    def hold_strays(self, held: list[str]) -> Completion[None]:
+        for name in held:
+            self.strays[name].is_held = True
         return self._done()
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
-        old = [name for name, stray in self.strays.items() if now_ms - stray.since_ms >= delay_ms]
+        old = [
+            name
+            for name, stray in self.strays.items()
+            if not stray.is_held and now_ms - stray.since_ms >= delay_ms
+        ]
         for name in old:
             del self.strays[name]
         return self._done(len(old))
@@ -453,6 +466,9 @@ class FakePeers:
             self._connections[key] = FakeConnection(self, broker_id)
         return self._connections[key]
 
+    def view_changed(self) -> None:
+        """Nobody is asked when it fell silent."""
+
     def requests(self, api_key: int) -> list[Any]:
         return [message for _, key, message in self.sent if key == api_key]
 
@@ -488,6 +504,7 @@ class FakeBroker:
         self.session = SimpleNamespace(is_lost=lambda: self.broker_epoch < 0)
         self.handing_over = HandingOver(self)  # type: ignore[arg-type]
         self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
+        self.takeovers = Takeovers(self)  # type: ignore[arg-type]
         self.fetchers = Fetchers(self)  # type: ignore[arg-type]
         self.groups = GroupCoordinators(self)  # type: ignore[arg-type]
         self.replicas.directories = [self.directory]  # type: ignore[list-item]
@@ -547,19 +564,19 @@ class FakeBroker:
         *states: LeaderAndIsrPartitionState,
         topic: str = TOPIC,
         topic_id: bytes = TOPIC_ID,
-        full: bool = False,
+        full: bool | None = False,
         keep: tuple[str, ...] = (),
         controller_epoch: int = 1,
         broker_epoch: int | None = None,
     ) -> LeaderAndIsrResponse:
-        """A LeaderAndIsr for partitions of one topic."""
+        """A LeaderAndIsr for partitions of one topic; `full` None: of Kafka's own controller."""
         topics = [LeaderAndIsrTopicState(topic, topic_id, list(states))] if states else []
         topics += [LeaderAndIsrTopicState(name) for name in keep]
         request = LeaderAndIsrRequest(
             controller_id=9,
             controller_epoch=controller_epoch,
             broker_epoch=self.broker_epoch if broker_epoch is None else broker_epoch,
-            type=2 if full else 1,
+            type=0 if full is None else 2 if full else 1,
             topic_states=topics,
         )
         return await self.replicas.apply_leader_and_isr(request, 7)

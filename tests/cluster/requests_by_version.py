@@ -19,6 +19,7 @@ from tidelog.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tidelog.wire.messages.alter_strays import DELETE, AlterStraysRequest
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tidelog.wire.messages.create_topics import (
@@ -62,6 +63,7 @@ from tidelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from tidelog.wire.messages.list_strays import ListStraysRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -80,6 +82,7 @@ from tidelog.wire.messages.remove_partitions import (
 from tidelog.wire.registry import (
     ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
+    ALTER_STRAYS,
     API_VERSIONS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -96,6 +99,7 @@ from tidelog.wire.registry import (
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     LIST_PARTITION_REASSIGNMENTS,
+    LIST_STRAYS,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
@@ -125,6 +129,8 @@ CLIENT_APIS = [
     DESCRIBE_TOPIC_PARTITIONS,
     ALTER_PARTITION_REASSIGNMENTS,
     LIST_PARTITION_REASSIGNMENTS,
+    LIST_STRAYS,
+    ALTER_STRAYS,
     *GROUP_REQUESTS,
 ]
 
@@ -273,6 +279,8 @@ _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
     REMOVE_PARTITIONS: lambda version, topic, topic_id, partition: RemovePartitionsRequest(
         [RemovePartitionsTopic(topic, 1)], validate_only=True
     ),
+    LIST_STRAYS: lambda version, topic, topic_id, partition: ListStraysRequest(),
+    ALTER_STRAYS: lambda version, topic, topic_id, partition: AlterStraysRequest(DELETE, []),
     ELECT_LEADERS: _elect_leaders,
     ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
     LIST_PARTITION_REASSIGNMENTS: lambda version, topic, topic_id, partition: (

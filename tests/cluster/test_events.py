@@ -10,6 +10,7 @@ from typing import Any
 from tests.cluster.conftest import MakeCluster, tidelog
 
 from tidelog.client.configs import TOPIC, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
 from tidelog.records.builder import NewRecord, build_batch
@@ -38,18 +39,7 @@ def test_a_killed_broker_and_a_killed_controller_are_told_with_their_times(
     make_cluster: MakeCluster,
 ) -> None:
     cluster = make_cluster(3, cluster_events_enable="true")
-    made = tidelog(
-        "topics",
-        "create",
-        "t",
-        "--partitions",
-        "6",
-        "--replication-factor",
-        "3",
-        "-b",
-        cluster.bootstrap,
-    )
-    assert made.returncode == 0, made.stderr
+    create(cluster, "t", 6)
     [election] = until(cluster, "controller_election", 1)
     controller = election["controller"]
     victim = next(one for one in (1, 2, 3) if one != controller)
@@ -67,6 +57,91 @@ def test_a_killed_broker_and_a_killed_controller_are_told_with_their_times(
     names = [(one["topic"], one["partition"], one["leader_epoch"]) for one in changes]
     assert len(dict.fromkeys(names)) == len(names), "at most once an epoch"
     assert {one["cause"] for one in changes} >= {"created", "leader_gone"}
+
+
+def acknowledge(client: BlockingClient, partition: TopicPartition, batch: bytes) -> None:
+    """Produce until a leader has taken it, acks=all."""
+    limit_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            client.produce(partition, batch)
+            return
+        except TidelogError as error:
+            assert time.monotonic() < limit_s, error
+
+
+def create(cluster: LocalCluster, name: str, partitions: int) -> None:
+    words = ("--partitions", str(partitions), "--replication-factor", "3")
+    made = tidelog("topics", "create", name, *words, "-b", cluster.bootstrap)
+    assert made.returncode == 0, made.stderr
+
+
+def test_the_budget_of_a_failover_is_told_from_the_death_to_the_first_record(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(3, cluster_events_enable="true")
+    create(cluster, "t", 6)
+    [election] = until(cluster, "controller_election", 1)
+    victim = next(one for one in (1, 2, 3) if one != election["controller"])
+    begin_ms = time.monotonic_ns() // 1_000_000
+    cluster.kill(victim)
+    with BlockingClient(cluster.bootstrap) as client:
+        for partition in range(6):
+            batch = bytes(build_batch([NewRecord(b"key", b"value", timestamp_ms=0)]))
+            acknowledge(client, TopicPartition("t", partition), batch)
+    whole_ms = time.monotonic_ns() // 1_000_000 - begin_ms
+    [failover] = until(cluster, "failover", 1)
+    assert (failover["cause"], failover["brokers"]) == ("death", [victim])
+    assert failover["detection_ms"] >= 0, "the controller followed what the victim led"
+    moved = {
+        (one["topic"], one["partition"], one["leader_epoch"]): one["leader"]
+        for one in failover["sample"]
+        if one["topic"] == "t"
+    }
+    assert moved
+    limit_s = time.monotonic() + PATIENCE_S
+    while True:
+        told = {
+            (one["topic"], one["partition"], one["leader_epoch"]): one
+            for one in events(cluster, "takeover")
+        }
+        if told.keys() >= moved.keys():
+            break
+        assert time.monotonic() < limit_s, f"{moved.keys() - told.keys()} are not told"
+    for name, leader in moved.items():
+        takeover = told[name]
+        assert (takeover["leader"], takeover["told_by"]) == (leader, leader)
+        assert takeover["ended_by"] == "all_seen"
+        phases = takeover["phases_ms"]
+        [follower] = takeover["followers"]
+        assert follower["follower"] not in (leader, victim)
+        assert 0 <= phases["connect"] <= phases["first_fetch"] == follower["fetched_ms"]
+        assert 0 <= phases["acknowledge"] <= whole_ms
+
+
+def test_shutdowns_and_changes_of_the_isr_are_told_with_their_causes(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(3, cluster_events_enable="true")
+    create(cluster, "t", 6)
+    [election] = until(cluster, "controller_election", 1)
+    leaving = next(one for one in (1, 2, 3) if one != election["controller"])
+    cluster.stop(leaving)
+    [shutdown] = until(cluster, "shutdown", 1)
+    assert shutdown["broker"] == leaving
+    failovers = until(cluster, "failover", 1)
+    assert {(one["cause"], *one["brokers"]) for one in failovers} == {("shutdown", leaving)}
+    assert sum(one["partitions"] for one in failovers) >= 2
+    assert events(cluster, "session_loss") == []
+    cluster.start(leaving)
+    back = [one for one in until(cluster, "registration", 1) if one["broker"] == leaving]
+    assert back[-1]["previous_broker_epoch"] == shutdown["broker_epoch"]
+    wanted = {"member_leaving", "caught_up"}
+    limit_s = time.monotonic() + PATIENCE_S
+    while not wanted <= {one["cause"] for one in events(cluster, "isr_change")}:
+        assert time.monotonic() < limit_s, events(cluster, "isr_change")
+    causes = {one["cause"] for one in events(cluster, "leader_change")}
+    assert {"created", "leader_leaving"} <= causes
 
 
 def test_an_unclean_election_tells_which_offsets_are_at_risk(make_cluster: MakeCluster) -> None:

@@ -89,6 +89,43 @@ def test_everybody_is_told_everything_when_a_topic_can_be_read_again() -> None:
     assert effects.commands[1].keep == ()
 
 
+@pytest.mark.rule("V25", "V35")
+def test_a_topic_whose_node_somebody_removes_is_served_no_more_at_once() -> None:
+    found = TopicFound(topic("t", {0: (1, 2)}), {0: state((1, 2))})
+    other = TopicFound(topic("u", {0: (2, 3)}), {0: state((2, 3))})
+    controller = unloaded(found, other, TopicUnreadable("broken", "not JSON"))
+    step(controller)
+    _, effects = step(controller, TopicsRead(["u"], []))
+    assert effects.vanished == ["t", "broken"]
+    assert [one for one, commands in effects.commands.items() if commands.full] == [1, 2, 3]
+    for commands in effects.commands.values():
+        assert {one.topic for one in commands.roles} <= {"u"} and commands.shows_all
+        assert {key[1].topic for key in commands.shown} == {"u"} and commands.keep == ()
+    _, effects = step(controller, TopicsRead(["u"], []))
+    assert effects.vanished == [] and not effects.commands
+
+
+@pytest.mark.rule("V25")
+def test_a_topic_whose_nodes_somebody_brings_back_is_told_to_everybody() -> None:
+    found = TopicFound(topic("t", {0: (1, 2)}), {0: state((1, 2))})
+    controller = unloaded(found)
+    step(controller)
+    step(controller, TopicsRead([], []))
+    writes, effects = step(controller, TopicsRead(["t"], [found]))
+    assert writes == []
+    assert [one for one, commands in effects.commands.items() if commands.full] == [1, 2, 3]
+    assert list(effects.commands[2].roles) == [TP]
+
+
+@pytest.mark.rule("V25")
+def test_the_end_of_a_deletion_that_is_under_way_is_no_edit() -> None:
+    found = TopicFound(topic("t", {0: (1, 2)}), {0: state((1, 2))})
+    controller = unloaded(found, deletions=["t"])
+    step(controller)
+    _, effects = step(controller, TopicsRead([], []))
+    assert effects.vanished == []
+
+
 @pytest.mark.rule("V35")
 def test_a_topic_whose_nodes_cannot_be_read_is_kept_and_left_alone(three: Office) -> None:
     first = three.controller()

@@ -115,6 +115,9 @@ def test_what_happens_is_told_of_every_kind_that_faults_bring_about() -> None:
         assert run.cluster.events is not None
         for kind, count in run.cluster.events.counts.items():
             told[kind] = told.get(kind, 0) + count
-    assert min(told[kind] for kind in ("leader_change", "isr_change", "first_fetch")) >= 50
+    often = ("leader_change", "isr_change", "first_fetch", "takeover")
+    assert min(told[kind] for kind in often) >= 50
+    for phase in ("connect", "truncate", "first_fetch", "acknowledge"):
+        assert told[f"takeover/{phase}"] >= 5, phase
     for kind in ("failover", "session_loss", "registration", "controller_election"):
         assert told[kind] >= 5, kind

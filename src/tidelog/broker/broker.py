@@ -36,6 +36,8 @@ from tidelog.broker.refusals import refusal
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.requests import Pending, Request
 from tidelog.broker.session import Session
+from tidelog.broker.strays import Strays
+from tidelog.broker.takeovers import Takeovers
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ErrorCode, TidelogError
@@ -76,10 +78,12 @@ class Broker:
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.directories: list[LogDirectory] = []
         self.replicas = Replicas(self)
+        self.strays = Strays(self)
         self.isr_changes = IsrChanges(self)
         self.drains = Drains(self)
         self.fetchers = Fetchers(self)
         self.cluster_events = ClusterEvents(self)
+        self.takeovers = Takeovers(self)
         self.controller = ControllerShell(self)
         self.handing_over = HandingOver(self)
         self.groups = GroupCoordinators(self)

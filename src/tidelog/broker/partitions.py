@@ -241,8 +241,8 @@ class Partition:
             effects = role.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
         except KafkaError:
             return
-        if self._broker.cluster_events.awaiting:
-            self._broker.cluster_events.fetched(self, replica_id, now_ms)
+        if self._broker.takeovers.watched:
+            self._broker.takeovers.fetched(self, replica_id, now_ms)
         if effects is MOVED:
             self.watchers.high_watermark_moved(self)
         elif effects:
@@ -372,6 +372,8 @@ class Partition:
         for effect in effects:
             kind = type(effect)
             if kind is HighWatermarkMoved:
+                if self._broker.takeovers.watched:
+                    self._broker.takeovers.committed(self)
                 self.watchers.high_watermark_moved(self)
             elif kind is IsrCommitted:
                 self._isr_committed()
@@ -418,6 +420,7 @@ class Partition:
         self._resting_high_watermark = role.high_watermark
         if type(role) is LeaderReplica:
             self._known_partition_epoch = role.isr.partition_epoch
+            self._broker.takeovers.ended(self)
             self.told_high_watermark = role.high_watermark
             if self.topic_partition.topic == CONSUMER_OFFSETS:
                 self._broker.groups.role_ended(self)
@@ -482,7 +485,7 @@ class Partition:
             recovery_state=state.leader_recovery_state,
         )
         self._take_role(role, state, "became_leader")
-        broker.cluster_events.leads(self)
+        broker.takeovers.begun(self)
         if state.leader_recovery_state == RECOVERING:
             unclean.tell(broker, self, role, latest_epoch)
         if self.topic_partition.topic == CONSUMER_OFFSETS:

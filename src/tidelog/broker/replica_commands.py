@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tidelog.log.directory import LogDirectory
 
 _FULL = 2
+#: Kafka's controllers in ZooKeeper mode do not say whether they tell everything.
+_UNTOLD = 0
 _TOPIC_ID_VERSION = 5
 
 
@@ -108,7 +110,10 @@ class _LeaderAndIsr:
                 # Not from a controller of ours: it says is_new, or names everything that is ours.
                 error = ErrorCode.INCONSISTENT_TOPIC_ID
             elif placement is Placement.LOST:
+                # Kafka's own controller elects another leader for a failed directory alone.
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
+                if self.request.type == _UNTOLD:
+                    error = ErrorCode.KAFKA_STORAGE_ERROR
                 self.broker.tracer.mark("replica_lost")
             elif partition is None:
                 error = _name_error(topic_partition.topic)
@@ -221,16 +226,18 @@ class _LeaderAndIsr:
             "server",
             logging.WARNING,
             f"{len(strays)} of {count} replicas are not this broker's any more and are moved"
-            f" aside: {', '.join(map(str, strays[:20]))}{' ...' if len(strays) > 20 else ''}",
+            f" aside: {', '.join(map(str, strays[:20]))}{' ...' if len(strays) > 20 else ''}"
+            " (`tidelog strays list` shows them, `tidelog strays restore` brings them back)",
         )
         for topic_partition in strays:
             partition = self.replicas.get(topic_partition)
             assert partition is not None
             await release(self.broker, partition)
             try:
-                await partition.directory.set_aside(topic_partition)
+                await partition.directory.set_aside(topic_partition, partition.high_watermark)
             except StorageError as error:
                 self.broker.tracer.log("server", logging.ERROR, f"cannot set aside: {error}")
+        await self.replicas.upkeep.hold_strays()
 
     def _leftovers(self) -> list[TopicPartition]:
         found = []

@@ -9,8 +9,8 @@ own kind only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
@@ -21,6 +21,7 @@ from tidelog.replication import commands
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
 
+T = TypeVar("T")
 _FLUSH_CHECK_MS = 1_000
 _STRAY_CHECK_MS = 60_000
 #: Strays that follow each other closer than this went in one event.
@@ -33,7 +34,6 @@ class ReplicaUpkeep:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._closing = False
-        self._strays_waiting = 0
         settings = _cleaner_settings(broker.config)
         self._cleaner = Cleaner(settings, broker.clock, broker.tasks.sleep)
 
@@ -113,6 +113,7 @@ class ReplicaUpkeep:
     async def _examine_followers(self) -> None:
         for partition in self._broker.replicas.all():
             partition.examine()
+        self._broker.takeovers.expire()
 
     async def _enforce_retention(self) -> None:
         for partition in self._broker.replicas.all():
@@ -144,27 +145,43 @@ class ReplicaUpkeep:
         for directory in self._broker.replicas.directories:
             await directory.flush_due(self._broker.clock.wall_ms())
 
+    async def hold_strays(self) -> None:
+        """Have the strays that went with too many others wait for an operator's word (V35)."""
+        replicas = self._broker.replicas
+        strays = sorted(
+            (
+                (stray.since_ms, stray.name, directory)
+                for directory in replicas.directories
+                for stray in directory.strays.values()
+            ),
+            key=lambda one: one[:2],
+        )
+        for event in _events(strays, lambda one: one[0]):
+            if not commands.deletion_waits(len(event), len(replicas) + len(event)):
+                continue
+            new = [one for one in event if not one[2].strays[one[1]].is_held]
+            if not new:
+                continue
+            self._broker.tracer.event("strays_wait", count=len(event))
+            self._broker.tracer.log(
+                "server",
+                logging.WARNING,
+                f"{len(event)} strays went at once: they are kept until `tidelog strays delete`"
+                " removes or `tidelog strays restore` restores them; `tidelog strays list` shows"
+                " them",
+            )
+            for directory in replicas.directories:
+                names = [name for _, name, where in new if where is directory]
+                try:
+                    await directory.hold_strays(names)
+                except StorageError as error:
+                    # They are kept as long as this process lives, and looked at anew by the next.
+                    self._broker.tracer.log("server", logging.ERROR, f"held strays: {error}")
+
     async def _purge_strays(self) -> None:
         """Delete strays that are old enough, unless too many went at once (V35)."""
-        replicas = self._broker.replicas
-        since = sorted(
-            stray.since_ms
-            for directory in replicas.directories
-            for stray in directory.strays.values()
-        )
-        waiting = _most_in_one_event(since)
-        if commands.deletion_waits(waiting, len(replicas) + len(since)):
-            if waiting != self._strays_waiting:
-                self._strays_waiting = waiting
-                self._broker.tracer.event("strays_wait", count=waiting)
-                self._broker.tracer.log(
-                    "server",
-                    logging.WARNING,
-                    f"{waiting} strays went at once: they are kept until an operator removes or "
-                    "restores them",
-                )
-            return
-        for directory in replicas.directories:
+        await self.hold_strays()
+        for directory in self._broker.replicas.directories:
             await directory.purge_strays(
                 self._broker.clock.wall_ms(), self._broker.config.log_stray_delete_delay_ms
             )
@@ -179,10 +196,12 @@ def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
     )
 
 
-def _most_in_one_event(since_ms: list[int]) -> int:
-    """The largest number of times that follow each other closely; `since_ms` rises."""
-    most = run = 0
-    for index, time_ms in enumerate(since_ms):
-        run = run + 1 if index and time_ms - since_ms[index - 1] <= _ONE_EVENT_MS else 1
-        most = max(most, run)
-    return most
+def _events(strays: Sequence[T], since_ms: Callable[[T], int]) -> list[list[T]]:
+    """Strays that rise in time, in groups of those that followed each other closely."""
+    groups: list[list[T]] = []
+    for one in strays:
+        if groups and since_ms(one) - since_ms(groups[-1][-1]) <= _ONE_EVENT_MS:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups

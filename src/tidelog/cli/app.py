@@ -30,6 +30,7 @@ from tidelog.cli import (
     reassign,
     simulation,
     stores,
+    strays,
     topics,
 )
 from tidelog.cli.output import abandon_output, print_line, say
@@ -55,6 +56,7 @@ app.add_typer(brokers.app, name="brokers")
 app.add_typer(partitions.leaders_app, name="leaders")
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(brokers.log_dirs_app, name="log-dirs")
+app.add_typer(strays.app, name="strays")
 app.add_typer(partitions.records_app, name="records")
 app.add_typer(events.app, name="events")
 app.add_typer(stores.app, name="store")

@@ -93,6 +93,40 @@ class PartitionsRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class StrayListed:
+    """A replica that a broker has set aside: `name` is its directory's in `log_dir`. `delete_at_ms`
+    is null where it is `held` until somebody deletes or restores it."""
+
+    broker: int
+    log_dir: str
+    name: str
+    topic: str | None
+    partition: int | None
+    topic_id: str | None
+    set_aside_ms: int
+    size_bytes: int
+    delete_at_ms: int | None
+    held: bool
+    restorable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StrayChanged:
+    """A set-aside replica; `result` is restored, deleted or the name of an error. Offsets are those
+    of a restored one."""
+
+    broker: int
+    log_dir: str
+    name: str
+    topic: str | None
+    partition: int | None
+    result: str
+    message: str
+    first_offset: int | None
+    end_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDescription:
     """A topic with its partitions."""
 

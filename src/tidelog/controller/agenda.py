@@ -38,6 +38,7 @@ class Agenda:
         "shown",
         "shutdown_answers",
         "stopping",
+        "vanished",
     )
 
     def __init__(self) -> None:
@@ -73,6 +74,8 @@ class Agenda:
         #: Requests in the store that cannot be done: (partition, is a removal) -> why.
         self.refused: dict[tuple[TopicPartition, bool], str] = {}
         self.reports: list[str] = []
+        #: Topics whose nodes somebody has removed.
+        self.vanished: list[str] = []
 
     def __bool__(self) -> bool:
         """Whether a decision would find anything here."""

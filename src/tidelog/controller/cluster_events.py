@@ -34,12 +34,14 @@ SHUTDOWN: Final = "shutdown"
 REGISTRATION: Final = "registration"
 FAILOVER: Final = "failover"
 FIRST_FETCH: Final = "first_fetch"
+TAKEOVER: Final = "takeover"
 UNCLEAN_ELECTION: Final = "unclean_election"
 COMMANDS_BEHIND: Final = "commands_behind"
 EVENTS_DROPPED: Final = "events_dropped"
 KINDS: Final = (
     LEADER_CHANGE, ISR_CHANGE, CONTROLLER_ELECTION, CONTROLLER_RESIGNATION, SESSION_LOSS, SHUTDOWN,
-    REGISTRATION, FAILOVER, FIRST_FETCH, UNCLEAN_ELECTION, COMMANDS_BEHIND, EVENTS_DROPPED,
+    REGISTRATION, FAILOVER, FIRST_FETCH, TAKEOVER, UNCLEAN_ELECTION, COMMANDS_BEHIND,
+    EVENTS_DROPPED,
 )  # fmt: skip
 
 
@@ -195,6 +197,14 @@ def first_fetch(
 ) -> ClusterEvent:
     """The first follower has fetched from a new leader."""
     return _of_leadership(FIRST_FETCH, topic_partition, topic_id, leader_epoch, fields)
+
+
+def takeover(
+    topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
+) -> ClusterEvent:
+    """A new leader has seen its followers and its first record through, or was watched for long
+    enough."""
+    return _of_leadership(TAKEOVER, topic_partition, topic_id, leader_epoch, fields)
 
 
 def unclean_election(

@@ -255,9 +255,15 @@ class Controller:
         taken.take(decision.writes, outcomes)
         for topic_partition in decision.remade:
             self.image.apply(ReplicasRemade(topic_partition))
+        effects.unread = [
+            name
+            for name, deletion in self.image.deletions.items()
+            if not deletion.commanded and name in self.image.unreadable
+        ]
         effects.commands = self._commands(decision, effects.published, taken.conflicts)
         effects.gone, self._agenda.gone = self._agenda.gone, []
         effects.arrived, self._agenda.arrived = self._agenda.arrived, []
+        effects.vanished, self._agenda.vanished = self._agenda.vanished, []
         effects.answers = self._answers(decision, outcomes, effects.removed)
         for hand_over in decision.handed_over:
             self._handed_over(hand_over, effects)
@@ -324,6 +330,10 @@ class Controller:
         ]
         for name in waiting:
             told = builder.delete(name) if name in self.image.topics else {}
+            if name in self.image.unreadable:
+                # Nobody knows who holds replicas of it: whoever does sets them aside (V35).
+                for broker_id in self.image.brokers:
+                    builder.tell_everything(broker_id)
             self.image.apply(DeletionCommanded(name, told))
 
     def _command_leaving(self, builder: CommandBuilder) -> None:

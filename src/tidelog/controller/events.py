@@ -159,7 +159,8 @@ class StopReplicaAnswered:
 
 @dataclass(frozen=True, slots=True)
 class CommandsDropped:
-    """So much waited for a broker that part of it was thrown away: tell it everything (V81)."""
+    """So much waited for a broker that part of it was thrown away (V81), or it has got a replica
+    back (V35): tell it everything."""
 
     broker_id: int
     broker_epoch: int

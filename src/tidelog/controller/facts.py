@@ -60,6 +60,10 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import NO_LEADER, TopicPartition
 
+#: Outcomes of a role that tell that the replica is there: Kafka's brokers refuse one of the leader
+#: epoch that they know already.
+_HAS_REPLICA = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+
 
 class Facts:
     """Takes facts over for one controller."""
@@ -177,11 +181,10 @@ class Facts:
         names = dict.fromkeys(event.names)
         for name in [*self._image.topics, *self._image.unreadable]:
             if name not in names:
-                self._image.apply(TopicGone(name))
+                self._vanished(name)
         for found in event.found:
             taken, changes = self._adopted(found) if isinstance(found, TopicFound) else (found, ())
-            if isinstance(taken, TopicFound) and taken.topic.name in self._image.unreadable:
-                # Brokers may have registered meanwhile, and were told nothing of its partitions.
+            if isinstance(taken, TopicFound) and self._is_news_to_brokers(taken):
                 self._agenda.full.update(dict.fromkeys(self._image.brokers))
             self._image.apply(taken)
             # What is known of former lives of partitions goes when the topic is taken over.
@@ -195,6 +198,24 @@ class Facts:
                     self._agenda.moves[TopicPartition(taken.topic.name, partition)] = None
                     self._agenda.stopping[TopicPartition(taken.topic.name, partition)] = None
         self._agenda.look_at_requests(self._image)
+
+    def _vanished(self, name: str) -> None:
+        """Somebody has removed the node of a topic (V25): brokers are told everything without it at
+        once, which makes its replicas strays. Those of a deletion under way are told to delete."""
+        deletion = self._image.deletions.get(name)
+        if deletion is None or not deletion.commanded:
+            self._agenda.vanished.append(name)
+            self._agenda.full.update(dict.fromkeys(self._image.brokers))
+        self._image.apply(TopicGone(name))
+
+    def _is_news_to_brokers(self, found: TopicFound) -> bool:
+        """Whether brokers are to be told of a topic even if nothing of it is decided: it could not
+        be read, and some may have registered meanwhile; or somebody has brought its nodes back,
+        with what was published in them."""
+        name = found.topic.name
+        if name in self._image.unreadable:
+            return True
+        return name not in self._image.topics and bool(found.states)
 
     def _adopted(
         self, found: TopicFound
@@ -256,8 +277,8 @@ class Facts:
                 # Outside the ISR it makes the replica; that it had none says nothing there.
                 news = event.broker_id in state.isr
             else:
-                news = error is ErrorCode.NONE and bool(self._image.presence(topic_partition))
+                news = error in _HAS_REPLICA and bool(self._image.presence(topic_partition))
             if news:
-                present = error is ErrorCode.NONE
+                present = error in _HAS_REPLICA
                 self._image.apply(ReplicaAnswered(topic_partition, event.broker_id, present))
                 self._agenda.dirty[topic_partition] = None

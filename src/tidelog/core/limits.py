@@ -59,8 +59,9 @@ MAX_SUPERSEDED_STATES = 10_000
 #: Events that wait to be written to `__cluster_events`: about 600 bytes each. A failover of 10,000
 #: partitions fits; what has no room is counted.
 MAX_CLUSTER_EVENTS_QUEUED = 20_000
-#: New leaders whose first fetch is timed at once; of more, the oldest are let go.
-MAX_FIRST_FETCHES_AWAITED = 1_000
+#: New leaderships of one broker whose followers and first records are timed at once; of more, an
+#: even sample: about 700 bytes each.
+MAX_TAKEOVERS_WATCHED = 1_000
 #: Buffers of one writev/pwritev (IOV_MAX of Linux).
 MAX_IOVECS = 1024
 #: Producers remembered per partition: about 300 bytes each (KIP-854 bounds them by time only).

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import StorageError
@@ -38,8 +38,9 @@ from tidelog.log.opening import LearnConfigs, LoadedPartition, Opened, open_dire
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.reading import Recent
 from tidelog.log.rebuilding import read_indexes, rebuild_indexes
-from tidelog.log.replicas import ReplicaDirectories, Stray
+from tidelog.log.replicas import ReplicaDirectories
 from tidelog.log.segment import IndexCache, Segment
+from tidelog.log.strays import Stray, Strays
 from tidelog.records.batch import CorruptBatch
 
 _LOGGER = "log"
@@ -68,8 +69,8 @@ class LogDirectory:
         self.indexes = IndexCache()
         self.recent: Recent | None = None
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        #: Set-aside partitions by directory name.
-        self.strays: dict[str, Stray] = {}
+        #: Partitions that were set aside.
+        self.stray_replicas = Strays(self)
         #: High watermarks as they were loaded, none above its log's end.
         self.high_watermarks: dict[TopicPartition, int] = {}
         #: Broker epoch of the clean shutdown before this start, None without one (E3).
@@ -124,7 +125,8 @@ class LogDirectory:
         for name, offsets in opened.checkpoints.items():
             self.checkpoints[name].offsets = offsets
         for loaded in opened.partitions:
-            self._add_loaded(loaded, config_of(loaded.topic_partition.topic))
+            self.add_loaded(loaded, config_of(loaded.topic_partition.topic))
+        self.stray_replicas.opened(opened.held)
         for name in opened.aside:
             self._replicas.take_aside(name, self.clock.wall_ms())
         marks = self.checkpoints[HIGH_WATERMARKS].offsets
@@ -148,7 +150,8 @@ class LogDirectory:
             clean=opened.was_clean,
         )  # fmt: skip
 
-    def _add_loaded(self, partition: LoadedPartition, config: LogConfig) -> None:
+    def add_loaded(self, partition: LoadedPartition, config: LogConfig) -> PartitionLog:
+        """Have the log of a partition that was loaded."""
         loaded = partition.loaded
         log = PartitionLog(
             self,
@@ -175,8 +178,14 @@ class LogDirectory:
                 "log_recovered", partition=str(partition.topic_partition),
                 end_offset=loaded.log_end_offset, cut_bytes=loaded.cut_bytes,
             )  # fmt: skip
+        return log
 
     # replicas
+
+    @property
+    def strays(self) -> Mapping[str, Stray]:
+        """Set-aside partitions by directory name."""
+        return self.stray_replicas.found
 
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
@@ -208,13 +217,20 @@ class LogDirectory:
         delay_ms = self.logs[topic_partition].config.file_delete_delay_ms
         return self._replicas.leave(topic_partition, names.DELETE_SUFFIX, delay_ms)
 
-    def set_aside(self, topic_partition: TopicPartition) -> Completion[None]:
+    def set_aside(
+        self, topic_partition: TopicPartition, high_watermark: int = 0
+    ) -> Completion[None]:
         """Move the replica aside as stray: kept, listed, no longer served (V35, V45)."""
-        return self._replicas.leave(topic_partition, names.STRAY_SUFFIX, None)
+        return self._replicas.leave(topic_partition, names.STRAY_SUFFIX, None, high_watermark)
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
-        """Remove strays that were set aside `delay_ms` ago or longer; returns how many."""
-        return self._replicas.purge_strays(now_ms, delay_ms)
+        """Remove strays that were set aside `delay_ms` ago or longer and wait for no word; returns
+        how many."""
+        return self.stray_replicas.purge(now_ms, delay_ms)
+
+    def hold_strays(self, held: Iterable[str]) -> Completion[None]:
+        """Keep these strays until an operator removes or restores them (V35)."""
+        return self.stray_replicas.hold(held)
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Remove files and directories after a while; what is left at the end goes at the start."""
@@ -241,6 +257,8 @@ class LogDirectory:
             for key, log in self.logs.items()
             if log.log_start_offset > log.segments[0].base_offset
         }
+        for key, (recovery_point, log_start_offset) in self.stray_replicas.returning.items():
+            points[key], starts[key] = recovery_point, log_start_offset
         completion: Completion[None] = Completion()
         writes = [
             self._write(self.checkpoints[RECOVERY_POINTS], points),

@@ -26,6 +26,8 @@ SWAP = ".swap"
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
+#: A file of a log directory: its strays that wait for an operator's word.
+HELD_STRAYS = "held-strays"
 TEMPORARY = ".tmp"
 
 _MAX_NAME_CHARS = 255

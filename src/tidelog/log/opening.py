@@ -42,7 +42,14 @@ from tidelog.log.replacing import put_in_place
 
 #: Partitions loaded by one operation: few hand-overs, and still steps that can be told apart.
 _PARTITIONS_PER_OPERATION = 32
-_KNOWN_FILES = (*OFFSET_CHECKPOINTS, META_PROPERTIES, CLEAN_SHUTDOWN, ".lock", "lost+found")
+_KNOWN_FILES = (
+    *OFFSET_CHECKPOINTS,
+    META_PROPERTIES,
+    CLEAN_SHUTDOWN,
+    names.HELD_STRAYS,
+    ".lock",
+    "lost+found",
+)
 
 Note = Callable[[int, str], None]
 #: Have the configuration of these topics known.
@@ -69,6 +76,8 @@ class Opened:
     partitions: list[LoadedPartition] = field(default_factory=list)
     #: Names of directories that were renamed: deletions, strays, moves.
     aside: list[str] = field(default_factory=list)
+    #: Names of the strays among them that wait for an operator's word (V35).
+    held: list[str] = field(default_factory=list)
     notes: list[tuple[int, str]] = field(default_factory=list)
     found: list[TopicPartition] = field(default_factory=list)
 
@@ -191,6 +200,9 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
             except DamagedCheckpoint as error:
                 text = f"{root}/{name} is not believed: {error}"
                 opened.notes.append((logging.WARNING, text))
+    if names.HELD_STRAYS in present:
+        held = files.read_file(f"{root}/{names.HELD_STRAYS}").decode("utf-8", "replace")
+        opened.held = held.splitlines()
     for name in present:
         topic_partition = names.parse_directory_name(name)
         if topic_partition is not None:

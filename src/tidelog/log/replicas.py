@@ -9,7 +9,7 @@ V45). What was interrupted is finished at the next start.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
 from tidelog.core.epochs import LeaderEpochs
@@ -23,20 +23,13 @@ from tidelog.log.offset_checkpoints import after_all
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producers import ProducerState
 from tidelog.log.segment import Segment
+from tidelog.log.strays import STRAY_STATE, StrayState, format_state
 
 if TYPE_CHECKING:
     from tidelog.log.directory import LogDirectory
 
 #: A replica to be made.
 NewReplica = tuple[TopicPartition, TopicId, LogConfig]
-
-
-class Stray(NamedTuple):
-    """A partition that was set aside: the directory's name, and since when (wall clock, ms)."""
-
-    name: str
-    partition_name: str
-    since_ms: int
 
 
 class ReplicaDirectories:
@@ -67,7 +60,7 @@ class ReplicaDirectories:
         elif aside.suffix == names.STRAY_SUFFIX:
             # A name of ours tells the time; of another's we know only that it is here now.
             since_ms = aside.since_ms if 0 < aside.since_ms <= now_ms else now_ms
-            directory.strays[name] = Stray(name, aside.partition_name, since_ms)
+            directory.stray_replicas.add(name, aside.partition_name, since_ms)
 
     def create_many(self, replicas: Sequence[NewReplica]) -> Completion[list[PartitionLog]]:
         """See LogDirectory.create_many."""
@@ -151,9 +144,14 @@ class ReplicaDirectories:
         return log
 
     def leave(
-        self, topic_partition: TopicPartition, suffix: str, delay_ms: int | None
+        self,
+        topic_partition: TopicPartition,
+        suffix: str,
+        delay_ms: int | None,
+        high_watermark: int = 0,
     ) -> Completion[None]:
-        """Rename a replica's directory; removed after `delay_ms`, kept as stray where that is None.
+        """Rename a replica's directory; removed after `delay_ms`, kept as stray where that is None,
+        with what is known of it and `high_watermark`.
 
         Done when the new name is durable.
         """
@@ -168,8 +166,11 @@ class ReplicaDirectories:
 
         def quiet(_: Completion[None]) -> None:
             log.forget_files()
+            state = None if delay_ms is not None else _state_of(log, high_watermark)
 
             def rename(files: Files) -> None:
+                if state is not None:
+                    files.replace_file(f"{log.path}/{STRAY_STATE}", state, sync=True)
                 files.rename(log.path, new_path)
                 files.fsync_directory(directory.path)
 
@@ -183,7 +184,8 @@ class ReplicaDirectories:
                 completion.fail(done.error)
                 return
             if delay_ms is None:
-                directory.strays[name] = Stray(name, names.directory_name(topic_partition), now_ms)
+                partition_name = names.directory_name(topic_partition)
+                directory.stray_replicas.add(name, partition_name, now_ms)
             else:
                 self.remove_later([new_path], delay_ms)
             directory.tracer.event(
@@ -205,34 +207,6 @@ class ReplicaDirectories:
             if name not in self._names_taken:
                 self._names_taken[name] = None
                 return name
-
-    def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
-        """See LogDirectory.purge_strays."""
-        directory = self._directory
-        old = [
-            stray.name for stray in directory.strays.values() if now_ms - stray.since_ms >= delay_ms
-        ]
-        for name in old:
-            del directory.strays[name]
-        completion: Completion[int] = Completion()
-        if not old or directory.failure is not None:
-            completion.resolve(0)
-            return completion
-        paths = [f"{directory.path}/{name}" for name in old]
-
-        def removed(done: Completion[None]) -> None:
-            if done.error is not None:
-                directory.failed(done.error)
-                completion.fail(done.error)
-            else:
-                completion.resolve(len(old))
-
-        def remove(files: Files) -> None:
-            for path in paths:
-                files.remove_tree(path)
-
-        directory.lane.submit(remove, Work.SLOW, "purge strays").then(removed)
-        return completion
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """See LogDirectory.remove_later."""
@@ -256,3 +230,18 @@ class ReplicaDirectories:
 
         if gone:
             directory.clock.call_later(delay_ms, due)
+
+
+def _state_of(log: PartitionLog, high_watermark: int) -> bytes:
+    """What whoever restores it must know of a log; the checkpoints will forget it."""
+    compacted = log.directory.cleaner_offset(log.topic_partition) or 0
+    return format_state(
+        StrayState(
+            log.topic_partition,
+            log.topic_id,
+            # What was compacted was flushed before.
+            max(log.recovery_point, min(compacted, log.log_end_offset)),
+            log.log_start_offset,
+            max(0, high_watermark),
+        )
+    )

@@ -33,6 +33,7 @@ from tidelog.client.producing import LogWriter
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.sending import RecordSender, SendOptions
 from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, NotSent, Operation, Pause, T
+from tidelog.client.strays import StrayAction, StrayAdmin, StrayAltered, StrayReplica
 from tidelog.client.upkeep import Election, ElectionType, LogDirectory, PartitionAdmin
 from tidelog.client.versions import (
     ASKED_VERSIONS,
@@ -145,6 +146,7 @@ class BlockingClient:
         self._writer = LogWriter(self._router)
         self._configs = ConfigAdmin(self._router)
         self._upkeep = PartitionAdmin(self._router)
+        self._strays = StrayAdmin(self._router)
         self._moves = MoveAdmin(self._router)
         self._coordinators = Coordinators(self._router)
         self._groups = GroupAdmin(self._router, self._coordinators)
@@ -267,6 +269,16 @@ class BlockingClient:
     def describe_log_dirs(self, broker_id: int) -> list[LogDirectory]:
         """The log directories of a broker."""
         return self.run(self._upkeep.describe_log_dirs(broker_id))
+
+    def list_strays(self, broker_id: int) -> list[StrayReplica]:
+        """The replicas that a broker has set aside."""
+        return self.run(self._strays.list_strays(broker_id))
+
+    def alter_strays(
+        self, action: StrayAction, strays: Sequence[StrayReplica]
+    ) -> list[StrayAltered]:
+        """Delete or restore strays of one broker; errors of each are in the result."""
+        return self.run(self._strays.alter(action, strays))
 
     # -- groups ---------------------------------------------------------------------------------
 

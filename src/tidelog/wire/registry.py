@@ -15,6 +15,7 @@ from tidelog.wire.messages import (
     alter_partition,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_strays,
     api_versions,
     controlled_shutdown,
     create_partitions,
@@ -39,6 +40,7 @@ from tidelog.wire.messages import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_strays,
     metadata,
     offset_commit,
     offset_delete,
@@ -46,6 +48,7 @@ from tidelog.wire.messages import (
     offset_for_leader_epoch,
     produce,
     remove_partitions,
+    request_commands,
     stop_replica,
     sync_group,
     update_metadata,
@@ -93,6 +96,9 @@ DESCRIBE_TOPIC_PARTITIONS: Final = 75
 #: APIs of ours have keys from here on (G5); Kafka's are far below.
 FIRST_OWN_KEY: Final = 20_000
 REMOVE_PARTITIONS: Final = FIRST_OWN_KEY
+LIST_STRAYS: Final = FIRST_OWN_KEY + 1
+ALTER_STRAYS: Final = FIRST_OWN_KEY + 2
+REQUEST_COMMANDS: Final = FIRST_OWN_KEY + 3
 
 #: All APIs by key, in ascending order of keys.
 API: Final[dict[int, Api]] = {
@@ -137,6 +143,9 @@ API: Final[dict[int, Api]] = {
         allocate_producer_ids.API,
         describe_topic_partitions.API,
         remove_partitions.API,
+        list_strays.API,
+        alter_strays.API,
+        request_commands.API,
     )
 }
 
@@ -183,4 +192,7 @@ __all__ = [
     "DESCRIBE_TOPIC_PARTITIONS",
     "FIRST_OWN_KEY",
     "REMOVE_PARTITIONS",
+    "LIST_STRAYS",
+    "ALTER_STRAYS",
+    "REQUEST_COMMANDS",
 ]

@@ -123,7 +123,7 @@ def test_what_a_broker_hands_over_as_it_leaves_says_so() -> None:
 
 
 def test_every_kind_is_listed() -> None:
-    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 12
+    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 13
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,7 @@ def test_each_event_has_an_identity_of_its_own_and_says_what_it_is_about() -> No
         *(cluster_events.ended(life, 7) for life in lives),
         *(cluster_events.registered(life, 7) for life in lives),
         cluster_events.first_fetch(TP, topic_id("t"), 3, {"first_fetch_ms": 5}),
+        cluster_events.takeover(TP, topic_id("t"), 3, {"ended_by": "all_seen"}),
         cluster_events.unclean_election(TP, topic_id("t"), 3, {"log_end_offset": 6}),
         cluster_events.commands_behind(4, 9, 30_000, is_over=False, number=0),
         cluster_events.commands_behind(4, 9, 31_000, is_over=True, number=0),
@@ -161,6 +162,6 @@ def test_each_event_has_an_identity_of_its_own_and_says_what_it_is_about() -> No
     assert [event.kind for event in events[2:4]] == ["session_loss", "shutdown"]
     assert events[1].fields["cause"] == "its session has expired"
     assert events[6].fields["first_fetch_ms"] == 5 and events[6].fields["leader_epoch"] == 3
-    assert events[7].fields["log_end_offset"] == 6 and events[7].fields["leader_epoch"] == 3
-    assert [event.fields["is_over"] for event in events[8:11]] == [False, True, False]
-    assert events[11].fields["count"] == 17
+    assert events[8].fields["log_end_offset"] == 6 and events[8].fields["leader_epoch"] == 3
+    assert [event.fields["is_over"] for event in events[9:12]] == [False, True, False]
+    assert events[12].fields["count"] == 17

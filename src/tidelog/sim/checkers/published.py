@@ -99,8 +99,11 @@ class Published:
         #: Partitions whose removal is on its way, or done: nothing of this life is promised.
         self.removed: dict[LogKey, None] = {}
         self.controller_epoch = 0
-        #: Topics whose deletion is on its way: replicas go before the nodes do.
-        self.dying: dict[str, None] = {}
+        #: The latest transaction.
+        self.zxid = 0
+        #: Topics whose deletion is on its way, with the transaction that asked for it: replicas go
+        #: before the nodes do.
+        self.dying: dict[str, int] = {}
         self.elections = 0
         self.shrinks = 0
         self.expansions = 0
@@ -111,12 +114,15 @@ class Published:
         #: Called when a replica is assigned no more: (partition, broker id, transaction since which
         #: it was to go).
         self.on_left: list[Callable[[LogKey, int, int], None]] = []
+        #: Called when the nodes of a topic go: (topic, transaction that asked for its deletion).
+        self.on_topic_gone: list[Callable[[PublishedTopic, int], None]] = []
         self._leaders: dict[tuple[LogKey, int], int] = {}
 
     def committed(
         self, zxid: int, _session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
     ) -> None:
         """A transaction was applied."""
+        self.zxid = zxid
         for op, result in zip(ops, results, strict=True):
             path = result.path
             if path.startswith(_TOPICS):
@@ -126,7 +132,7 @@ class Published:
             elif path.startswith(_TOPIC_CONFIGS):
                 self._config_changed(path[len(_TOPIC_CONFIGS) :], op)
             elif path.startswith(_DELETIONS):
-                self._deletion_changed(path[len(_DELETIONS) :], op)
+                self._deletion_changed(zxid, path[len(_DELETIONS) :], op)
             elif path.startswith(_REMOVALS) and path.count("/") == 4:
                 self._removal_changed(path[len(_REMOVALS) :].split("/"), op)
             elif path == _CONTROLLER_EPOCH and isinstance(op, SetData | Create):
@@ -150,9 +156,9 @@ class Published:
         minimum = self._minimums.get(topic.name, self._default_minimum)
         return min(minimum, topic.fewest.get(key.partition, 0))
 
-    def _deletion_changed(self, name: str, op: Op) -> None:
+    def _deletion_changed(self, zxid: int, name: str, op: Op) -> None:
         if isinstance(op, Create):
-            self.dying[name] = None
+            self.dying[name] = zxid
         elif isinstance(op, Delete):
             self.dying.pop(name, None)
 
@@ -197,6 +203,9 @@ class Published:
                 topic = self.topics.pop(name, None)
                 if topic is not None:
                     topic.deleted_zxid = zxid
+                    if name in self.dying:
+                        for callback in self.on_topic_gone:
+                            callback(topic, self.dying[name])
             elif isinstance(op, Create | SetData) and op.data:
                 self._topic_written(zxid, name, json.loads(op.data))
         elif len(parts) == 4 and parts[3] == "state" and isinstance(op, Create | SetData):

@@ -1,0 +1,22 @@
+"""AlterStrays (key 20002), version 0: delete or restore replicas that were set aside (V35).
+
+An API of ours, served and advertised on the listener between brokers only (G5). Each stray has its
+own outcome; a restored one takes its role with the controller's next command, which is asked for.
+Not supported: strays without the file that tells how far they were flushed are deleted only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=20_002, min_version=0, max_version=0)
+
+
+def handle(broker: Broker, request: Request) -> Pending:
+    """One after the other, between two commands of the controller."""
+    return broker.answer_from(broker.strays.alter(request.message), request)

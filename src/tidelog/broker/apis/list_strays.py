@@ -1,0 +1,21 @@
+"""ListStrays (key 20001), version 0: the replicas that this broker has set aside (V35).
+
+An API of ours, served and advertised on the listener between brokers only (G5). Each directory has
+its own error: KAFKA_STORAGE_ERROR where it cannot be read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Pending, Request
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=20_001, min_version=0, max_version=0)
+
+
+def handle(broker: Broker, request: Request) -> Pending:
+    """Look at each directory."""
+    return broker.answer_from(broker.strays.list(), request)

@@ -1,0 +1,28 @@
+"""RequestCommands (key 20003), version 0: a broker wants to be told everything anew (V35).
+
+An API of ours, served and advertised on the listener between brokers only (G5). The controller
+sends the broker a full command; any other broker answers NOT_CONTROLLER, and a registration that is
+not the broker's present one STALE_BROKER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.wire.messages.request_commands import (
+    RequestCommandsRequest,
+    RequestCommandsResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=20_003, min_version=0, max_version=0, inter_broker=True)
+
+
+def handle(broker: Broker, request: Request) -> RequestCommandsResponse:
+    """Tell the controller, if that is this broker."""
+    message: RequestCommandsRequest = request.message
+    error = broker.controller.commands_wanted(message.broker_id, message.broker_epoch)
+    return RequestCommandsResponse(error_code=error)

@@ -1,0 +1,279 @@
+"""`tidelog strays`: replicas that brokers have set aside, as they are not theirs any more.
+
+They are kept for `log.stray.delete.delay.ms`, and those that went with many others until somebody
+says `delete` or `restore` (rule V35). A restored replica becomes its partition's again, where
+nothing can be lost by it: the broker decides, and says why not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.brokers import size_text
+from tidelog.cli.completion import broker_ids
+from tidelog.cli.documents import StrayChanged, StrayListed, prints
+from tidelog.cli.names import NotFoundError, broker_named, nearest, partition_word
+from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
+from tidelog.cli.target import (
+    BootstrapOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.client.cluster import ClusterMetadata
+from tidelog.client.strays import StrayAction, StrayAltered, StrayReplica
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import ZERO_TOPIC_ID, topic_id_to_text
+from tidelog.runtime.blocking import BlockingClient
+
+app = typer.Typer(help="List, restore and delete set-aside replicas.", no_args_is_help=True)
+
+_SUFFIX = "-stray"
+
+BrokersOption = Annotated[
+    list[int] | None,
+    typer.Option("--broker", help="Of this broker only.", autocompletion=broker_ids),
+]
+NamesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Which: a topic, some of its partitions (t:0,2-4), or a directory's name.",
+        show_default=False,
+    ),
+]
+
+
+@app.command("list", epilog="Example: tidelog strays list --broker 1")
+@prints(list[StrayListed])
+def list_strays(
+    broker: BrokersOption = None,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """List the replicas that brokers have set aside, and when each will be deleted.
+
+    `held` ones went together with many others: they stay until `delete` or `restore` is said.
+    """
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        found = _strays(client, broker)
+    if output is OutputFormat.JSON:
+        print_document([_listed(each) for each in found])
+        return
+    print_table(
+        ("broker", "partition", "topic id", "set aside", "size", "deleted", "directory"),
+        (
+            (
+                each.broker_id,
+                each.tp,
+                None if each.topic_id == ZERO_TOPIC_ID else topic_id_to_text(each.topic_id),
+                _time(each.since_ms),
+                size_text(each.size_bytes),
+                "held" if each.delete_at_ms is None else _time(each.delete_at_ms),
+                f"{each.log_dir}/{each.name}",
+            )
+            for each in found
+        ),
+    )
+
+
+@app.command("restore", epilog="Example: tidelog strays restore flights:0 --broker 1")
+@prints(list[StrayChanged])
+def restore(
+    names: NamesArgument = None,
+    broker: BrokersOption = None,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Make set-aside replicas those of their partitions again.
+
+    The topic must be there, with the same topic id, and the partition assigned to the broker: bring
+    its metadata back first. One replica of each partition is restored, of an in-sync broker where
+    there is one; the others copy from it. The controller tells the broker at once what the replica
+    is. Refused where anything could be lost: another topic id, a replica with records in its place,
+    a leader elsewhere, an older leader epoch.
+    """
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        wanted = _named(_strays(client, broker), names)
+        metadata = client.metadata()
+        results = []
+        for candidates in _by_partition(wanted, metadata):
+            results += _restore_one(client, candidates)
+    _print_results(results, output, "restored")
+    restored = {one.stray.tp for one in results if one.error is ErrorCode.NONE}
+    if any(one.stray.tp not in restored for one in results):
+        raise typer.Exit(1)
+
+
+@app.command("delete", epilog="Example: tidelog strays delete --all-held --broker 2 --yes")
+@prints(list[StrayChanged])
+def delete(
+    names: NamesArgument = None,
+    all_held: Annotated[
+        bool, typer.Option("--all-held", help="All that wait for an operator's word.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    broker: BrokersOption = None,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Delete set-aside replicas now, for good."""
+    if bool(names) == all_held:
+        raise typer.BadParameter("name strays, or give --all-held")
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        found = _strays(client, broker)
+        if all_held:
+            wanted = [each for each in found if each.delete_at_ms is None]
+            if not wanted:
+                raise NotFoundError("no stray waits for an operator's word")
+        else:
+            wanted = _named(found, names)
+        _confirm(wanted, yes)
+        results = []
+        for broker_id in sorted({each.broker_id for each in wanted}):
+            of_it = [each for each in wanted if each.broker_id == broker_id]
+            results += client.alter_strays(StrayAction.DELETE, of_it)
+    _print_results(results, output, "deleted")
+    if any(one.error is not ErrorCode.NONE for one in results):
+        raise typer.Exit(1)
+
+
+def _strays(client: BlockingClient, brokers: list[int] | None) -> list[StrayReplica]:
+    for each in brokers or []:
+        broker_named(client, each)
+    wanted = brokers or sorted(client.metadata([]).brokers)
+    return [stray for broker_id in wanted for stray in client.list_strays(broker_id)]
+
+
+def _named(found: Sequence[StrayReplica], names: list[str] | None) -> list[StrayReplica]:
+    """Those that are meant, once each; NotFoundError for a name of none."""
+    if not names:
+        raise typer.BadParameter("which? a topic, t:0,2-4 or the name of a directory expected")
+    chosen: dict[StrayReplica, None] = {}
+    for name in names:
+        some = [each for each in found if _is_meant(each, name)]
+        if not some:
+            known = {each.tp.topic if each.tp else each.name for each in found}
+            raise NotFoundError(f"there is no stray {name!r}{nearest(name, known)}")
+        chosen.update(dict.fromkeys(some))
+    return list(chosen)
+
+
+def _is_meant(stray: StrayReplica, name: str) -> bool:
+    if name.endswith(_SUFFIX):
+        return stray.name == name.rpartition("/")[2] and (
+            "/" not in name or f"{stray.log_dir}/{stray.name}" == name
+        )
+    word = partition_word(name)
+    return (
+        stray.tp is not None
+        and stray.tp.topic == word.topic
+        and (word.partitions is None or stray.tp.partition in word.partitions)
+    )
+
+
+def _by_partition(
+    wanted: Sequence[StrayReplica], metadata: ClusterMetadata
+) -> list[list[StrayReplica]]:
+    """The strays of each partition, those first that are to be restored first: of its leader, of
+    brokers in the ISR. NotFoundError where a broker has two of one."""
+    groups: dict[object, list[StrayReplica]] = {}
+    for each in wanted:
+        group = groups.setdefault(each.tp or each.name, [])
+        for other in group:
+            if other.broker_id == each.broker_id:
+                raise NotFoundError(
+                    f"broker {each.broker_id} has two strays of {each.tp}: name one of"
+                    f" {other.name} and {each.name}"
+                )
+        group.append(each)
+
+    def rank(stray: StrayReplica) -> int:
+        known = None if stray.tp is None else metadata.partition(stray.tp)
+        if known is None or stray.broker_id not in known.isr:
+            return 2
+        return 0 if known.leader == stray.broker_id else 1
+
+    return [sorted(group, key=rank) for group in groups.values()]
+
+
+def _restore_one(client: BlockingClient, candidates: list[StrayReplica]) -> list[StrayAltered]:
+    """Restore the first that may be; the refusals before it count only where none may."""
+    refused: list[StrayAltered] = []
+    for stray in candidates:
+        (result,) = client.alter_strays(StrayAction.RESTORE, [stray])
+        if result.error is ErrorCode.NONE:
+            return [result]
+        refused.append(result)
+    return refused
+
+
+def _confirm(wanted: Sequence[StrayReplica], yes: bool) -> None:
+    if yes:
+        return
+    size = size_text(sum(each.size_bytes for each in wanted))
+    brokers = ", ".join(str(one) for one in sorted({each.broker_id for each in wanted}))
+    what = f"{len(wanted)} set-aside replicas ({size}) of brokers {brokers}"
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"{what} would be deleted for good: give --yes")
+    typer.confirm(f"Delete {what} for good?", abort=True, err=True)
+
+
+def _print_results(results: Sequence[StrayAltered], output: OutputFormat, done: str) -> None:
+    if output is OutputFormat.JSON:
+        print_document([_changed(one, done) for one in results])
+        return
+    for one in results:
+        where = f"{one.stray.tp or one.stray.name} on broker {one.stray.broker_id}"
+        if one.error is not ErrorCode.NONE:
+            say(f"{where}: {one.error.name}: {one.message}")
+        elif one.log_end_offset >= 0:
+            print_range = f"offsets {one.log_start_offset} to {one.log_end_offset}"
+            say(f"{where}: {done}, {print_range}; the controller is asked for its role")
+        else:
+            say(f"{where}: {done}")
+
+
+def _listed(stray: StrayReplica) -> StrayListed:
+    return StrayListed(
+        broker=stray.broker_id,
+        log_dir=stray.log_dir,
+        name=stray.name,
+        topic=None if stray.tp is None else stray.tp.topic,
+        partition=None if stray.tp is None else stray.tp.partition,
+        topic_id=None if stray.topic_id == ZERO_TOPIC_ID else topic_id_to_text(stray.topic_id),
+        set_aside_ms=stray.since_ms,
+        size_bytes=stray.size_bytes,
+        delete_at_ms=stray.delete_at_ms,
+        held=stray.delete_at_ms is None,
+        restorable=stray.is_restorable,
+    )
+
+
+def _changed(one: StrayAltered, done: str) -> StrayChanged:
+    is_done = one.error is ErrorCode.NONE
+    return StrayChanged(
+        broker=one.stray.broker_id,
+        log_dir=one.stray.log_dir,
+        name=one.stray.name,
+        topic=None if one.stray.tp is None else one.stray.tp.topic,
+        partition=None if one.stray.tp is None else one.stray.tp.partition,
+        result=done if is_done else one.error.name,
+        message=one.message,
+        first_offset=one.log_start_offset if one.log_start_offset >= 0 else None,
+        end_offset=one.log_end_offset if one.log_end_offset >= 0 else None,
+    )
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,145 @@
+"""Replicas that brokers have set aside: list, delete and restore them, broker by broker (V35).
+
+Our own APIs: brokers of others do not have them (UNSUPPORTED_VERSION). Deletions and restores are
+sent once: where no answer comes, a list tells what became of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tidelog.client.retries import Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Call, NotSent, Operation, always
+from tidelog.client.versions import error_code
+from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.wire.messages import alter_strays
+from tidelog.wire.messages.alter_strays import (
+    AlteredStray,
+    AlterStraysRequest,
+    AlterStraysResponse,
+    NamedStray,
+)
+from tidelog.wire.messages.list_strays import (
+    ListedStrayDirectory,
+    ListStraysRequest,
+    ListStraysResponse,
+)
+from tidelog.wire.registry import ALTER_STRAYS, LIST_STRAYS
+
+
+class StrayAction(IntEnum):
+    """What is to become of a stray."""
+
+    DELETE = alter_strays.DELETE
+    RESTORE = alter_strays.RESTORE
+
+
+@dataclass(frozen=True, slots=True)
+class StrayReplica:
+    """A replica that a broker has set aside; `tp` None where its directory does not tell."""
+
+    broker_id: int
+    log_dir: str
+    name: str
+    tp: TopicPartition | None
+    topic_id: TopicId
+    since_ms: int
+    size_bytes: int
+    #: None: it waits for an operator's word.
+    delete_at_ms: int | None
+    is_restorable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StrayAltered:
+    """Outcome for one stray; offsets are -1 but for one that was restored."""
+
+    stray: StrayReplica
+    error: ErrorCode
+    message: str
+    log_start_offset: int
+    log_end_offset: int
+
+
+class StrayAdmin:
+    """Operations on strays."""
+
+    def __init__(self, router: ClusterRouter) -> None:
+        self._router = router
+
+    def list_strays(self, broker_id: int) -> Operation[list[StrayReplica]]:
+        """The strays of a broker, by partition. Raises KafkaError."""
+
+        def attempt(patience: Patience) -> Operation[list[StrayReplica]]:
+            node = yield from self._router.broker(broker_id, patience)
+            timeout_ms = max(1, patience.remaining_ms)
+            answer = yield Call(node.address, LIST_STRAYS, always(ListStraysRequest()), timeout_ms)
+            response = expect(answer, ListStraysResponse)
+            found: list[StrayReplica] = []
+            for directory in response.directories:
+                if directory.error_code:
+                    code = error_code(directory.error_code)
+                    raise KafkaError(code, f"{directory.log_dir} of broker {broker_id}")
+                found += _read(broker_id, directory)
+            return sorted(found, key=lambda one: (str(one.tp or ""), one.name))
+
+        return self._router.repeat(f"listing the strays of broker {broker_id}", attempt)
+
+    def alter(
+        self, action: StrayAction, strays: Sequence[StrayReplica]
+    ) -> Operation[list[StrayAltered]]:
+        """Delete or restore strays of one broker; errors of each are in the result. Raises
+        KafkaError, and ConnectionLost or RequestTimeout where it is not known what was done."""
+        broker_id = strays[0].broker_id
+        wanted = [NamedStray(one.log_dir, one.name) for one in strays]
+        message = AlterStraysRequest(action, wanted)
+
+        def attempt(patience: Patience) -> Operation[list[StrayAltered]]:
+            node = yield from self._router.broker(broker_id, patience)
+            timeout_ms = max(1, patience.remaining_ms)
+            try:
+                answer = yield Call(node.address, ALTER_STRAYS, always(message), timeout_ms)
+            except NotSent:
+                raise
+            except (ConnectionLost, RequestTimeout):
+                patience.is_over = True
+                raise
+            response = expect(answer, AlterStraysResponse)
+            if response.error_code:
+                raise KafkaError(error_code(response.error_code), f"at {node.address}")
+            told = {(one.log_dir, one.name): one for one in response.results}
+            return [_outcome(one, told.get((one.log_dir, one.name))) for one in strays]
+
+        return self._router.repeat(f"altering strays of broker {broker_id}", attempt)
+
+
+def _read(broker_id: int, directory: ListedStrayDirectory) -> list[StrayReplica]:
+    return [
+        StrayReplica(
+            broker_id,
+            directory.log_dir,
+            one.name,
+            TopicPartition(one.topic, one.partition) if one.partition >= 0 else None,
+            bytes(one.topic_id),
+            one.since_ms,
+            one.size_bytes,
+            one.delete_at_ms if one.delete_at_ms >= 0 else None,
+            one.is_restorable,
+        )
+        for one in directory.strays
+    ]
+
+
+def _outcome(stray: StrayReplica, told: AlteredStray | None) -> StrayAltered:
+    if told is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's answer does not mention {stray.name}"
+        )
+    code = error_code(told.error_code)
+    return StrayAltered(
+        stray, code, told.error_message or "", told.log_start_offset, told.log_end_offset
+    )

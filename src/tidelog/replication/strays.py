@@ -1,0 +1,136 @@
+"""Whether a replica that was set aside may be its partition's again (V35).
+
+It may where nothing can be lost by it: data of another topic id never takes a partition's place, a
+replica that holds records is never replaced, leader epochs never go back, and what only the stray
+has is not given to a leader that would have it cut. So a stray returns to a partition without a
+leader, or to one that this broker leads with an empty replica, the followers being empty too.
+
+Told what is there; reads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_text
+
+
+@dataclass(frozen=True, slots=True)
+class Returning:
+    """A replica that was set aside, its log recovered."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    log_start_offset: int
+    log_end_offset: int
+    #: Of its last record, -1 for none.
+    latest_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """What the controller has told of the partition."""
+
+    topic_id: TopicId
+    leader: int
+    leader_epoch: int
+    first_leader_epoch: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The replica that has taken its place."""
+
+    log_start_offset: int
+    log_end_offset: int
+    is_leader: bool
+    #: Where it leads: the log ends of the followers, -1 where one has not told.
+    follower_ends: Mapping[int, int] = field(default_factory=dict)
+
+
+def check(
+    broker_id: int, stray: Returning, assigned: Assigned | None, present: Present | None
+) -> None:
+    """Raise KafkaError, which says why, unless the stray may return."""
+    name = stray.topic_partition
+    if assigned is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"the cluster has no partition {name}: bring its metadata back first (`tidelog store"
+            f" import`, or its nodes), with topic id {topic_id_to_text(stray.topic_id)}",
+        )
+    if ZERO_TOPIC_ID in (stray.topic_id, assigned.topic_id) or stray.topic_id != assigned.topic_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+            f"the stray is of topic id {_id(stray.topic_id)}, {name} is of topic id"
+            f" {_id(assigned.topic_id)}: they are not the same topic",
+        )
+    if broker_id not in assigned.replicas:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{name} is not assigned to broker {broker_id}, but to {list(assigned.replicas)}:"
+            " restore a stray there, or reassign the partition first",
+        )
+    _check_leader(broker_id, stray, assigned)
+    _check_epochs(stray, assigned)
+    if present is not None:
+        _check_present(stray, assigned, present)
+
+
+def _check_leader(broker_id: int, stray: Returning, assigned: Assigned) -> None:
+    name, leader = stray.topic_partition, assigned.leader
+    if leader < NO_LEADER:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is being deleted")
+    if leader not in (NO_LEADER, broker_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {leader} leads {name}, and whatever the stray (offsets"
+            f" {stray.log_start_offset} to {stray.log_end_offset}) has and broker {leader} has not"
+            f" would be cut: restore the stray of broker {leader}, others copy from it",
+        )
+
+
+def _check_epochs(stray: Returning, assigned: Assigned) -> None:
+    name, latest = stray.topic_partition, stray.latest_epoch
+    if latest > assigned.leader_epoch:
+        raise KafkaError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            f"the last record of the stray is of leader epoch {latest}, {name} is at epoch"
+            f" {assigned.leader_epoch}: its state node was made anew or is too old; bring it back"
+            f" with a leader_epoch of {latest} or more",
+        )
+    if 0 <= latest < assigned.first_leader_epoch:
+        raise KafkaError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            f"the stray is of a partition {name} that was removed (its last leader epoch is"
+            f" {latest}); the one that is there now began at epoch {assigned.first_leader_epoch}",
+        )
+
+
+def _check_present(stray: Returning, assigned: Assigned, present: Present) -> None:
+    name = stray.topic_partition
+    if present.log_end_offset > 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"the replica of {name} that is here has offsets {present.log_start_offset} to"
+            f" {present.log_end_offset}, the stray {stray.log_start_offset} to"
+            f" {stray.log_end_offset}: a replica that holds, or held, records is not replaced",
+        )
+    if not present.is_leader:
+        return
+    for follower, end in sorted(present.follower_ends.items()):
+        if follower in assigned.isr and end != 0:
+            what = "has not told where its log ends" if end < 0 else f"has offsets up to {end}"
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"broker {follower}, which is in the ISR of {name}, {what}: only where all of them"
+                " are empty the stray may take the place of the empty leader",
+            )
+
+
+def _id(topic_id: TopicId) -> str:
+    return "unknown" if topic_id == ZERO_TOPIC_ID else topic_id_to_text(topic_id)

@@ -1,0 +1,61 @@
+"""AlterStrays (key 20002), version 0: delete or restore replicas that were set aside (V35).
+
+An API of ours (G5). Flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, int8, int16, int32, int64, string
+
+#: `action` of a request.
+DELETE, RESTORE = 0, 1
+
+
+@dataclass(slots=True)
+class NamedStray:
+    """A stray by its log directory and the name of its own directory in it."""
+
+    log_dir: str = string("0+")
+    name: str = string("0+")
+
+
+@dataclass(slots=True)
+class AlterStraysRequest:
+    """What is to become of these strays of the broker that is asked."""
+
+    action: int = int8("0+")
+    strays: list[NamedStray] = array(NamedStray, "0+")
+
+
+@dataclass(slots=True)
+class AlteredStray:
+    """Outcome of one; of one that was restored the offsets that it has."""
+
+    log_dir: str = string("0+")
+    name: str = string("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", None, nullable="0+")
+    log_start_offset: int = int64("0+", -1)
+    log_end_offset: int = int64("0+", -1)
+
+
+@dataclass(slots=True)
+class AlterStraysResponse:
+    """Outcomes, one per stray asked for."""
+
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    results: list[AlteredStray] = array(AlteredStray, "0+")
+
+
+API = Api(
+    key=20_002,
+    name="AlterStrays",
+    request=AlterStraysRequest,
+    response=AlterStraysResponse,
+    min_version=0,
+    max_version=0,
+    first_flexible_version=0,
+)

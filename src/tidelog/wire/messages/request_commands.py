@@ -1,0 +1,38 @@
+"""RequestCommands (key 20003), version 0: a broker asks the controller to be told everything.
+
+An API of ours (G5): a broker that has got a replica back is to be told what it is in it (V35).
+Answered before the full command comes. Flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, int16, int32, int64
+
+
+@dataclass(slots=True)
+class RequestCommandsRequest:
+    """The broker that asks, and its registration."""
+
+    broker_id: int = int32("0+")
+    broker_epoch: int = int64("0+", -1)
+
+
+@dataclass(slots=True)
+class RequestCommandsResponse:
+    """NOT_CONTROLLER, STALE_BROKER_EPOCH, or NONE: a full command follows."""
+
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+API = Api(
+    key=20_003,
+    name="RequestCommands",
+    request=RequestCommandsRequest,
+    response=RequestCommandsResponse,
+    min_version=0,
+    max_version=0,
+    first_flexible_version=0,
+)
