@@ -242,6 +242,27 @@ def test_records_that_come_meanwhile_keep_the_replica_and_its_role_is_asked_for(
 
 
 @pytest.mark.rule("V35")
+def test_only_the_latest_stray_with_records_returns() -> None:
+    async def story() -> None:
+        broker, strays = a_broker(leader=-1)
+        (found,) = await strays.look()
+        later = found._replace(stray=Stray("t-0.y-stray", "t-0", 6))
+
+        async def look() -> list[StrayFound]:
+            return [found, later]
+
+        strays.look = look  # type: ignore[method-assign]
+        (result,) = (await alter(broker, RESTORE)).results
+        assert result.error_code == ErrorCode.INVALID_REQUEST
+        assert "t-0.y-stray is a later stray of t-0" in (result.error_message or "")
+        later = later._replace(has_records=False)
+        (result,) = (await alter(broker, RESTORE)).results
+        assert result.error_code == 0
+
+    run(story())
+
+
+@pytest.mark.rule("V35")
 def test_strays_are_listed_and_deleted_on_a_word() -> None:
     async def story() -> None:
         broker, strays = a_broker(leader=-1)
