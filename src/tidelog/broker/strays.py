@@ -222,7 +222,8 @@ class Strays:
             raise
         await release(self._broker, partition)
         await partition.directory.delete(state.topic_partition)
-        return leader_epoch
+        # Commands come before the metadata that tells of them.
+        return max(leader_epoch, partition.leader_epoch)
 
     def _check(
         self, stray: strays.Returning, follower_ends: Mapping[int, int] | None = None
