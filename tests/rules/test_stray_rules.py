@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.broker_fakes import T0, TOPIC_ID, FakeLog, a_cluster, settle, state
+from tests.unit.log.conftest import Rig
+from tests.unit.log.log_rig import TP, batch_of, drive
 
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.strays import Strays
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
+from tidelog.log.config import LogConfig
 from tidelog.log.strays import Recovered, Stray, StrayFound, StrayState
 from tidelog.replication.strays import Assigned, Present, Returning, check
 from tidelog.wire.messages.alter_strays import (
@@ -242,6 +246,27 @@ def test_records_that_come_meanwhile_keep_the_replica_and_its_role_is_asked_for(
 
 
 @pytest.mark.rule("V35")
+def test_only_the_latest_stray_with_records_returns() -> None:
+    async def story() -> None:
+        broker, strays = a_broker(leader=-1)
+        (found,) = await strays.look()
+        later = found._replace(stray=Stray("t-0.y-stray", "t-0", 6))
+
+        async def look() -> list[StrayFound]:
+            return [found, later]
+
+        strays.look = look  # type: ignore[method-assign]
+        (result,) = (await alter(broker, RESTORE)).results
+        assert result.error_code == ErrorCode.INVALID_REQUEST
+        assert "t-0.y-stray is a later stray of t-0" in (result.error_message or "")
+        later = later._replace(has_records=False)
+        (result,) = (await alter(broker, RESTORE)).results
+        assert result.error_code == 0
+
+    run(story())
+
+
+@pytest.mark.rule("V35")
 def test_strays_are_listed_and_deleted_on_a_word() -> None:
     async def story() -> None:
         broker, strays = a_broker(leader=-1)
@@ -277,3 +302,21 @@ def test_those_left_of_many_that_went_at_once_wait_on() -> None:
         await broker.tasks.close()
 
     run(story())
+
+
+@pytest.mark.rule("V35")
+def test_gaps_that_compaction_left_survive_also_a_crash_behind_the_return(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    log = rig.log(LogConfig(compact_enabled=True, delete_enabled=False))
+    for offset in (0, 5, 9):
+        log.plan_follower_append(batch_of([b"x"], base_offset=offset))
+        log.submit_planned()
+    log.flush().result()
+    log.directory.set_aside(TP).result()
+    # It is compacted no more: what was flushed keeps its gaps.
+    plain = LogConfig()
+    directory = rig.open(plain)
+    (found,) = drive(directory.stray_replicas.look())
+    recovered = drive(directory.stray_replicas.recover(found, plain))
+    assert drive(directory.stray_replicas.put_back(recovered, plain)).log_end_offset == 10
+    assert rig.again(plain).log_end_offset == 10

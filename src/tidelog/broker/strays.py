@@ -141,6 +141,7 @@ class Strays:
             (found,) = [
                 one for one in await directory.stray_replicas.look() if one.stray.name == name
             ]
+            await self._check_latest(found)
             key = found.topic_partition
             if key is None:
                 raise KafkaError(
@@ -158,6 +159,25 @@ class Strays:
             result.log_start_offset = log.log_start_offset
             result.log_end_offset = log.log_end_offset
             self._tell(partition, name)
+
+    async def _check_latest(self, found: StrayFound) -> None:
+        """Raise KafkaError where a later stray of the same partition has records: the earlier one
+        lacks what was acknowledged in between, and the later one could not return any more."""
+        for directory in self._broker.replicas.directories:
+            for other in await directory.stray_replicas.look():
+                if (
+                    other.has_records
+                    and other.topic_partition == found.topic_partition
+                    and other.topic_id == found.topic_id
+                    and (other.stray.since_ms, other.stray.name)
+                    > (found.stray.since_ms, found.stray.name)
+                ):
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"{directory.path}/{other.stray.name} is a later stray of"
+                        f" {found.topic_partition}, with records: restore that one, or delete it"
+                        f" before {found.stray.name} is restored",
+                    )
 
     def _tell(self, partition: Partition, name: str) -> None:
         tracer, log = self._broker.tracer, partition.log
@@ -202,7 +222,8 @@ class Strays:
             raise
         await release(self._broker, partition)
         await partition.directory.delete(state.topic_partition)
-        return leader_epoch
+        # Commands come before the metadata that tells of them.
+        return max(leader_epoch, partition.leader_epoch)
 
     def _check(
         self, stray: strays.Returning, follower_ends: Mapping[int, int] | None = None

@@ -185,18 +185,11 @@ def _is_meant(stray: StrayReplica, name: str) -> bool:
 def _by_partition(
     wanted: Sequence[StrayReplica], metadata: ClusterMetadata
 ) -> list[list[StrayReplica]]:
-    """The strays of each partition, those first that are to be restored first: of its leader, of
-    brokers in the ISR. NotFoundError where a broker has two of one."""
-    groups: dict[object, list[StrayReplica]] = {}
-    for each in wanted:
-        group = groups.setdefault(each.tp or each.name, [])
-        for other in group:
-            if other.broker_id == each.broker_id:
-                raise NotFoundError(
-                    f"broker {each.broker_id} has two strays of {each.tp}: name one of"
-                    f" {other.name} and {each.name}"
-                )
-        group.append(each)
+    """The strays of each partition, the latest of each broker, those first that are to be restored
+    first: of its leader, of brokers in the ISR."""
+    groups: dict[object, dict[int, StrayReplica]] = {}
+    for each in sorted(wanted, key=lambda one: (one.since_ms, one.name)):
+        groups.setdefault(each.tp or each.name, {})[each.broker_id] = each
 
     def rank(stray: StrayReplica) -> int:
         known = None if stray.tp is None else metadata.partition(stray.tp)
@@ -204,7 +197,7 @@ def _by_partition(
             return 2
         return 0 if known.leader == stray.broker_id else 1
 
-    return [sorted(group, key=rank) for group in groups.values()]
+    return [sorted(group.values(), key=rank) for group in groups.values()]
 
 
 def _restore_one(client: BlockingClient, candidates: list[StrayReplica]) -> list[StrayAltered]:

@@ -74,6 +74,8 @@ class StrayFound(NamedTuple):
     state: StrayState | None
     topic_id: TopicId
     size_bytes: int
+    #: Whether there are bytes in its segments.
+    has_records: bool = True
 
     @property
     def topic_partition(self) -> TopicPartition | None:
@@ -353,14 +355,17 @@ class Strays:
 def _look(files: Files, root: str, stray: Stray) -> StrayFound:
     path = f"{root}/{stray.name}"
     size_bytes = 0
+    has_records = False
     state: StrayState | None = None
     topic_id = ZERO_TOPIC_ID
     for name in files.listdir(path) if files.exists(path) else ():
         handle = files.open(f"{path}/{name}")
         try:
-            size_bytes += files.size(handle)
+            size = files.size(handle)
         finally:
             files.close(handle)
+        size_bytes += size
+        has_records = has_records or (size > 0 and name.endswith(names.LOG))
         try:
             if name == STRAY_STATE:
                 state = parse_state(files.read_file(f"{path}/{name}"))
@@ -369,4 +374,4 @@ def _look(files: Files, root: str, stray: Stray) -> StrayFound:
         except ValueError:
             # It tells nothing: the list shows no id, and a restore says so.
             continue
-    return StrayFound(stray, state, topic_id, size_bytes)
+    return StrayFound(stray, state, topic_id, size_bytes, has_records)

@@ -137,6 +137,27 @@ PROFILES: Final[Mapping[str, Profile]] = {
             churn=("partitions_removed",),
             has_own_streams=True,
         ),
+        # The nodes of a topic go by an operator's slip and come back; its replicas are restored
+        # while brokers die, and controllers go in between (V25, V35). No data is lost with them.
+        Profile(
+            "mislaid_topics",
+            weights={
+                "cut_two_ways": 2.0,
+                "cut_one_way": 1.0,
+                "isolate": 1.0,
+                "pause": 1.5,
+                "expire_session": 2.0,
+                "lose_answer": 1.0,
+                "slow_link": 1.0,
+                "reset_connections": 1.0,
+            },
+            left_out=0.2,
+            mean_interval_ms=(300, 1_200),
+            restart_ms=((20, 400), (200, 2_500)),
+            recreates=0.0,
+            churn=("topics_mislaid",),
+            has_own_streams=True,
+        ),
         # Links are cut while topics are deleted and made anew: commands are repeated, and the first
         # of them arrive when the link is whole again.
         Profile(

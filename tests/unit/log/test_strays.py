@@ -13,7 +13,6 @@ from tests.unit.log.log_rig import (
     TP,
     SimRig,
     append,
-    batch_of,
     drive,
     values_of,
 )
@@ -95,20 +94,6 @@ def test_a_stray_comes_back_with_all_that_it_had(rig: Rig) -> None:
     assert not (rig.log_path / STRAY_STATE).exists()
     assert append(back, [b"e"]) == 4
     assert values_of(rig.again()) == [*VALUES[1:], b"e"]
-
-
-@pytest.mark.rule("V35")
-def test_gaps_that_compaction_left_survive_also_a_crash_behind_the_return(rig: Rig) -> None:
-    config = LogConfig(compact_enabled=True, delete_enabled=False, segment_bytes=100)
-    log = rig.log(config)
-    for offset in (0, 5, 9):
-        log.plan_follower_append(batch_of([b"x"], base_offset=offset))
-        log.submit_planned()
-    log.flush().result()
-    log.directory.set_aside(TP, 3).result()
-    back = restore(rig.open(config), config)
-    assert back.log_end_offset == 10
-    assert rig.again(config).log_end_offset == 10
 
 
 def test_one_that_does_not_say_how_far_it_was_flushed_stays(rig: Rig) -> None:

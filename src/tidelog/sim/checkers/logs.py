@@ -156,6 +156,8 @@ class NodeLogs:
         self.logs: dict[LogKey, ReplicaLog] = {}
         #: Called when records that were readable are not any more: (log, end before).
         self.on_cut: Callable[[ReplicaLog, int], None] | None = None
+        #: Called when a replica is hosted no more, whatever becomes of its files.
+        self.on_gone: Callable[[ReplicaLog], None] | None = None
         #: Called for records that came: (log, first offset).
         self.on_grown: Callable[[ReplicaLog, int], None] | None = None
         #: What the broker takes directories for that do not tell their topic id themselves.
@@ -253,6 +255,8 @@ class NodeLogs:
                     del self._owners[segment.file]
             gone.rebuild([])
             changed.append(gone)
+            if self.on_gone is not None:
+                self.on_gone(gone)
             if end and self.on_cut is not None:
                 self.on_cut(gone, end)
         return changed

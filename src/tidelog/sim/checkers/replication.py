@@ -163,6 +163,7 @@ class ReplicationChecker:
         """A broker to watch."""
         self._nodes[node.node_id] = node
         node.logs.on_cut = self._cut
+        node.logs.on_gone = self._gone
         node.logs.on_grown = self._grown
         node.logs.lives_of = self.published.lives
 
@@ -253,6 +254,12 @@ class ReplicationChecker:
                     f" {log.node_id}, record {known} elsewhere"
                 )
             self.first_stored_ns.setdefault(number, now_ns)
+
+    def _gone(self, log: ReplicaLog) -> None:
+        """Who hosts a replica no more leads with it no more; restored, it comes back as it was."""
+        seen = self._seen.get((log.node_id, log.key))
+        if seen is not None:
+            seen.is_leader = False
 
     def _cut(self, log: ReplicaLog, _end_before: int) -> None:
         node = self._nodes[log.node_id]

@@ -1,4 +1,4 @@
-"""Mutants of partitions that are removed and added again (V71).
+"""Mutants of partitions that are removed and added again (V71), and of replicas that return (V35).
 
 Each forgets that there was a life before: the controller its epochs, or a broker its records.
 """
@@ -31,3 +31,13 @@ def tombstone_forgotten(original: Any) -> Any:
 def former_life_continued(_: Any) -> Any:
     """A broker that was away during a removal takes its old replica for one of the new life."""
     return lambda **known: False
+
+
+@_breaks("V35", "tidelog.broker.strays:Strays._check_latest", profile="mislaid_topics")
+def older_stray_returns(_: Any) -> Any:
+    """A stray is restored though the broker has a later one with more records."""
+
+    async def check_latest(strays: Any, found: Any) -> None:
+        return None
+
+    return check_latest

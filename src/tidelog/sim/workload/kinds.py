@@ -8,6 +8,7 @@ from tidelog.sim.workload import (  # noqa: F401
     edit_churn,
     leader_churn,
     lookup_churn,
+    mishap_churn,
     move_churn,
     offset_churn,
     record_churn,

@@ -21,7 +21,7 @@ from tidelog.sim.workload.churning import ChurnKind, Work, churn
 _MAX_PARTITIONS = 3
 
 
-class _OfTopics(ChurnKind):
+class OfTopics(ChurnKind):
     """Has an administrator, and a writer and a reader for the topics that it makes."""
 
     def __init__(self, work: Work, draw: random.Random) -> None:
@@ -39,7 +39,7 @@ class _OfTopics(ChurnKind):
 
 
 @churn
-class TopicsComeAndGo(_OfTopics):
+class TopicsComeAndGo(OfTopics):
     """Topics are made, written and read for a while, and deleted."""
 
     name: ClassVar[str] = "topics_come_and_go"
@@ -72,7 +72,7 @@ class TopicsComeAndGo(_OfTopics):
 
 
 @churn
-class TopicsRecreated(_OfTopics):
+class TopicsRecreated(OfTopics):
     """A topic is deleted and made anew under its name; its clients know nothing of it."""
 
     name: ClassVar[str] = "topics_recreated"
@@ -95,7 +95,7 @@ class TopicsRecreated(_OfTopics):
         self.is_done = True
 
 
-class _Altered(_OfTopics):
+class _Altered(OfTopics):
     """A topic that `Churn` changes; in the end every replica goes by what was set last."""
 
     topic: ClassVar[str]
@@ -163,7 +163,7 @@ class ConfigsChanged(_Altered):
 
 
 @churn
-class PartitionsRemoved(_OfTopics):
+class PartitionsRemoved(OfTopics):
     """The highest partition of a topic is removed and added again, over and over; what is written
     to it is of its present life alone."""
 

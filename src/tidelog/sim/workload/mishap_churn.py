@@ -1,0 +1,183 @@
+"""An operator's slip: the nodes of a topic are removed from the store, and brought back later.
+
+In between its replicas are strays; one is restored, by whichever broker takes it first. What was
+acknowledged before is read again then, record by record: checkers take the topic for one of which
+nothing is promised meanwhile, so that this is looked at here. Brokers die, without loss of data,
+wherever they happen to be (V25, V35).
+"""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar, Final
+
+from tidelog.client.fetching import FetchOptions, LogReader
+from tidelog.client.producing import LogWriter
+from tidelog.client.strays import StrayAction, StrayAdmin
+from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.types import TopicPartition
+from tidelog.metadata.layout import partition_state_path, topic_path
+from tidelog.sim.batches import encode_batch, read_batches
+from tidelog.sim.disk import Loss
+from tidelog.sim.workload.churning import Work, churn
+from tidelog.sim.workload.topic_churn import OfTopics
+
+_KEY: Final = TopicPartition("mislaid", 0)
+_STATE: Final = partition_state_path(_KEY)
+#: Parents first.
+_PATHS: Final = (
+    topic_path(_KEY.topic),
+    f"{topic_path(_KEY.topic)}/partitions",
+    _STATE.rpartition("/")[0],
+    _STATE,
+)
+#: Beyond the numbers of all other records.
+_FIRST_NUMBER: Final = 1 << 40
+_CRASHES: Final = 0.5
+_OPTIONS: Final = FetchOptions(1 << 20, 1 << 20, 1, 200)
+
+
+@churn
+class TopicsMislaid(OfTopics):
+    """A topic's nodes go and come back, over and over; its acknowledged records stay."""
+
+    name: ClassVar[str] = "topics_mislaid"
+    is_drawn: ClassVar[bool] = False
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        router = self.client.router
+        self._strays, self._log, self._records = (
+            StrayAdmin(router),
+            LogWriter(router),
+            LogReader(router),
+        )
+        self._number = _FIRST_NUMBER
+        #: Offset and number of each record that was acknowledged.
+        self._kept: dict[int, int] = {}
+
+    async def run(self) -> None:
+        await self._create(_KEY.topic, 1)
+        self.work.cluster.published.dying[_KEY.topic] = 0
+        while not self.stopping:
+            await self._write()
+            await self.pause(50, 800)
+            if self.stopping:
+                break
+            nodes = self._lose()
+            if nodes is None:
+                continue
+            self._crash_soon()
+            await self.client.tasks.sleep(self.draw.choice((0, 5, 300, 2_000)))
+            await self._bring_back(nodes)
+            await self._restore()
+            self.told("restored")
+        self.is_done = True
+
+    async def _write(self) -> None:
+        for _ in range(self.draw.randrange(1, 5)):
+            self._number += 1
+            batch = encode_batch([self._number], [20], timestamp_ms=self.client.now_ns // 1_000_000)
+            try:
+                offset = await self.client.run(self._log.produce(_KEY, batch, -1, 1_000))
+            except TidelogError as error:
+                self.failed("written", error)
+                self.client.router.forget()
+            else:
+                self._kept[offset] = self._number
+
+    def _lose(self) -> dict[str, tuple[bytes, int]] | None:
+        """Remove the nodes; returns their contents and versions."""
+        store = self.work.cluster.store
+        found = {}
+        for path in _PATHS:
+            node = store.tree.get(path)
+            if node is None or not store.is_available:
+                return None
+            found[path] = (node.data, node.stat.version)
+        for path in reversed(_PATHS):
+            store.delete_from_outside(path)
+        return found
+
+    async def _bring_back(self, nodes: dict[str, tuple[bytes, int]]) -> None:
+        """In versions that go on, as checkers take them for the same nodes."""
+        store = self.work.cluster.store
+        while not store.is_available:
+            await self.pause(20, 100)
+        for path, (data, version) in nodes.items():
+            for _ in range(version + 2):
+                store.write_from_outside(path, data)
+
+    def _crash_soon(self) -> None:
+        cluster = self.work.cluster
+        if not self.stopping and self.draw.random() < _CRASHES:
+            broker = self.draw.choice(list(cluster.brokers.values()))
+            delay_ns = self.draw.randrange(0, 60_000_000)
+            cluster.world.scheduler.after(delay_ns, None, lambda: broker.crash(Loss.NONE, "mishap"))
+
+    async def _restore(self) -> None:
+        """Try strays in any order until somebody leads and has all that was acknowledged."""
+        while not await self._is_whole():
+            self._crash_soon()
+            brokers = list(self.work.cluster.brokers)
+            for broker_id in self.draw.sample(brokers, len(brokers)):
+                try:
+                    found = await self.client.run(self._strays.list_strays(broker_id))
+                    wanted = [one for one in found if one.tp == _KEY]
+                    if wanted:
+                        chosen = [self.draw.choice(wanted)]
+                        await self.client.run(self._strays.alter(StrayAction.RESTORE, chosen))
+                except TidelogError as error:
+                    self.failed("restored", error)
+            await self.pause(50, 600)
+            self.client.router.forget()
+
+    async def _is_whole(self) -> bool:
+        """Whether the partition is led; a leader without an acknowledged record is a violation."""
+        found: dict[int, int] = {}
+        end = 0
+        try:
+            while True:
+                fetched = await self.client.run(self._records.fetch({_KEY: end}, _OPTIONS))
+                told = fetched[_KEY]
+                if told.error is not ErrorCode.NONE:
+                    return False
+                for batch in read_batches(bytes(told.records)):
+                    found.update(
+                        zip(range(batch.base_offset, batch.next_offset), batch.numbers, strict=True)
+                    )
+                    end = batch.next_offset
+                if end >= told.high_watermark:
+                    break
+        except TidelogError as error:
+            self.failed("read", error)
+            return False
+        lost = {one: n for one, n in self._kept.items() if one < end and found.get(one) != n}
+        if lost:
+            self.work.cluster.world.violate(
+                f"{_KEY}: records {lost} are lost after a restore (V35)"
+            )
+        missing = [one for one in self._kept if one not in found]
+        if missing:
+            self._look_at_leader(max(missing))
+        return not missing
+
+    def _look_at_leader(self, offset: int) -> None:
+        """A leader whose log ends before an acknowledged record will never have it."""
+        cluster = self.work.cluster
+        topic = cluster.published.topics[_KEY.topic]
+        state = cluster.published.partitions[cluster.published.key(topic.topic_id, 0)]
+        leader = cluster.brokers.get(state.leader)
+        if leader is None or not leader.is_up or leader.broker is None:
+            return
+        partition = leader.broker.replicas.get(_KEY)
+        if (
+            partition is not None
+            and partition.is_leader
+            and partition.leader_epoch == state.leader_epoch
+            and partition.log.log_end_offset <= offset
+        ):
+            cluster.world.violate(
+                f"{_KEY}: broker {state.leader} leads from a stray that ends at"
+                f" {partition.log.log_end_offset}, offset {offset} was acknowledged (V35)"
+            )
