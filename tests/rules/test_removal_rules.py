@@ -271,7 +271,12 @@ def test_requests_that_cannot_be_done_are_dropped_with_the_reason(three: Office)
 @pytest.mark.parametrize(
     ("name", "count", "error", "reason"),
     [
-        ("t", 0, ErrorCode.INVALID_PARTITIONS, "keeps at least one; to remove all, delete topic"),
+        (
+            "t",
+            0,
+            ErrorCode.INVALID_PARTITIONS,
+            "at most 2 can be removed; to remove all",
+        ),
         ("t", -1, ErrorCode.INVALID_PARTITIONS, "keeps at least one"),
         ("t", 3, ErrorCode.INVALID_PARTITIONS, "has 3 partitions: fewer than that"),
         ("t", 4, ErrorCode.INVALID_PARTITIONS, "has 3 partitions: fewer than that"),

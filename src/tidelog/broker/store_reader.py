@@ -52,6 +52,8 @@ class StoreReader:
         self._store = store
         self._tasks = tasks
         self._tracer = tracer
+        #: Topics that cannot be read, and why, as it is in the log: they are read again and again.
+        self._logged: dict[str, str] = {}
 
     async def lists(
         self, on_brokers: WatchCallback, on_topics: WatchCallback, on_deletions: WatchCallback
@@ -95,6 +97,9 @@ class StoreReader:
     ) -> TopicsRead:
         """All names, and the nodes of topics that are not `known`, watched from now on."""
         names = await self._watched(layout.TOPICS, on_change)
+        if self._logged:
+            there = dict.fromkeys(names)
+            self._logged = {one: why for one, why in self._logged.items() if one in there}
         new = [name for name in names if name not in known]
         return TopicsRead(names, await self._found(new, on_topic) if new else [])
 
@@ -185,7 +190,7 @@ class StoreReader:
             return PreferredElectionRead(layout.decode_partition_list(path, node.data))
         except LayoutError as error:
             # Nothing can be done for it: it is taken away like one that is done.
-            self._report(str(error))
+            self._report(str(error), "taken away")
             return PreferredElectionRead(())
 
     async def reassignments(self, on_change: WatchCallback) -> ReassignmentsRead:
@@ -198,7 +203,7 @@ class StoreReader:
             entries = layout.decode_reassignments(path, node.data)
         except LayoutError as error:
             # Nothing can be done for it: it is taken away like one that is done.
-            self._report(str(error))
+            self._report(str(error), "taken away")
             entries = []
         return ReassignmentsRead(
             ReassignmentsFound(node.stat.version, {one.topic_partition: one for one in entries})
@@ -248,12 +253,12 @@ class StoreReader:
         configs = await self._store.get_many(paths) if paths else []
         for name, node, config in zip(names, nodes, configs, strict=True):
             if node is None:
+                self._logged.pop(name, None)
                 continue
             try:
                 topics.append(_decode_topic(name, node, config))
             except (LayoutError, KafkaError) as error:
-                self._report(str(error))
-                found.append(TopicUnreadable(name, str(error)))
+                found.append(self._unreadable(name, str(error)))
         partitions = [one for topic in topics for one in topic.partitions()]
         paths = [layout.partition_state_path(one) for one in partitions]
         states = await self._store.get_many(paths) if paths else []
@@ -263,9 +268,9 @@ class StoreReader:
             self._decode_state(topic_partition, path, state, by_topic, faults)
         for topic in topics:
             if topic.name in faults:
-                self._report(faults[topic.name])
-                found.append(TopicUnreadable(topic.name, faults[topic.name]))
+                found.append(self._unreadable(topic.name, faults[topic.name]))
             else:
+                self._logged.pop(topic.name, None)
                 found.append(TopicFound(topic, by_topic[topic.name]))
         return found
 
@@ -286,11 +291,16 @@ class StoreReader:
         else:
             by_topic[topic_partition.topic][topic_partition.partition] = state
 
-    def _report(self, message: str) -> None:
+    def _unreadable(self, name: str, reason: str) -> TopicUnreadable:
+        """A topic that cannot be read, which is told once for each reason."""
+        if self._logged.get(name) != reason:
+            self._logged[name] = reason
+            self._report(reason)
+        return TopicUnreadable(name, reason)
+
+    def _report(self, message: str, outcome: str = "left alone") -> None:
         self._tracer.event("unreadable_node", reason=message)
-        self._tracer.log(
-            "controller", logging.ERROR, f"left alone, as it cannot be read: {message}"
-        )
+        self._tracer.log("controller", logging.ERROR, f"{outcome}, as it cannot be read: {message}")
 
 
 def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:

@@ -33,8 +33,9 @@ def plan(wanted: RemovePartitionsTopic, image: Image) -> dict[int, bool]:
     if wanted.count < 1:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"{wanted.count} partitions: a topic keeps at least one; to remove all, delete topic"
-            f" {topic.name!r}",
+            f"topic {topic.name!r} has {now} partitions and keeps at least one:"
+            f" {wanted.count} cannot be left, at most {now - 1} can be removed;"
+            " to remove all, delete it",
         )
     if wanted.count >= now:
         raise KafkaError(

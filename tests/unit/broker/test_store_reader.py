@@ -1,0 +1,113 @@
+"""Nodes of topics that cannot be read: named once in the log, and again when the reason changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.broker_fakes import FakeTracer
+from tests.controller_builders import topic_id
+from tests.controller_office import Office, office
+
+from tidelog.broker.store_reader import StoreReader
+from tidelog.controller.changes import TopicUnreadable
+from tidelog.core.tasks import Tasks
+from tidelog.core.types import TopicPartition
+from tidelog.metadata import layout
+from tidelog.metadata.layout import TopicAssignment
+from tidelog.metadata.store import ANY_VERSION, Create, Delete, SetData, WatchEvent
+
+PATH = layout.topic_path("t")
+WHOLE = layout.encode_topic(TopicAssignment(topic_id("t"), {0: (1, 2, 3)}))
+
+
+class Desk:
+    """A reader over a simulated store."""
+
+    def __init__(self, around: Office) -> None:
+        self.office = around
+        ports = around._admin_ports
+        self.tracer = FakeTracer()
+        tasks = Tasks(ports.loop, ports.clock, lambda name, error: None)
+        self.reader = StoreReader(around.admin, tasks, self.tracer)
+
+    def read(self) -> list[bool]:
+        """Of the topics, read anew: which cannot be read."""
+        found = self.office.do(self.reader.topics(ignored, ignored, {})).found
+        return [isinstance(one, TopicUnreadable) for one in found]
+
+    def told(self) -> list[str]:
+        """Lines of the log since it was asked last."""
+        lines = list(self.tracer.lines)
+        self.tracer.lines.clear()
+        return lines
+
+
+def ignored(event: WatchEvent) -> None:
+    """Watches are not looked at."""
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    with office(0) as around:
+        around.write(Create(PATH, b"{"))
+        yield Desk(around)
+
+
+def test_a_topic_that_stays_as_it_is_is_named_once(desk: Desk) -> None:
+    assert desk.read() == [True]
+    [line] = desk.told()
+    assert line.startswith(f"left alone, as it cannot be read: {PATH}: not JSON")
+    assert desk.read() == desk.read() == [True]
+    assert desk.told() == []
+    assert len(desk.tracer.named("unreadable_node")) == 1
+
+
+def test_another_reason_is_named(desk: Desk) -> None:
+    desk.read()
+    desk.told()
+    desk.office.write(SetData(PATH, b"[1]", ANY_VERSION))
+    assert desk.read() == [True]
+    assert len(desk.told()) == 1
+
+
+def test_the_same_again_after_it_was_mended_is_named(desk: Desk) -> None:
+    desk.read()
+    desk.office.write(SetData(PATH, WHOLE, ANY_VERSION))
+    assert desk.read() == [False]
+    desk.told()
+    desk.office.write(SetData(PATH, b"{", ANY_VERSION))
+    assert desk.read() == [True]
+    assert len(desk.told()) == 1
+
+
+def test_the_same_again_after_the_topic_was_gone_is_named(desk: Desk) -> None:
+    desk.read()
+    desk.told()
+    desk.office.write(Delete(PATH, ANY_VERSION))
+    assert desk.read() == []
+    desk.office.write(Create(PATH, b"{"))
+    assert desk.read() == [True]
+    assert len(desk.told()) == 1
+
+
+def test_a_state_that_cannot_be_read_is_named_once(desk: Desk) -> None:
+    state = layout.partition_state_path(TopicPartition("t", 0))
+    desk.office.write(
+        SetData(PATH, WHOLE, ANY_VERSION),
+        Create(f"{PATH}/partitions", b""),
+        Create(f"{PATH}/partitions/0", b""),
+        Create(state, b"{}"),
+    )
+    assert desk.read() == desk.read() == [True]
+    [line] = desk.told()
+    assert state in line
+
+
+@pytest.mark.parametrize("path", [layout.PREFERRED_REPLICA_ELECTION, layout.REASSIGN_PARTITIONS])
+def test_a_request_that_cannot_be_read_is_said_to_be_taken_away(desk: Desk, path: str) -> None:
+    desk.office.write(Create(path, b"{"))
+    desk.office.do(desk.reader.preferred_election(ignored))
+    desk.office.do(desk.reader.reassignments(ignored))
+    [line] = desk.told()
+    assert line.startswith(f"taken away, as it cannot be read: {path}: not JSON")
