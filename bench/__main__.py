@@ -1,8 +1,9 @@
-"""`python -m bench [part ...] [--beside VERSION]`: the tables of docs/measurements.md.
+"""`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
-Parts: throughput failover scale controller shutdown groups offsets compaction simulation. With
+Parts: throughput failover scale controller shutdown isr groups offsets compaction simulation. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
-and a registry are; where they are not, one line says so and the parts go on without.
+and a registry are; where they are not, one line says so and the parts go on without. The parts
+scale and controller measure both stores, or with `--store` one of them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+from collections.abc import Sequence
 
 from bench import (
     controller,
     failover,
     groups,
+    isr,
     log,
     offsets,
     scale,
@@ -31,6 +34,7 @@ PARTS = (
     "scale",
     "controller",
     "shutdown",
+    "isr",
     "groups",
     "offsets",
     "compaction",
@@ -45,34 +49,41 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="runs per figure (default 5)")
     parser.add_argument("--mib", type=int, default=512, help="MiB per run (default 512)")
     parser.add_argument("--beside", metavar="VERSION", help="Apache Kafka to compare with: 3.9.2")
+    parser.add_argument("--store", choices=scale.STORES, help="of scale and controller: only this")
     options = parser.parse_args()
+    stores = (options.store,) if options.store else scale.STORES
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
         parser.error(f"unknown part {unknown[0]!r}; there are {' '.join(PARTS)}")
     beside = f" --beside {options.beside}" if options.beside else ""
+    store = f" --store {options.store}" if options.store else ""
     print(
         f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}; "
         f"command: python -m bench {' '.join([*options.parts, ''])}--rounds {options.rounds} "
-        f"--mib {options.mib}{beside}\n"
+        f"--mib {options.mib}{beside}{store}\n"
     )
     systems = [TIDELOG, *(_kafka(options.beside) if options.beside else [])]
     for part in options.parts or PARTS:
-        for text in _tables(part, systems, options.rounds, options.mib * MIB):
+        for text in _tables(part, systems, options.rounds, options.mib * MIB, stores):
             print(text, flush=True)
 
 
-def _tables(part: str, systems: list[System], rounds: int, run_bytes: int) -> list[str]:
+def _tables(
+    part: str, systems: list[System], rounds: int, run_bytes: int, stores: Sequence[str]
+) -> list[str]:
     match part:
         case "throughput":
             return throughput.run(systems, rounds, run_bytes)
         case "failover":
             return failover.run(systems, rounds)
         case "scale":
-            return scale.run(rounds)
+            return scale.run(rounds, stores)
         case "controller":
-            return controller.run(rounds)
+            return controller.run(rounds, stores)
         case "shutdown":
             return shutdown.run(rounds)
+        case "isr":
+            return isr.run(rounds)
         case "groups":
             return groups.run(systems, rounds)
         case "offsets":

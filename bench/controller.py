@@ -1,5 +1,7 @@
 """A new controller of very many partitions: from the old one's end to the last command sent.
 
+On the embedded store and on a ZooKeeper server of its own.
+
 Controller and store are real; the network port of its broker is not: stand-ins in this process take
 its commands and answer them at once, so that what is measured is one broker's part and no other's.
 Three stand-ins hold all replicas, each partition has three. The old controller is a session that
@@ -15,7 +17,7 @@ import gc
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from tidelog.core import limits
 from tidelog.core.config import BrokerConfig
 from tidelog.core.ports import Buffer, FrameHandler, Ports, Transport
 from tidelog.core.types import BrokerInfo, Endpoint, PartitionState, TopicPartition
+from tidelog.local.ports import free_ports
+from tidelog.local.zookeeper import LocalZookeeper
 from tidelog.metadata import layout
 from tidelog.metadata.layout import TopicAssignment
 from tidelog.metadata.store import Create, Delete, MetadataStore, Op
@@ -32,19 +36,27 @@ from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.lanes import open_lane
 from tidelog.runtime.network import SocketNetwork
 from tidelog.runtime.stores.sqlite import SqliteStore
+from tidelog.runtime.stores.zookeeper import ZookeeperStore
+from tidelog.runtime.stores.zookeeper_servers import parse_servers
 from tidelog.wire.codec import encode_response
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from tidelog.wire.messages.stop_replica import StopReplicaResponse
 from tidelog.wire.messages.update_metadata import UpdateMetadataResponse
 from tidelog.wire.registry import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
+STORES = ("embedded", "zookeeper")
 SIZES = (100_000, 200_000)
-_PER_TOPIC = 1_000
-_STAND_INS = (1, 2, 3)
+#: Seconds to the last command sent, for both sizes.
+_AIMS_S = {"embedded": (2, 4), "zookeeper": (3, 6)}
+PER_TOPIC = 1_000
+STAND_INS = (1, 2, 3)
 _CONTROLLER = 4
 #: Where stand-ins listen, if they did.
-_FIRST_PORT = 1
-_LIMIT_S = 300
+FIRST_PORT = 1
+LIMIT_S = 300
+#: ZooKeeper's servers allow for less.
+_SESSION_TIMEOUT_MS = 60_000
+_ZOOKEEPER_HEAP_MIB = 2_048
 _ANSWERS: dict[int, Any] = {
     LEADER_AND_ISR: LeaderAndIsrResponse(),
     UPDATE_METADATA: UpdateMetadataResponse(),
@@ -57,7 +69,7 @@ OpenStore = Callable[[asyncio.AbstractEventLoop], MetadataStore]
 class _StandIn:
     """The other end of a connection: answers each command with success, notes when it came."""
 
-    def __init__(self, network: _StandInNetwork, port: int) -> None:
+    def __init__(self, network: StandInNetwork, port: int) -> None:
         self.peer = f"127.0.0.1:{port}"
         self.queued_bytes = 0
         self._network = network
@@ -99,7 +111,7 @@ class _StandIn:
         self.handler = None
 
 
-class _StandInNetwork:
+class StandInNetwork:
     """Listens for real; connects to stand-ins only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, real: SocketNetwork) -> None:
@@ -139,7 +151,7 @@ class _StandInNetwork:
         wanted = frozenset((port, key) for port in ports for key in _COMMANDS_TO_EACH)
         future = self.loop.create_future()
         self._awaited = wanted, future
-        await asyncio.wait_for(future, _LIMIT_S)
+        await asyncio.wait_for(future, LIMIT_S)
         return max(self.told[one] for one in wanted)
 
 
@@ -165,14 +177,14 @@ def _halt(reason: str) -> None:
     os._exit(1)
 
 
-async def _populate(store: MetadataStore, partitions: int) -> dict[int, int]:
+async def populate(store: MetadataStore, partitions: int) -> dict[int, int]:
     """Topics whose replicas are on the stand-ins; returns the broker epochs of those."""
     for path in layout.PERSISTENT_ROOTS:
         if await store.get(path) is None:
             await store.transact([Create(path, b"")])
     epochs = {}
-    for broker_id in _STAND_INS:
-        endpoint = Endpoint("PLAINTEXT", "127.0.0.1", _FIRST_PORT + broker_id, "PLAINTEXT")
+    for broker_id in STAND_INS:
+        endpoint = Endpoint("PLAINTEXT", "127.0.0.1", FIRST_PORT + broker_id, "PLAINTEXT")
         info = BrokerInfo(broker_id=broker_id, broker_epoch=0, endpoints=(endpoint,))
         data = layout.encode_broker(info, 0)
         (made,) = await store.transact(
@@ -181,7 +193,7 @@ async def _populate(store: MetadataStore, partitions: int) -> dict[int, int]:
         assert made.stat is not None
         epochs[broker_id] = made.stat.czxid
     ops: list[Op] = []
-    for number in range(partitions // _PER_TOPIC):
+    for number in range(partitions // PER_TOPIC):
         ops.extend(_topic(f"topic-{number:04d}", number, epochs))
         while len(ops) > limits.MAX_TRANSACTION_OPS:
             await store.transact(ops[: limits.MAX_TRANSACTION_OPS])
@@ -194,9 +206,9 @@ def _topic(name: str, number: int, epochs: dict[int, int]) -> list[Op]:
     topic_id = number.to_bytes(8, "big") + (0x8000_0000_0000_0001).to_bytes(8, "big")
     assignments = {}
     ops: list[Op] = []
-    for partition in range(_PER_TOPIC):
-        first = partition % len(_STAND_INS)
-        replicas = (*_STAND_INS[first:], *_STAND_INS[:first])
+    for partition in range(PER_TOPIC):
+        first = partition % len(STAND_INS)
+        replicas = (*STAND_INS[first:], *STAND_INS[:first])
         assignments[partition] = replicas
         state = PartitionState(
             leader=replicas[0],
@@ -219,13 +231,14 @@ def _topic(name: str, number: int, epochs: dict[int, int]) -> list[Op]:
 
 
 @contextlib.asynccontextmanager
-async def _broker(
+async def controlling(
     directory: Path, store: MetadataStore, store_text: str
-) -> AsyncIterator[tuple[_StandInNetwork, _Phases]]:
+) -> AsyncIterator[tuple[Broker, StandInNetwork, _Phases]]:
+    """A real broker, the only one that may become the controller; the others are stand-ins."""
     loop = asyncio.get_running_loop()
     clock = SystemClock(loop)
     phases = _Phases()
-    network = _StandInNetwork(loop, SocketNetwork(loop, lambda where, error: _halt(repr(error))))
+    network = StandInNetwork(loop, SocketNetwork(loop, lambda where, error: _halt(repr(error))))
     config = BrokerConfig.from_properties(
         {
             "broker.id": str(_CONTROLLER),
@@ -247,20 +260,43 @@ async def _broker(
     broker = Broker(config, ports, store)
     await broker.start()
     try:
-        yield network, phases
+        yield broker, network, phases
     finally:
         await broker.stop()
 
 
-async def _measure(directory: Path, partitions: int) -> dict[str, float]:
+@contextlib.contextmanager
+def _store(kind: str, directory: Path) -> Iterator[tuple[OpenStore, str]]:
+    """How sessions of a new store are opened, and what `metadata.store` says of it."""
+    if kind == "embedded":
+        path = str(directory / "store")
+        yield lambda loop: SqliteStore(path, loop, _SESSION_TIMEOUT_MS), f"embedded:{path}"
+        return
+    server = LocalZookeeper(
+        str(directory / "zookeeper"),
+        free_ports(1)[0],
+        heap_mib=_ZOOKEEPER_HEAP_MIB,
+        end_with_program=True,
+    )
+    server.start()
+    try:
+        text = f"zookeeper://{server.address}"
+        servers = parse_servers(text)
+        yield lambda loop: ZookeeperStore(servers, loop, _SESSION_TIMEOUT_MS), text
+    finally:
+        server.stop()
+
+
+async def _measure(
+    open_store: OpenStore, store_text: str, directory: Path, partitions: int
+) -> dict[str, float]:
     """One failover of a store with so many partitions; seconds by phase."""
     loop = asyncio.get_running_loop()
-    path = str(directory / "store")
-    old, stand_ins = (SqliteStore(path, loop, session_timeout_ms=60_000) for _ in range(2))
-    beating = loop.create_task(_beat((old, stand_ins)))
+    old, stand_ins = open_store(loop), open_store(loop)
+    beating = loop.create_task(beat((old, stand_ins)))
     await stand_ins.open()
     await old.open()
-    await _populate(stand_ins, partitions)
+    await populate(stand_ins, partitions)
     claim = layout.encode_controller(9, 0)
     await old.transact(
         [
@@ -268,13 +304,12 @@ async def _measure(directory: Path, partitions: int) -> dict[str, float]:
             Create(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(1)),
         ]
     )
-    store = SqliteStore(path, loop, session_timeout_ms=60_000)
-    async with _broker(directory, store, f"embedded:{path}") as (network, phases):
+    async with controlling(directory, open_store(loop), store_text) as (_, network, phases):
         gc.collect()
         gc.freeze()
         # As every broker that runs as a process.
         gc.set_threshold(100_000, 50, 50)
-        ports = [_FIRST_PORT + one for one in _STAND_INS]
+        ports = [FIRST_PORT + one for one in STAND_INS]
         begin, cpu_s = time.monotonic(), time.process_time()
         await old.close()
         end = await network.all_told(ports)
@@ -297,7 +332,8 @@ async def _measure(directory: Path, partitions: int) -> dict[str, float]:
     return result
 
 
-async def _beat(stores: Sequence[MetadataStore]) -> None:
+async def beat(stores: Sequence[MetadataStore]) -> None:
+    """Keep sessions until cancelled."""
     while True:
         for store in stores:
             store.beat()
@@ -308,20 +344,28 @@ def _rss_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def run(rounds: int) -> list[str]:
-    """The table."""
+def run(rounds: int, stores: Sequence[str] = STORES) -> list[str]:
+    """A table per store."""
+    return [_table(store, rounds) for store in stores]
+
+
+def _table(store: str, rounds: int) -> str:
     rows: list[tuple[str, ...]] = []
-    for partitions in SIZES:
+    for partitions, aim_s in zip(SIZES, _AIMS_S[store], strict=True):
         runs = []
         for _ in range(rounds):
-            with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
-                runs.append(asyncio.run(_measure(Path(directory), partitions)))
+            with (
+                tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory,
+                _store(store, Path(directory)) as (open_store, text),
+            ):
+                measured = _measure(open_store, text, Path(directory), partitions)
+                runs.append(asyncio.run(measured))
             gc.unfreeze()
         rows.extend(
             (f"{partitions:,}: {what}", spread([one[key] for one in runs], 2), aim)
             for key, what, aim in (
                 ("elected", "the old controller's end to the election, s", ""),
-                ("all", "to the last command sent, s", f"<= {partitions // 50_000}"),
+                ("all", "to the last command sent, s", f"<= {aim_s}"),
                 ("cpu", "CPU of the controller until then, s", ""),
                 ("sent_mib", "commands, MiB", ""),
                 ("rss_mib", "its resident memory, MiB", ""),
@@ -329,10 +373,5 @@ def run(rounds: int) -> list[str]:
                 ("death_all", "to the last command sent, s", ""),
             )
         )
-    return [
-        table(
-            f"A new controller, embedded store, three brokers with all replicas ({rounds} runs)",
-            rows,
-            ("partitions", "tidelog", "aim"),
-        )
-    ]
+    title = f"A new controller, {store} store, three brokers with all replicas ({rounds} runs)"
+    return table(title, rows, ("partitions", "tidelog", "aim"))

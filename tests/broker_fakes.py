@@ -24,6 +24,7 @@ from tidelog.broker.isr_changes import IsrChanges
 from tidelog.broker.partitions import Partition
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.requests import Pending, Request
+from tidelog.broker.takeovers import Takeovers
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.completion import Completion
 from tidelog.core.config import BrokerConfig
@@ -172,7 +173,10 @@ class FakeLog:
         index = SimpleNamespace(floor=lambda offset: offset - self.log_start_offset)
         return [
             SimpleNamespace(
-                base_offset=self.log_start_offset, size_bytes=self.size_bytes, index=index
+                base_offset=self.log_start_offset,
+                size_bytes=self.size_bytes,
+                index=index,
+                max_timestamp_ms=1_000 * self.log_end_offset if self.records else -1,
             )
         ]
 
@@ -462,6 +466,9 @@ class FakePeers:
             self._connections[key] = FakeConnection(self, broker_id)
         return self._connections[key]
 
+    def view_changed(self) -> None:
+        """Nobody is asked when it fell silent."""
+
     def requests(self, api_key: int) -> list[Any]:
         return [message for _, key, message in self.sent if key == api_key]
 
@@ -497,6 +504,7 @@ class FakeBroker:
         self.session = SimpleNamespace(is_lost=lambda: self.broker_epoch < 0)
         self.handing_over = HandingOver(self)  # type: ignore[arg-type]
         self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
+        self.takeovers = Takeovers(self)  # type: ignore[arg-type]
         self.fetchers = Fetchers(self)  # type: ignore[arg-type]
         self.groups = GroupCoordinators(self)  # type: ignore[arg-type]
         self.replicas.directories = [self.directory]  # type: ignore[list-item]
@@ -556,19 +564,19 @@ class FakeBroker:
         *states: LeaderAndIsrPartitionState,
         topic: str = TOPIC,
         topic_id: bytes = TOPIC_ID,
-        full: bool = False,
+        full: bool | None = False,
         keep: tuple[str, ...] = (),
         controller_epoch: int = 1,
         broker_epoch: int | None = None,
     ) -> LeaderAndIsrResponse:
-        """A LeaderAndIsr for partitions of one topic."""
+        """A LeaderAndIsr for partitions of one topic; `full` None: of Kafka's own controller."""
         topics = [LeaderAndIsrTopicState(topic, topic_id, list(states))] if states else []
         topics += [LeaderAndIsrTopicState(name) for name in keep]
         request = LeaderAndIsrRequest(
             controller_id=9,
             controller_epoch=controller_epoch,
             broker_epoch=self.broker_epoch if broker_epoch is None else broker_epoch,
-            type=2 if full else 1,
+            type=0 if full is None else 2 if full else 1,
             topic_states=topics,
         )
         return await self.replicas.apply_leader_and_isr(request, 7)

@@ -227,6 +227,8 @@ class _Wire:
 class _Peers:
     def __init__(self, candidate: Candidate) -> None:
         self._candidate = candidate
+        #: Brokers that show signs of being gone, as told.
+        self.silent_ms: dict[int, int] = {}
 
     def open(self, host: str, port: int, purpose: str, correlation_ids: CorrelationIds) -> _Wire:
         return _Wire(self._candidate, host, correlation_ids)
@@ -235,6 +237,9 @@ class _Peers:
         if broker_id not in self._candidate.office.brokers:
             raise ConnectionLost(f"broker {broker_id} is not known")
         return _Wire(self._candidate, f"broker{broker_id}")
+
+    def silent_since_ms(self, broker_id: int) -> int | None:
+        return self.silent_ms.get(broker_id)
 
 
 class _View:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.types import RECOVERED
 from tidelog.replication.effects import Effects, SendAlterPartition
 from tidelog.replication.follower import FollowerReplica
 from tidelog.replication.isr import IsrChange, IsrState
@@ -28,6 +29,7 @@ def a_leader(
     max_lag_bytes: int = -1,
     alive: Callable[[int], bool] = lambda broker_id: True,
     now_ms: int = 0,
+    recovery_state: int = RECOVERED,
 ) -> LeaderReplica:
     """Broker 1 as leader, as it is right after becoming one."""
     return LeaderReplica(
@@ -44,6 +46,7 @@ def a_leader(
         max_lag_bytes=max_lag_bytes,
         is_eligible=alive,
         now_ms=now_ms,
+        recovery_state=recovery_state,
     )
 
 

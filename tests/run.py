@@ -51,6 +51,8 @@ class Part:
     limit_s: int = 600
     #: Real processes with timeouts to meet: what only computes may not keep the cores busy.
     has_processes: bool = False
+    #: Of its environment, beside what there is.
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -72,10 +74,14 @@ def command(name: str, *words: str, limit_s: int = 600) -> Part:
 
 
 def pytest_part(
-    name: str, *arguments: str, limit_s: int = 600, has_processes: bool = False
+    name: str,
+    *arguments: str,
+    limit_s: int = 600,
+    has_processes: bool = False,
+    variables: tuple[tuple[str, str], ...] = (),
 ) -> Part:
     words = (sys.executable, "-m", "pytest", *arguments)
-    return Part(name, (words,), True, limit_s * EXAMPLES, has_processes)
+    return Part(name, (words,), True, limit_s * EXAMPLES, has_processes, variables)
 
 
 def decisions() -> Part:
@@ -130,6 +136,8 @@ MATRIX = sorted(
     for pattern in ("test_matrix.py", "test_tools*.py")
     for path in (TESTS / "clients").glob(pattern)
 )
+#: Tests of clusters that bring a store of their own: they are the same whatever the others run on.
+OWN_STORE = ("tests/cluster/test_histories.py", "tests/cluster/test_zookeeper.py")
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
 COMPUTING = ("sim", "rules", "wire_oracles", "breaks", "model")
 
@@ -147,7 +155,21 @@ def all_parts() -> list[Part]:
             parts.append(pytest_part(name, *words, limit_s=limit_s, has_processes=has_processes))
         if name == "clients":
             parts.append(pytest_part("matrix", *MATRIX, limit_s=1500, has_processes=True))
+        if name == "cluster":
+            parts.append(cluster_on_zookeeper())
     return parts
+
+
+def cluster_on_zookeeper() -> Part:
+    """The tests of clusters once more, every cluster on a ZooKeeper server of its own."""
+    return pytest_part(
+        "zookeeper",
+        "tests/cluster",
+        *(f"--ignore={path}" for path in OWN_STORE),
+        limit_s=1200,
+        has_processes=True,
+        variables=(("TIDELOG_TEST_STORE", "zookeeper"),),
+    )
 
 
 class Runner:
@@ -204,7 +226,9 @@ class Runner:
             is_pytest = part.pytest and number == 0
             if is_pytest:
                 words = (*words, *PYTEST_OPTIONS, f"--junitxml={results}")
-            code = self._call(words, part.limit_s - (time.monotonic() - started), mark, out)
+            environment = {**os.environ, **dict(part.variables), MARK: mark}
+            limit_s = part.limit_s - (time.monotonic() - started)
+            code = self._call(words, limit_s, environment, out)
             if is_pytest and results.exists():
                 count(results, outcome)
             if code != 0 and (not is_pytest or outcome.failed == 0):
@@ -219,7 +243,11 @@ class Runner:
         return outcome
 
     def _call(
-        self, words: tuple[str, ...], limit_s: float, mark: str, out: BinaryIO | None
+        self,
+        words: tuple[str, ...],
+        limit_s: float,
+        environment: dict[str, str],
+        out: BinaryIO | None,
     ) -> int | str:
         """The exit code of a command, which is ended with its whole group at its limit."""
         with self._lock:
@@ -228,7 +256,7 @@ class Runner:
             process = subprocess.Popen(
                 words,
                 cwd=ROOT,
-                env={**os.environ, MARK: mark},
+                env=environment,
                 start_new_session=True,
                 stdout=out,
                 stderr=out and subprocess.STDOUT,

@@ -1,7 +1,8 @@
 """What clients with old metadata see of partitions that were removed, and added again (V71).
 
 A record for a removed partition is refused with UNKNOWN_TOPIC_OR_PARTITION, upon which clients read
-metadata anew and know of the partition no more; what they do for the others goes on.
+metadata anew; what they do for the others goes on. What each makes of it is in
+docs/guide/errors.md.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -17,6 +19,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from tests.clients.conftest import MakeTopic
+from tests.clients.matrix import on_kafkajs
+from tests.clients.matrix.driver import Absent, Refused
 
 from tidelog.runtime.blocking import BlockingClient
 
@@ -48,8 +52,9 @@ def await_that(holds: Callable[[], bool]) -> None:
 
 def test_confluent_kafka_goes_on_with_what_is_left(bootstrap: str, make_topic: MakeTopic) -> None:
     """A record for a removed partition is repeated until its time is over. librdkafka shows the new
-    metadata meanwhile, but its partitioner may go on choosing partitions that it knew (2.x does):
-    a producer made afterwards chooses among those that are left."""
+    metadata meanwhile, but takes a smaller number of partitions for a topic of another id only (2.x
+    does): its partitioner goes on choosing those that it knew, for as long as the producer lives. A
+    producer made afterwards chooses among those that are left."""
     topic = make_topic(partitions=4)
     outcomes: list[tuple[ConfluentError | None, Message]] = []
 
@@ -74,6 +79,13 @@ def test_confluent_kafka_goes_on_with_what_is_left(bootstrap: str, make_topic: M
     assert (first, second) == (0, 0)
     assert gone in (ConfluentError._MSG_TIMED_OUT, ConfluentError._UNKNOWN_PARTITION)
     assert sorted(producer.list_topics(topic, PATIENCE_S).topics[topic].partitions) == [0, 1]
+    outcomes.clear()
+    for number in range(50):
+        producer.produce(topic, b"y", key=str(number), on_delivery=note)
+    assert producer.flush(PATIENCE_S) == 0
+    chosen = {message.partition() for _, message in outcomes}
+    lost = {message.partition() for error, message in outcomes if error}
+    assert chosen in ({0, 1}, {0, 1, 2, 3}) and lost == chosen - {0, 1}
     fresh = Producer(settings)
     outcomes.clear()
     for number in range(50):
@@ -138,6 +150,60 @@ def test_confluent_kafka_reads_nothing_of_the_former_life(
     ends = [reader.get_watermark_offsets(TopicPartition(topic, one), PATIENCE_S) for one in GONE]
     reader.close()
     assert ends == [(0, 1), (0, 1)]
+
+
+def test_kafkajs_drops_what_is_for_a_removed_partition_and_goes_on_with_what_is_left(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    """Told UNKNOWN_TOPIC_OR_PARTITION, a producer of kafkajs reads metadata anew, finds no such
+    partition and resolves `send` with nothing written and no error (2.2.4): its answer names what
+    was. Where it chooses the partition, it chooses among those that are left. A consumer goes on
+    with those, or ends with a TypeError of its own that it does not recover from, where it was just
+    looking for the ends of the partitions: then a new one goes on."""
+    try:
+        kafkajs = on_kafkajs.make(bootstrap)
+    except Absent as absent:
+        pytest.skip(f"kafkajs: {absent}")
+    topic = make_topic(partitions=4)
+    with closing(kafkajs):
+        producer, member = kafkajs.start_producer(), kafkajs.join(topic, topic)
+        found: set[tuple[int, int]] = set()
+
+        def has_read(written: set[tuple[int, int]]) -> bool:
+            nonlocal member
+            try:
+                found.update(member.state().received)
+            except Refused as error:
+                assert "TypeError" in str(error), error
+                member.close()
+                member = kafkajs.join(topic, topic)
+            return found >= written
+
+        written = {one for number in range(4) for one in producer.send(topic, number)}
+        assert written == {(0, 0), (1, 0), (2, 0), (3, 0)}
+        await_that(lambda: has_read(written))
+        member.commit()
+        remove(bootstrap, topic)
+        assert producer.send(topic, 3) == [], "kafkajs raises nothing"
+        assert producer.send(topic, 0) == [(0, 1)]
+        chosen = [one for key in range(20) for one in producer.send(topic, None, str(key))]
+        assert len(chosen) == 20 and {partition for partition, _ in chosen} == {0, 1}
+        written |= {(0, 1), *chosen}
+        await_that(lambda: has_read(written))
+        assert found == written
+        with BlockingClient(bootstrap) as client:
+            await_that(lambda: sorted(tp.partition for tp in client.committed(topic)) == [0, 1])
+        member.close()
+        producer.close()
+        add_again(bootstrap, topic)
+        fresh = kafkajs.start_producer()
+        assert fresh.send(topic, 3) == [(3, 0)]
+        fresh.close()
+        found.clear()
+        member = kafkajs.join(topic, topic)
+        await_that(lambda: has_read({(3, 0)}))
+        assert {one for one in found if one[0] in GONE} == {(3, 0)}, "nothing of the former life"
+        member.close()
 
 
 def test_kafka_python_reads_metadata_anew(bootstrap: str, make_topic: MakeTopic) -> None:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients.java.jars import KAFKA, jars_of_kafka
-from tests.clients.matrix.driver import Absent
+from tests.kafka_brokers import KafkaBroker, require_kafka
 from tests.zookeepers import start_server
 
-from tidelog.core.errors import TidelogError
 from tidelog.local import LocalCluster
-from tidelog.local.ports import LOOPBACK, free_ports
+from tidelog.local.ports import free_ports
 from tidelog.local.zookeeper import LocalZookeeper
 from tidelog.metadata.paths import join
 from tidelog.metadata.store import NO_OWNER, Node
@@ -26,7 +21,6 @@ from tidelog.runtime.stores.zookeeper import ZookeeperStore
 from tidelog.runtime.stores.zookeeper_chroot import create_chroot
 from tidelog.runtime.stores.zookeeper_servers import parse_servers
 
-START_S = 60.0
 #: Requests to add and to remove partitions are the design's own (V7).
 OURS_ALONE = ("/admin/partitions_add", "/admin/partitions_remove")
 #: What Kafka has and we have not, or not yet: security, features, and its migration to KRaft.
@@ -50,52 +44,26 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZookeeper]
 @pytest.fixture(scope="module")
 def nodes(server: LocalZookeeper, tmp_path_factory: pytest.TempPathFactory) -> tuple[Nodes, Nodes]:
     """Kafka's nodes and ours, each after the same requests."""
-    try:
-        jars = jars_of_kafka(KAFKA[0])
-    except Absent as absent:
-        pytest.skip(str(absent))
+    require_kafka()
     path = tmp_path_factory.mktemp("nodes")
     store = f"zookeeper://{server.address}"
     asyncio.run(create_chroot(parse_servers(f"{store}/kafka")))
     asyncio.run(create_chroot(parse_servers(f"{store}/ours")))
     [port] = free_ports(1)
-    properties = path / "server.properties"
-    properties.write_text(
-        f"broker.id=1\nlisteners=PLAINTEXT://{LOOPBACK}:{port}\nlog.dirs={path / 'kafka'}\n"
-        f"zookeeper.connect={server.address}/kafka\noffsets.topic.replication.factor=1\n"
-    )
-    with open(path / "kafka.log", "wb") as log:
-        broker = subprocess.Popen(
-            ["java", "-Xmx512m", "-cp", f"{jars}/*", "kafka.Kafka", str(properties)],
-            stdout=log,
-            stderr=log,
-            cwd=path,
-        )
+    keys = {"offsets.topic.replication.factor": "1"}
+    broker = KafkaBroker(path / "kafka", 1, port, f"{server.address}/kafka", keys)
     try:
-        await_broker(f"{LOOPBACK}:{port}", broker, path / "kafka.log")
-        work(f"{LOOPBACK}:{port}")
+        broker.start()
+        work(broker.address)
         kafkas = asyncio.run(read(f"{store}/kafka"))
     finally:
         broker.kill()
-        broker.wait()
     with LocalCluster(
         str(path / "ours"), 1, store=f"{store}/ours", end_with_program=True
     ) as cluster:
         work(cluster.bootstrap)
         ours = asyncio.run(read(f"{store}/ours"))
     return kafkas, ours
-
-
-def await_broker(bootstrap: str, broker: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        assert broker.poll() is None, log.read_text(errors="replace")[-3000:]
-        try:
-            with BlockingClient(bootstrap, timeout_ms=2000) as client:
-                if client.metadata().brokers:
-                    return
-        except TidelogError:
-            assert time.monotonic() < deadline, log.read_text(errors="replace")[-3000:]
 
 
 def work(bootstrap: str) -> None:

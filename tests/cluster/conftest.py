@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.zookeepers import require_zookeeper
 
 from tidelog.local import LocalCluster
 
@@ -17,6 +18,13 @@ MakeCluster = Callable[..., LocalCluster]
 #: The whole suite on another store: TIDELOG_TEST_STORE=zookeeper. Processes inherit it.
 TEST_STORE = os.environ.get("TIDELOG_TEST_STORE", "embedded")
 os.environ["TIDELOG_STORE"] = TEST_STORE
+
+
+@pytest.fixture(autouse=True, scope="session")
+def store_can_be_had() -> None:
+    """Every test of the suite is skipped, with the reason, where its store cannot run."""
+    if TEST_STORE == "zookeeper":
+        require_zookeeper()
 
 
 @pytest.fixture

@@ -11,17 +11,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, FakeClock, a_cluster, errors, settle
-from tests.broker_fakes import state as role
+from tests.broker_fakes import FakeBroker, FakeClock, a_cluster, settle
 from tests.controller_builders import TP, alter, brokers, loaded, step
 from tests.controller_office import Candidate, Office, office
 
 from tidelog.broker.apis.produce import _topic_refusal
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.controller.decision import Conflict
-from tidelog.core import limits
 from tidelog.core.errors import ConnectionLost, ErrorCode
-from tidelog.core.metrics import EVENTS_DROPPED, PARTITIONS_UNLED
+from tidelog.core.metrics import EVENTS_DROPPED, FAILOVER_MS, FAILOVERS, PARTITIONS_UNLED
 from tidelog.core.names import CLUSTER_EVENTS
 from tidelog.metadata import layout
 from tidelog.sim.batches import read_batches, read_records
@@ -72,8 +70,50 @@ def test_a_failover_is_recorded_phase_by_phase_and_partition_by_partition(three:
     assert event.fields["brokers"] == [victim.broker_id] and event.fields["partitions"] == 2
     led = [(one["partition"], one["leader"]) for one in event.fields["sample"]]
     assert sorted(led) == [(0, survivor.broker_id), (1, survivor.broker_id)]
+    assert (event.fields["cause"], event.fields["detection_ms"]) == ("death", -1)
     kinds = [one.kind for one in told]
     assert kinds.count("leader_change") == 2 and kinds.count("session_loss") == 1
+    metrics = controller.metrics
+    counted = {phase for name, phase, _ in metrics if name == FAILOVERS}
+    assert counted == set(event.fields["phases_ms"]), "and none for what was not seen"
+
+
+@pytest.mark.rule("V80")
+def test_how_long_a_death_went_unnoticed_is_told_where_it_was_seen(three: Office) -> None:
+    controller = three.controller()
+    victim, survivor = others(three, controller)
+    three.create(controller, "t", (victim.broker_id, survivor.broker_id, controller.broker_id))
+    three.pass_time(100)
+    told = recorded(three)
+    silent_ms = controller.clock.monotonic_ms()
+    controller.peers.silent_ms[victim.broker_id] = silent_ms
+    victim.crash()
+    three.until(lambda: any(one.kind == "failover" for one in told))
+    [event] = [one for one in told if one.kind == "failover"]
+    whole_ms = event.fields["detection_ms"] + sum(event.fields["phases_ms"].values())
+    assert event.fields["detection_ms"] > 0, "a session ends after its timeout"
+    assert whole_ms <= controller.clock.monotonic_ms() - silent_ms
+    assert controller.metrics.value(FAILOVERS, "detect") == 1
+    assert controller.metrics.value(FAILOVER_MS, "detect") == event.fields["detection_ms"]
+
+
+@pytest.mark.rule("V80", "V43")
+def test_what_a_broker_hands_over_is_a_failover_without_a_death(three: Office) -> None:
+    controller = three.controller()
+    leaving, survivor = others(three, controller)
+    three.create(controller, "t", (leaving.broker_id, survivor.broker_id, controller.broker_id))
+    three.pass_time(100)
+    told = recorded(three)
+    three.shut_down(controller, leaving.broker_id, leaving.broker_epoch)
+    three.until(lambda: any(one.kind == "failover" for one in told))
+    [event] = [one for one in told if one.kind == "failover"]
+    assert (event.fields["cause"], event.fields["brokers"]) == ("shutdown", [leaving.broker_id])
+    assert [one["leader"] for one in event.fields["sample"]] == [survivor.broker_id]
+    [change] = [one for one in told if one.kind == "leader_change"]
+    assert change.fields["cause"] == "leader_leaving"
+    leaving.crash()
+    three.until(lambda: any(one.kind == "shutdown" for one in told))
+    assert "session_loss" not in [one.kind for one in told]
 
 
 @pytest.mark.rule("V80")
@@ -317,46 +357,6 @@ def test_the_topic_is_not_made_with_too_few_replicas_as_brokers_start() -> None:
         assert creation.asked == [CLUSTER_EVENTS]
 
     asyncio.run(story())
-
-
-@pytest.mark.rule("V80")
-def test_a_new_leader_tells_when_it_was_first_fetched_from() -> None:
-    async def story() -> None:
-        cluster = a_cluster(2, cluster_events_enable="true")
-        clock = cluster[1].clock
-        told: list[ClusterEvent] = []
-        leader: Any = cluster[1]
-        leader.cluster_events.record = told.extend
-        answer = await leader.command(role(1, isr=(1, 2), replicas=(1, 2), is_new=True))
-        assert errors(answer) == [0]
-        await clock.advance(30)
-        partition = leader.partition()
-        for _ in range(2):
-            partition.follower_fetched(2, 102, 0, 0, clock.monotonic_ms())
-        [event] = told
-        assert (event.kind, event.fields["follower"], event.fields["first_fetch_ms"]) == (
-            "first_fetch",
-            2,
-            30,
-        )
-        assert event.fields["leader_epoch"] == partition.leader_epoch
-
-    asyncio.run(story())
-
-
-@pytest.mark.rule("V80")
-def test_no_more_new_leaders_are_watched_than_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.broker.cluster_events.MAX_FIRST_FETCHES_AWAITED", 3)
-
-    async def story() -> None:
-        broker = a_cluster(1, cluster_events_enable="true")[1]
-        for _ in range(10):
-            made: Any = object()
-            broker.cluster_events.leads(made)
-        assert len(broker.cluster_events.awaiting) == 3
-
-    asyncio.run(story())
-    assert limits.MAX_FIRST_FETCHES_AWAITED == 1_000
 
 
 @pytest.mark.rule("V80")

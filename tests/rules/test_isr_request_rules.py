@@ -34,11 +34,11 @@ from tidelog.controller.changes import (
     ProducerIdsFound,
     TopicFound,
 )
-from tidelog.controller.decision import Conflict, TakeProducerIds
+from tidelog.controller.decision import Conflict, TakeProducerIds, Written
 from tidelog.controller.events import ProducerIdsAsked, ProducerIdsRead
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import PRODUCER_ID_BLOCK_SIZE
-from tidelog.core.types import RECOVERED, RECOVERING, TopicPartition
+from tidelog.core.types import RECOVERED, RECOVERING, BrokerInfo, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.store import ANY_VERSION, SetData
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -360,7 +360,27 @@ def test_without_epochs_only_unchanged_members_pass() -> None:
 def test_without_epochs_a_newcomer_passes_only_if_it_was_there_when_the_state_was_written() -> None:
     controller = loaded(TopicFound(topic(), {0: state((1, 2), mzxid=1000)}))
     controller.image.apply(BrokersChanged(brokers(1, 2, broker(3, life=20))))
-    writes, effects = step(controller, alter(1, 2, 3, version=2))
+    writes, effects = step(controller, alter(1, 2, 3, version=2), outcomes={0: Written(mzxid=3000)})
+    assert isr_answer(effects).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    # All replicas begin another leader epoch: what the leader counts under it is of this life.
+    held = state_writes(writes)[TP]
+    assert (held.leader, held.isr, held.leader_epoch, held.partition_epoch) == (1, (1, 2), 6, 11)
+    roles = [effects.commands[one].roles[TP].state for one in (1, 2, 3)]
+    assert [(one.leader_epoch, one.partition_epoch) for one in roles] == [(6, 11)] * 3
+    change = alter(1, 2, 3, version=2, leader_epoch=6, partition_epoch=11)
+    writes, effects = step(controller, change)
+    assert isr_answer(effects).error_code == ErrorCode.NONE
+    assert state_writes(writes)[TP].isr_epochs == (epoch(1), epoch(2), epoch(3, life=20))
+
+
+@pytest.mark.rule("V63")
+@pytest.mark.parametrize(
+    "alive", [(1, 2), (1, broker(3, life=20))], ids=["no newcomer", "a member less"]
+)
+def test_nobody_counts_anew_for_members_that_are_dead(alive: tuple[int | BrokerInfo, ...]) -> None:
+    controller = loaded(TopicFound(topic(), {0: state((1, 2), mzxid=1000)}))
+    controller.image.apply(BrokersChanged(brokers(*alive)))
+    writes, effects = step(controller, alter((1, -1), (2, -1), (3, -1)))
     assert writes == []
     assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
 

@@ -46,6 +46,17 @@ def test_a_missing_replica_is_made_only_when_new_or_out_of_sync(
 
 
 @pytest.mark.rule("D3")
+def test_kafkas_own_controller_is_told_of_a_lost_replica_as_of_a_failed_directory() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        response = await broker.command(state(1, isr=(1, 2), is_new=False), full=None)
+        assert errors(response) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert T0 not in broker.directory.logs
+
+    run(story())
+
+
+@pytest.mark.rule("D3")
 def test_a_replica_that_was_made_out_of_sync_catches_up_as_follower() -> None:
     async def story() -> None:
         cluster = a_cluster()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from tests.broker_fakes import FakeTracer
 from tests.controller_office import Candidate, Office, no_removal, office
 
 from tidelog.core.errors import ErrorCode
@@ -436,6 +439,28 @@ def test_partitions_written_back_into_the_node_begin_another_life(three: Office)
     assert three.state(LAST).leader_epoch == 2
 
 
+@pytest.mark.rule("V25", "V71")
+def test_they_do_so_whatever_is_left_of_the_life_before(three: Office) -> None:
+    """The controller died before it had said that the partition is removed."""
+    controller = with_topic(three)
+    three.shrink(controller, "t", 2)
+    await_count(three, 2)
+    tombstone = three.state(LAST)
+    lives = tuple(three.brokers[one].broker_epoch for one in ALL)
+    alive = replace(tombstone, leader=1, leader_epoch=6, isr=ALL, isr_epochs=lives, removed=False)
+    three.publish(LAST, alive)
+    controller.crash()
+    three.until(lambda: three.controllers not in ([], [controller.broker_id]))
+    controller.start()
+    three.pass_time(300)
+    three.edit("t", {0: ALL, 1: ALL, 2: ALL})
+    three.until(lambda: three.state(LAST).leader_epoch >= 7)
+    again = three.state(LAST)
+    assert again.first_epochs == (7, three.state(LAST).partition_epoch)
+    three.until(lambda: all(LAST in one.script.roles() for one in three.brokers.values()))
+    assert all(one.script.roles()[LAST].is_new for one in three.brokers.values())
+
+
 @pytest.mark.rule("V25")
 @pytest.mark.parametrize(
     "assignments",
@@ -464,6 +489,44 @@ def test_an_edit_that_cannot_be_carried_out_is_left_alone(
     assert three.grow(controller, "t", 4).error_code == ErrorCode.NONE
     assert sorted(three.assignments("t")) == [0, 1, 2, 3]
     assert three.assignments("t")[1] == ALL
+
+
+@pytest.mark.rule("V25", "V35")
+@pytest.mark.parametrize(
+    ("assignments", "reason"),
+    [
+        ({0: ALL, 2: ALL}, "numbers 0 to n-1 expected"),
+        ({}, "numbers 0 to n-1 expected"),
+        ({0: ALL, 1: (9, 1), 2: ALL}, "are not among them"),
+    ],
+)
+def test_a_new_controller_does_not_go_by_an_edit_that_contradicts_the_states(
+    three: Office, assignments: dict[int, tuple[int, ...]], reason: str
+) -> None:
+    """It leaves the topic alone until it is mended, and brokers are told to keep what they have."""
+    controller = with_topic(three)
+    before = {number: three.state(TopicPartition("t", number)) for number in range(3)}
+    three.edit("t", assignments)
+    three.pass_time(300)
+    for one in three.brokers.values():
+        if one is not controller:
+            one.tracer = FakeTracer()  # type: ignore[assignment]
+    controller.crash()
+    three.until(lambda: any(one.is_controller for one in three.brokers.values()))
+    three.pass_time(500)
+    successor = three.controller()
+    for one in three.brokers.values():
+        if one.is_up:
+            full = [each for each in one.script.of(LeaderAndIsrRequest) if each.type == 2][-1]
+            assert [told.topic_name for told in full.topic_states] == ["t"]
+            assert full.topic_states[0].partition_states == [], "it is to be kept"
+    tracer: Any = successor.tracer
+    named = [line for line in tracer.lines if reason in line]
+    assert len(named) == 1
+    assert {n: three.state(TopicPartition("t", n)) for n in range(3)} == before
+    three.edit("t", {0: ALL, 1: ALL, 2: ALL})
+    three.until(lambda: controller.broker_id not in three.state(LAST).isr)
+    assert three.state(LAST).leader in three.state(LAST).isr
 
 
 @pytest.mark.rule("V71")

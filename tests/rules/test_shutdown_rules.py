@@ -76,7 +76,7 @@ def test_leaderships_are_durable_and_told_before_any_place_in_an_isr_goes(three:
     assert [path.split("/")[-2] for path in states] == ["0", "1"]
 
 
-@pytest.mark.rule("V43")
+@pytest.mark.rule("V43", "A14")
 def test_nothing_is_read_again_to_move_leaderships(
     three: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,13 +191,15 @@ def test_the_broker_waits_for_what_remains_and_goes_in_the_end() -> None:
     asyncio.run(story())
 
 
-@pytest.mark.rule("V43")
-def test_the_broker_goes_as_soon_as_nothing_remains() -> None:
+@pytest.mark.rule("V43", "A14")
+def test_the_broker_goes_as_soon_as_nothing_remains_and_reports_how_long_it_took() -> None:
     async def story() -> None:
-        _, asked, task = await _stopping()
+        broker, asked, task = await _stopping()
+        await broker.clock.advance(70)
         assert not task.done()
         asked[0][1](ControlledShutdownResponse(), None)
         await settle()
         assert task.done()
+        assert broker.tracer.lines[-1].endswith("handed over what it led in 70 ms")
 
     asyncio.run(story())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +11,13 @@ import pytest
 from tidelog.client.fetching import LogReader
 from tidelog.client.groups import GroupAdmin
 from tidelog.client.upkeep import Election, PartitionAdmin
+from tidelog.controller import adoption
+from tidelog.controller.changes import Topic, TopicFound
+from tidelog.controller.image import Image
 from tidelog.core.errors import ErrorCode
 from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.results import RunResult
-from tidelog.sim.run import run_seed
+from tidelog.sim.run import SeedRun, run_seed
 from tidelog.sim.workload import churning
 from tidelog.sim.workload.kinds import CHURN, ChurnKind
 
@@ -100,6 +104,40 @@ def test_an_election_that_never_was_is_noticed(monkeypatch: pytest.MonkeyPatch) 
         runs(monkeypatch, seed, ["leaders_elected"], weights).violation for seed in range(3)
     ]
     assert any("was said to be elected" in violation for violation in violations)
+
+
+@pytest.mark.rule("V25")
+def test_edited_nodes_are_adopted_named_and_mended() -> None:
+    """Of two seeds, that every sort of edit was made, and that what was wrong was named."""
+    lines: list[str] = []
+    for seed in (0, 5):
+        run = SeedRun(seed, "edited_nodes", listener=lines.append)
+        assert not run.run().violation
+    for what in (
+        "made by its node",
+        "written into its node",
+        "taken from its node",
+        "deleted with",
+    ):
+        assert any("churn kind=nodes_edited" in line and what in line for line in lines), what
+    edits = [line for line in lines if " event scribbled path=" in line]
+    assert len(edits) >= 8
+    assert any("/state " in line for line in edits) and any("edited " in line for line in edits)
+    named = [line for line in lines if "store_edit_refused" in line or "unreadable_node" in line]
+    assert len(named) >= 4
+
+
+def test_an_edit_that_nobody_carries_out_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    adopt = adoption.adopt
+
+    def refuse(before: Topic, found: TopicFound, image: Image) -> adoption.Adopted:
+        adopted = adopt(before, found, image)
+        kept = replace(adopted.found.topic, assignments=before.assignments)
+        return adoption.Adopted(TopicFound(kept, adopted.found.states))
+
+    monkeypatch.setattr(adoption, "adopt", refuse)
+    violation = run_seed(0, "edited_nodes").violation
+    assert "not in time" in violation and "nodes_edited: is not done" in violation
 
 
 def test_two_kinds_of_one_name_are_refused() -> None:

@@ -82,6 +82,30 @@ def test_unanswered_controllers_are_noticed_in_office_and_before() -> None:
     assert found["controller_node_left_over"] >= 2
 
 
+@pytest.mark.rule("V46")
+def test_brokers_catch_up_before_they_lead_again() -> None:
+    assert reached("balance")["leaderships_wait_for_catch_up"] >= 1
+
+
+@pytest.mark.rule("V13", "A3")
+def test_left_behind_makes_leaders_of_who_is_not_in_sync_and_they_tell() -> None:
+    """In the end none is recovering (`Cluster.health`), and each event is true (the checker)."""
+    elected: dict[bool, int] = {}
+    told = 0
+    for seed in SEEDS:
+        run = SeedRun(seed, "unclean_elections")
+
+        def note(_: PublishedPartition | None, state: PublishedPartition) -> None:
+            elected[state.is_recovering] = elected.get(state.is_recovering, 0) + 1
+
+        run.cluster.published.on_state.append(note)
+        assert not run.run().violation
+        assert run.cluster.events is not None
+        told += run.cluster.events.counts.get("unclean_election", 0)
+    assert elected[True] >= 3
+    assert told >= 3
+
+
 @pytest.mark.rule("V80")
 def test_what_happens_is_told_of_every_kind_that_faults_bring_about() -> None:
     told: dict[str, int] = {}
@@ -91,6 +115,9 @@ def test_what_happens_is_told_of_every_kind_that_faults_bring_about() -> None:
         assert run.cluster.events is not None
         for kind, count in run.cluster.events.counts.items():
             told[kind] = told.get(kind, 0) + count
-    assert min(told[kind] for kind in ("leader_change", "isr_change", "first_fetch")) >= 50
+    often = ("leader_change", "isr_change", "first_fetch", "takeover")
+    assert min(told[kind] for kind in often) >= 50
+    for phase in ("connect", "truncate", "first_fetch", "acknowledge"):
+        assert told[f"takeover/{phase}"] >= 5, phase
     for kind in ("failover", "session_loss", "registration", "controller_election"):
         assert told[kind] >= 5, kind

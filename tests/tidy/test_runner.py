@@ -73,6 +73,21 @@ def test_a_part_that_fails_or_does_not_end_is_a_failure_with_its_reason(
     assert endless.notes[0].endswith("no end within its time limit")
 
 
+def test_a_part_has_variables_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEPT", "kept")
+    text = "import os, sys; sys.exit([os.environ['KEPT'], os.environ['MADE']] != ['kept', 'made'])"
+    words = (sys.executable, "-c", text)
+    [outcome] = Runner(tmp_path).run([Part("one", (words,), variables=(("MADE", "made"),))], jobs=1)
+    assert (outcome.passed, outcome.failed) == (1, 0)
+
+
+def test_clusters_are_tested_on_both_stores() -> None:
+    parts = {part.name: part for part in run.all_parts()}
+    assert "tests/cluster" in parts["cluster"].commands[0]
+    assert "tests/cluster" in parts["zookeeper"].commands[0]
+    assert parts["zookeeper"].variables == (("TIDELOG_TEST_STORE", "zookeeper"),)
+
+
 def test_tests_are_counted_with_the_reasons_of_skips(tmp_path: Path) -> None:
     tests = tmp_path / "test_some.py"
     tests.write_text(

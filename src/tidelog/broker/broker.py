@@ -37,6 +37,7 @@ from tidelog.broker.replicas import Replicas
 from tidelog.broker.requests import Pending, Request
 from tidelog.broker.session import Session
 from tidelog.broker.strays import Strays
+from tidelog.broker.takeovers import Takeovers
 from tidelog.broker.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ErrorCode, TidelogError
@@ -82,6 +83,7 @@ class Broker:
         self.drains = Drains(self)
         self.fetchers = Fetchers(self)
         self.cluster_events = ClusterEvents(self)
+        self.takeovers = Takeovers(self)
         self.controller = ControllerShell(self)
         self.handing_over = HandingOver(self)
         self.groups = GroupCoordinators(self)

@@ -1,7 +1,7 @@
 """Writes what happened in the cluster to the topic `__cluster_events` (V80).
 
-Each broker writes what it knows: the controller what it decided and made durable, leaders when they
-were first fetched from. Nobody waits for that: `record` puts an event into a bounded queue, and one
+Each broker writes what it knows: the controller what it decided and made durable, leaders how they
+took over (`takeovers`). Nobody waits for that: `record` puts an event into a bounded queue, and one
 flow sends what is there, as an idempotent producer does, to whoever leads the topic's one
 partition. So an event is in the topic once or not at all; what had no room is counted, and the
 topic itself says how many are missing. With `cluster.events.enable=false` nothing of it is there.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.core.errors import ErrorCode, TidelogError
-from tidelog.core.limits import MAX_CLUSTER_EVENTS_QUEUED, MAX_FIRST_FETCHES_AWAITED
+from tidelog.core.limits import MAX_CLUSTER_EVENTS_QUEUED
 from tidelog.core.metrics import EVENTS_DROPPED
 from tidelog.core.names import CLUSTER_EVENTS
 from tidelog.core.tasks import Signal
@@ -34,7 +34,6 @@ from tidelog.wire.registry import PRODUCE
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
-    from tidelog.broker.partitions import Partition
 
 #: The topic's only partition: what happened has one order.
 _PARTITION: Final = TopicPartition(CLUSTER_EVENTS, 0)
@@ -99,8 +98,6 @@ class ClusterEvents:
         self._times_dropped = 0
         #: Why nothing can be sent, as it was logged last.
         self._reason = ""
-        #: New leaders that nobody has fetched from, and since when they lead.
-        self.awaiting: dict[Partition, int] = {}
 
     @property
     def is_on(self) -> bool:
@@ -145,33 +142,6 @@ class ClusterEvents:
             self._log(f"events of the cluster are missing in {CLUSTER_EVENTS} from here on")
         self._dropped += count
         self._broker.metrics.add(EVENTS_DROPPED, count)
-
-    # leaderships
-
-    def leads(self, partition: Partition) -> None:
-        """A replica leads from now on; a sample of them is watched until it is fetched from."""
-        if not self.is_on:
-            return
-        self.awaiting.pop(partition, None)
-        if len(self.awaiting) >= MAX_FIRST_FETCHES_AWAITED:
-            del self.awaiting[next(iter(self.awaiting))]
-        self.awaiting[partition] = self._broker.clock.monotonic_ms()
-
-    def fetched(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """A follower fetches from one that is awaited."""
-        since_ms = self.awaiting.pop(partition, None)
-        if since_ms is None or not partition.is_leader:
-            return
-        fields = {
-            "leader": self._broker.broker_id,
-            "follower": replica_id,
-            "first_fetch_ms": now_ms - since_ms,
-            "log_end_offset": partition.log.log_end_offset,
-        }
-        event = cluster_events.first_fetch(
-            partition.topic_partition, partition.topic_id, partition.leader_epoch, fields
-        )
-        self.record([event])
 
     # sending
 

@@ -1,11 +1,11 @@
 """The controller of the cluster, as far as it is this broker: race, load, decide, write, command.
 
 Every broker watches `/controller` and races for it when it goes (V3, V40). The winner loads all
-state (V41), then turns: what watches announced is read, all events are decided together, the
-decision is made durable, its commands are queued, its answers given; in this order (V2). Decisions
-are `tidelog.controller`'s. A term of office ends with the session, or when a newer controller
-shows; whoever waits is told NOT_CONTROLLER. A flow that the store never answers is noticed: its
-term ends, its node goes, and it begins anew (V42).
+state (V41), then turns: what watches announced is read (`announcements`), all events are decided
+together, the decision is made durable, its commands are queued, its answers given; in this order
+(V2). Decisions are `tidelog.controller`'s. A term of office ends with the session, or when a newer
+controller shows; whoever waits is told NOT_CONTROLLER. A flow that the store never answers is
+noticed: its term ends, its node goes, and it begins anew (V42).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.announcements import Announcements
 from tidelog.broker.draining import Draining
 from tidelog.broker.observed_store import ObservedStore
 from tidelog.broker.requests import Pending
 from tidelog.broker.store_writer import DeposedError
-from tidelog.broker.term import Claim, Refusal, Term, Waiting, report
+from tidelog.broker.term import RETRY_MS, Claim, Refusal, Term, Waiting, report
 from tidelog.controller import removals
 from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
 from tidelog.controller.events import (
@@ -35,7 +36,6 @@ from tidelog.controller.events import (
     ProducerIdsAsked,
     ReassignmentsAsked,
     ReassignmentsListAsked,
-    RebalanceDue,
     RemovePartitionsAsked,
     SweepDue,
     UncleanRead,
@@ -45,7 +45,6 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.tasks import Signal
 from tidelog.core.types import TopicId
 from tidelog.metadata import layout
-from tidelog.metadata.paths import name_of
 from tidelog.metadata.store import (
     ANY_VERSION,
     Check,
@@ -75,12 +74,9 @@ from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
 
-_RETRY_MS = 50
 #: Clients that make or delete topics are answered when every broker has heard of it, or after this
 #: long: what they ask next may reach any broker.
 _HEARD_LIMIT_MS = 1_000
-#: A new controller lets the cluster settle before it looks for its balance (Kafka's 5 s).
-_FIRST_BALANCE_MS = 5_000
 #: Between two looks at topics whose nodes cannot be read.
 _LOOK_AGAIN_MS = 5_000
 
@@ -97,22 +93,8 @@ class ControllerShell:
         self._term: Term | None = None
         self._closing = False
         self._next_ticket = 0
-        # What watches have announced and nobody has read yet.
         self._claim_changed = True
-        self._brokers_changed = False
-        self._topics_changed = False
-        self._deletions_changed = False
-        self._election_changed = False
-        self._reassignments_changed = False
-        self._removals_changed = False
-        self._additions_changed = False
-        #: Topics whose nodes were written, by this broker or by another.
-        self._touched: dict[str, None] = {}
-        #: Topics whose configuration has changed, and whether any may have.
-        self._configs_changed: dict[str, None] = {}
-        self._every_config_changed = False
-        #: Topics that the image has wrong.
-        self._reread: dict[str, None] = {}
+        self._announcements = Announcements(broker, self._wake, self._noticed)
 
     @property
     def is_active(self) -> bool:
@@ -148,6 +130,8 @@ class ControllerShell:
         self._wake.set()
         if term is None:
             return
+        term.is_over = True
+        term.balancing.end()
         term.channels.close()
         term.events.resigned(reason)
         self.broker.tracer.event(
@@ -174,14 +158,12 @@ class ControllerShell:
     def configs_changed(self, topics: Iterable[str]) -> None:
         """The configuration of these topics has changed: a controller reads it again (V13)."""
         if self._term is not None:
-            self._configs_changed.update(dict.fromkeys(topics))
-            self._wake.set()
+            self._announcements.configs_changed(topics)
 
     def every_config_changed(self) -> None:
         """The configuration of any topic may have changed."""
         if self._term is not None:
-            self._every_config_changed = True
-            self._wake.set()
+            self._announcements.every_config_changed()
 
     def defaults_changed(self) -> None:
         """The configuration of this broker has changed."""
@@ -355,11 +337,11 @@ class ControllerShell:
                 self.resign(str(error))
             except SessionExpired:
                 self.resign("the session has expired")
-                await self.broker.tasks.sleep(_RETRY_MS)
+                await self.broker.tasks.sleep(RETRY_MS)
             except (StoreUnavailable, OutcomeUnknown, TransactionFailed) as error:
                 self._claim_changed = True
                 self._log(logging.WARNING, f"waiting for the store: {error}")
-                await self.broker.tasks.sleep(_RETRY_MS)
+                await self.broker.tasks.sleep(RETRY_MS)
 
     async def _race(self) -> Claim | None:
         """Try to become the controller; None while there is another one."""
@@ -431,38 +413,11 @@ class ControllerShell:
         self.broker.tracer.event("controller_elected", epoch=claim.controller_epoch)
         self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
         term.events.elected()
-        await self._load(term)
-        self.broker.timers.after(_FIRST_BALANCE_MS, partial(self._balance, term))
+        await self._announcements.load(term)
+        term.balancing.begin()
         self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
         while self._term is term:
             await self._turn(term)
-
-    async def _load(self, term: Term) -> None:
-        """Set the watches, then read everything (V41)."""
-        self._brokers_changed = self._topics_changed = self._deletions_changed = False
-        self._configs_changed, self._every_config_changed, self._reread = {}, False, {}
-        self._touched = {}
-        ids, topics, deletions = await self._patiently(
-            term,
-            lambda: term.reader.lists(self._on_brokers, self._on_topics, self._on_deletions),
-        )
-        for event in await self._patiently(
-            term, lambda: term.reader.load(ids, topics, deletions, self._on_topic)
-        ):
-            term.controller.offer(event)
-        term.events.has_read()
-        self._election_changed = self._reassignments_changed = True
-        self._removals_changed = self._additions_changed = True
-
-    def _balance(self, term: Term) -> None:
-        """Look from time to time whether preferred replicas lead (V46)."""
-        if self._term is not term:
-            return
-        config = self.broker.config
-        if config.auto_leader_rebalance_enable:
-            self.offer(RebalanceDue(config.leader_imbalance_per_broker_percentage))
-        interval_ms = config.leader_imbalance_check_interval_seconds * 1000
-        self.broker.timers.after(interval_ms, partial(self._balance, term))
 
     def _look_again(self, term: Term) -> None:
         """Read the nodes of topics again that could not be read: somebody may have mended them.
@@ -474,20 +429,18 @@ class ControllerShell:
             self.offer(SweepDue())
         unreadable = [name for name in image.unreadable if not image.is_deleting(name)]
         if unreadable:
-            self._read_again(unreadable)
+            self._announcements.read_again(unreadable)
         self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
-
-    def _read_again(self, names: Iterable[str]) -> None:
-        self._reread.update(dict.fromkeys(names))
-        self._topics_changed = True
-        self._wake.set()
 
     async def _turn(self, term: Term) -> None:
         """Read what changed, decide, write, command, answer; or wait for something to do."""
-        await self._refresh(term)
+        if self._claim_changed:
+            self._claim_changed = False
+            await term.patiently(self._check_claim)
+        await self._announcements.refresh(term)
         while former := term.controller.wanted_former():
             wanted = list(former)
-            term.controller.offer(await self._patiently(term, partial(term.reader.former, wanted)))
+            term.controller.offer(await term.patiently(partial(term.reader.former, wanted)))
         if self._term is not term:
             return
         if not term.controller.has_work:
@@ -501,96 +454,11 @@ class ControllerShell:
         if self._term is term:
             self._carry_out(term, term.controller.applied(decision, outcomes))
 
-    async def _refresh(self, term: Term) -> None:
-        """Read what watches have announced."""
-        if self._claim_changed:
-            self._claim_changed = False
-            await self._patiently(term, self._check_claim)
-        reader, controller = term.reader, term.controller
-        if self._brokers_changed:
-            self._brokers_changed = False
-            controller.offer(await self._patiently(term, lambda: reader.brokers(self._on_brokers)))
-            term.events.has_read()
-        if self._touched:
-            await self._look_at_touched(term)
-        if self._topics_changed:
-            self._topics_changed = False
-            reread, self._reread = self._reread, {}
-            known = {
-                name: None
-                for name in (*controller.image.topics, *controller.image.unreadable)
-                if name not in reread
-            }
-            controller.offer(
-                await self._patiently(
-                    term, lambda: reader.topics(self._on_topics, self._on_topic, known)
-                )
-            )
-        await self._refresh_requests(term)
-        if self._deletions_changed:
-            self._deletions_changed = False
-            controller.offer(
-                await self._patiently(term, lambda: reader.deletions(self._on_deletions))
-            )
-
-    async def _look_at_touched(self, term: Term) -> None:
-        """Topics whose nodes were written: those that have another version than the image are read
-        again (V25)."""
-        image = term.controller.image
-        touched, self._touched = self._touched, {}
-        unknown = [name for name in touched if name in image.unreadable]
-        versions = {name: image.topics[name].version for name in touched if name in image.topics}
-        changed = await self._patiently(term, lambda: term.reader.changed(versions, self._on_topic))
-        if changed or unknown:
-            self._read_again([*changed, *unknown])
-
-    async def _refresh_requests(self, term: Term) -> None:
-        """Read what administrators have left, configuration included."""
-        reader, controller = term.reader, term.controller
-        if self._configs_changed or self._every_config_changed:
-            names = controller.image.topics if self._every_config_changed else self._configs_changed
-            wanted = list(names)
-            self._configs_changed, self._every_config_changed = {}, False
-            controller.offer(await self._patiently(term, lambda: reader.unclean(wanted)))
-        if self._removals_changed:
-            self._removals_changed = False
-            for event in await self._patiently(term, lambda: reader.removals(self._on_removals)):
-                controller.offer(event)
-        if self._additions_changed:
-            self._additions_changed = False
-            seed = self.broker.ports.random.randrange(0, 1 << 31)
-            for event in await self._patiently(
-                term, lambda: reader.additions(self._on_additions, seed)
-            ):
-                controller.offer(event)
-        if self._election_changed:
-            self._election_changed = False
-            asked = await self._patiently(
-                term, lambda: reader.preferred_election(self._on_election)
-            )
-            if asked is not None:
-                controller.offer(asked)
-        if self._reassignments_changed:
-            self._reassignments_changed = False
-            controller.offer(
-                await self._patiently(term, lambda: reader.reassignments(self._on_reassignments))
-            )
-
     async def _check_claim(self) -> None:
         """DeposedError unless `/controller` is of this very session; watched from here on."""
         node = await self._store.get(layout.CONTROLLER, self._on_claim)
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
             raise DeposedError("/controller is another's")
-
-    async def _patiently(self, term: Term, read: Callable[[], Any]) -> Any:
-        """The result of a read; a store that cannot be reached is waited for (S3)."""
-        while self._term is term:
-            try:
-                return await read()
-            except (StoreUnavailable, OutcomeUnknown) as error:
-                self._log(logging.WARNING, f"waiting for the store: {error}")
-                await self.broker.tasks.sleep(_RETRY_MS)
-        raise DeposedError("the term has ended")
 
     def _carry_out(self, term: Term, effects: Effects) -> None:
         term.channels.follow(term.controller.image.brokers)
@@ -606,56 +474,23 @@ class ControllerShell:
             else:
                 complete()
         report(self.broker, term.claim.controller_epoch, effects)
+        term.balancing.decided()
         # They are to be watched.
-        self._touched.update(dict.fromkeys(effects.made))
-        if effects.made:
-            self._wake.set()
+        self._announcements.look_at(effects.made)
         if effects.reread:
-            self._read_again(effects.reread)
+            self._announcements.read_again(effects.reread)
         if not term.is_draining and removals.to_drain(term.controller.image):
             term.is_draining = True
             drain = Draining(self.broker, term, lambda: self._term is term, self.offer)
             self.broker.tasks.spawn("drain", drain.run())
 
-    # watches
-
     def _on_claim(self, event: WatchEvent) -> None:
         self._claim_changed = True
         self._wake.set()
 
-    def _on_brokers(self, event: WatchEvent) -> None:
-        self._brokers_changed = True
+    def _noticed(self) -> None:
         if self._term is not None:
             self._term.events.noticed()
-        self._wake.set()
-
-    def _on_topics(self, event: WatchEvent) -> None:
-        self._topics_changed = True
-        self._wake.set()
-
-    def _on_topic(self, event: WatchEvent) -> None:
-        self._touched[name_of(event.path)] = None
-        self._wake.set()
-
-    def _on_removals(self, event: WatchEvent) -> None:
-        self._removals_changed = True
-        self._wake.set()
-
-    def _on_additions(self, event: WatchEvent) -> None:
-        self._additions_changed = True
-        self._wake.set()
-
-    def _on_deletions(self, event: WatchEvent) -> None:
-        self._deletions_changed = True
-        self._wake.set()
-
-    def _on_election(self, event: WatchEvent) -> None:
-        self._election_changed = True
-        self._wake.set()
-
-    def _on_reassignments(self, event: WatchEvent) -> None:
-        self._reassignments_changed = True
-        self._wake.set()
 
     def _log(self, level: int, message: str) -> None:
         self.broker.tracer.log("controller", level, message)

@@ -72,6 +72,8 @@ def note_follower(
     of a history that differs from ours tells nothing. Why it is refused, the read will say."""
     partition = readable(broker, session, item)
     if isinstance(partition, Refusal):
+        if broker.takeovers.watched and partition.partition is not None:
+            _note_refusal(broker, session, partition, partition.partition, now_ms)
         return
     item.watch(partition)
     item.checked = partition
@@ -82,3 +84,13 @@ def note_follower(
         item.log_start_offset,
         now_ms,
     )
+
+
+def _note_refusal(
+    broker: Broker, session: FetchSession, refusal: Refusal, partition: Partition, now_ms: int
+) -> None:
+    """A follower of the present leader epoch, with a log that is not ours yet (V80)."""
+    if refusal.diverging is not None:
+        broker.takeovers.diverged(partition, session.replica_id, now_ms)
+    else:
+        broker.takeovers.connected(partition, session.replica_id, now_ms)

@@ -112,6 +112,8 @@ class FollowedPartition:
         """An answer to `sent_position`; True when its bytes must be kept for a while."""
         diverging = data.diverging_epoch
         high_watermark = self.role.high_watermark
+        if not data.error_code:
+            self.partition.told_high_watermark = data.high_watermark
         effects = self.role.answered(
             self.sent_position,
             data.error_code,

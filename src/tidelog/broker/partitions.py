@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker import unclean
 from tidelog.broker.late_appends import LateAppends
 from tidelog.broker.purgatory import PartitionWatchers
 from tidelog.core.completion import Completion
@@ -63,6 +64,7 @@ class Partition:
         "leader_epoch",
         "log",
         "role",
+        "told_high_watermark",
         "topic_partition",
         "watchers",
     )
@@ -84,6 +86,8 @@ class Partition:
         self._resting_high_watermark = watermark.on_follower(
             high_watermark, log.log_start_offset, log.log_end_offset
         )
+        #: The high watermark that a leader told last, in this life of the broker; -1: none did.
+        self.told_high_watermark = -1
         self.watchers = PartitionWatchers()
         #: Appends of this read event, planned and not submitted.
         self._appends: list[Completion[AppendInfo]] = []
@@ -237,8 +241,8 @@ class Partition:
             effects = role.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
         except KafkaError:
             return
-        if self._broker.cluster_events.awaiting:
-            self._broker.cluster_events.fetched(self, replica_id, now_ms)
+        if self._broker.takeovers.watched:
+            self._broker.takeovers.fetched(self, replica_id, now_ms)
         if effects is MOVED:
             self.watchers.high_watermark_moved(self)
         elif effects:
@@ -368,6 +372,8 @@ class Partition:
         for effect in effects:
             kind = type(effect)
             if kind is HighWatermarkMoved:
+                if self._broker.takeovers.watched:
+                    self._broker.takeovers.committed(self)
                 self.watchers.high_watermark_moved(self)
             elif kind is IsrCommitted:
                 self._isr_committed()
@@ -414,6 +420,8 @@ class Partition:
         self._resting_high_watermark = role.high_watermark
         if type(role) is LeaderReplica:
             self._known_partition_epoch = role.isr.partition_epoch
+            self._broker.takeovers.ended(self)
+            self.told_high_watermark = role.high_watermark
             if self.topic_partition.topic == CONSUMER_OFFSETS:
                 self._broker.groups.role_ended(self)
             self.flush_appends()
@@ -453,6 +461,7 @@ class Partition:
         broker, log = self._broker, self.log
         log_end_offset = log.log_end_offset
         self._mark_election(log_end_offset, state)
+        latest_epoch = log.epochs.latest_epoch
         if log.epochs.latest_epoch != state.leader_epoch:
             # Followers reconcile with this entry, even if no record of the epoch ever comes.
             log.assign_epoch(state.leader_epoch, log_end_offset)
@@ -473,11 +482,12 @@ class Partition:
             max_lag_bytes=broker.config.replica_lag_max_bytes,
             is_eligible=broker.view.is_alive,
             now_ms=now_ms,
+            recovery_state=state.leader_recovery_state,
         )
         self._take_role(role, state, "became_leader")
-        broker.cluster_events.leads(self)
+        broker.takeovers.begun(self)
         if state.leader_recovery_state == RECOVERING:
-            self._tell_what_is_at_risk(role)
+            unclean.tell(broker, self, role, latest_epoch)
         if self.topic_partition.topic == CONSUMER_OFFSETS:
             broker.groups.role_taken(self, role.leader_epoch)
         self.run(role.examine(now_ms))
@@ -495,26 +505,6 @@ class Partition:
             joining = any(len(one.isr) > len(committed) for one in before.isr.in_flight)
             if joining and len(state.isr) < len(committed):
                 tracer.mark("isr_shrank_while_expand_in_flight")
-
-    def _tell_what_is_at_risk(self, role: LeaderReplica) -> None:
-        """An unclean election: what was committed beyond our end is lost, and what we have beyond
-        our high watermark may never have been committed (V13)."""
-        tracer = self._broker.tracer
-        tracer.event(
-            "unclean_leader",
-            partition=str(self.topic_partition),
-            leader_epoch=role.leader_epoch,
-            high_watermark=role.high_watermark,
-            log_end_offset=role.log_end_offset,
-        )
-        tracer.log(
-            "state_change",
-            logging.WARNING,
-            f"unclean election: broker {self._broker.broker_id} leads {self.topic_partition} from"
-            f" outside the ISR, epoch {role.leader_epoch}; records from offset"
-            f" {role.log_end_offset} on are lost if there were any, and from offset"
-            f" {role.high_watermark} on it is not known whether others had the same",
-        )
 
     def become_follower(self, state: LeaderAndIsrPartitionState) -> FollowerReplica:
         """Follow under a new leader epoch (V32, V33); the log is quiet.
@@ -553,6 +543,7 @@ class Partition:
                     state.partition_epoch,
                     self._broker.view.is_alive,
                     now_ms,
+                    state.leader_recovery_state,
                 )
             )
             self._look_at_low_watermark()

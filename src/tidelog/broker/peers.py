@@ -36,8 +36,11 @@ class PeerConnection:
         port: int,
         purpose: str,
         correlation_ids: CorrelationIds | None = None,
+        broker_id: int | None = None,
     ) -> None:
         self._broker = broker
+        #: Whose it is; None where nobody asks when it fell silent.
+        self._broker_id = broker_id
         self._host = host
         self._port = port
         self._purpose = purpose
@@ -114,6 +117,8 @@ class PeerConnection:
 
     def frames_received(self, frames: list[memoryview]) -> None:
         """Deliver answers in order."""
+        if self._broker_id is not None:
+            self._broker.peers.heard_of(self._broker_id)
         for frame in frames:
             if self._closed:
                 return
@@ -127,8 +132,14 @@ class PeerConnection:
 
     def connection_lost(self, reason: str) -> None:
         """The other side is gone."""
+        self._fell_silent()
         self._transport = None
         self.close(reason)
+
+    def _fell_silent(self) -> None:
+        """It owes an answer. One that owes none may close: nobody has used it for long."""
+        if self._broker_id is not None and self._peer.in_flight:
+            self._broker.peers.fell_silent(self._broker_id)
 
     def send_queue_drained(self) -> None:
         """Requests are few and small: nothing waits for this."""
@@ -172,6 +183,7 @@ class PeerConnection:
         for on_answer in expired:
             on_answer(None, RequestTimeout(f"{self.address}: no answer in time"))
         if expired:
+            self._fell_silent()
             self.close("a request was not answered in time")
         else:
             self._arm_timer()
@@ -191,6 +203,27 @@ class Peers:
         self._broker = broker
         self._connections: dict[tuple[int, str], PeerConnection] = {}
         self._opened: dict[PeerConnection, None] = {}
+        #: Live brokers, as far as is known, that owe an answer which will not come, since when.
+        self._silent_ms: dict[int, int] = {}
+
+    def fell_silent(self, broker_id: int) -> None:
+        """A broker owes an answer, and its connection is gone."""
+        if self._broker.view.is_alive(broker_id):
+            self._silent_ms.setdefault(broker_id, self._broker.clock.monotonic_ms())
+
+    def heard_of(self, broker_id: int) -> None:
+        """A broker has answered."""
+        if self._silent_ms:
+            self._silent_ms.pop(broker_id, None)
+
+    def silent_since_ms(self, broker_id: int) -> int | None:
+        """Since when a broker that is registered shows signs of being gone; None: it shows none."""
+        return self._silent_ms.get(broker_id)
+
+    def view_changed(self) -> None:
+        """Who is not registered any more is known to be gone."""
+        for broker_id in [one for one in self._silent_ms if not self._broker.view.is_alive(one)]:
+            del self._silent_ms[broker_id]
 
     def connection(self, broker_id: int, purpose: str) -> PeerConnection:
         """The connection to a live broker; ConnectionLost when its address is not known."""
@@ -205,7 +238,9 @@ class Peers:
             if existing.is_open and existing.address == f"{endpoint.host}:{endpoint.port}":
                 return existing
             existing.close("the broker has another address now")
-        made = PeerConnection(self._broker, endpoint.host, endpoint.port, purpose)
+        made = PeerConnection(
+            self._broker, endpoint.host, endpoint.port, purpose, broker_id=broker_id
+        )
         self._connections[key] = made
         return made
 

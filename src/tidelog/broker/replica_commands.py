@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tidelog.log.directory import LogDirectory
 
 _FULL = 2
+#: Kafka's controllers in ZooKeeper mode do not say whether they tell everything.
+_UNTOLD = 0
 _TOPIC_ID_VERSION = 5
 
 
@@ -108,7 +110,10 @@ class _LeaderAndIsr:
                 # Not from a controller of ours: it says is_new, or names everything that is ours.
                 error = ErrorCode.INCONSISTENT_TOPIC_ID
             elif placement is Placement.LOST:
+                # Kafka's own controller elects another leader for a failed directory alone.
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
+                if self.request.type == _UNTOLD:
+                    error = ErrorCode.KAFKA_STORAGE_ERROR
                 self.broker.tracer.mark("replica_lost")
             elif partition is None:
                 error = _name_error(topic_partition.topic)

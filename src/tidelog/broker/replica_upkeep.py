@@ -113,6 +113,7 @@ class ReplicaUpkeep:
     async def _examine_followers(self) -> None:
         for partition in self._broker.replicas.all():
             partition.examine()
+        self._broker.takeovers.expire()
 
     async def _enforce_retention(self) -> None:
         for partition in self._broker.replicas.all():

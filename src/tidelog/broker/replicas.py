@@ -321,6 +321,7 @@ class Replicas:
         alive = sorted(view.brokers)
         if alive != self._alive:
             self._alive = alive
+            self._broker.peers.view_changed()
             for partition in self.all():
                 partition.brokers_changed(view.is_alive)
 

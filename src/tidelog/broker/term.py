@@ -1,6 +1,7 @@
 """A term of office: what a controller has while it is one, and loses with it.
 
-Made when an election is won; nothing here acts. What it published is told to logs and traces here.
+Made when an election is won; nothing here decides. Reads of a term wait for the store as long as
+the term lasts. What it published is told to logs and traces here.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.broker.balancing import Balancing
 from tidelog.broker.channels import Channels
 from tidelog.broker.requests import Pending
 from tidelog.broker.store_reader import StoreReader
-from tidelog.broker.store_writer import StoreWriter
+from tidelog.broker.store_writer import DeposedError, StoreWriter
 from tidelog.broker.term_events import TermEvents
+from tidelog.controller.cluster_events import is_unclean
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller
 from tidelog.controller.draft import Settings
@@ -21,10 +24,14 @@ from tidelog.controller.outcomes import Effects
 from tidelog.controller.topics import TopicDefaults
 from tidelog.core.topic_config import validate_topic_configs
 from tidelog.metadata import layout
+from tidelog.metadata.store import OutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
     from tidelog.broker.controller_shell import ControllerShell
+
+#: Between two attempts at a store that cannot be reached.
+RETRY_MS = 50
 
 #: Answer for a request that this broker is not the controller for; made by the API's own handler.
 Refusal = Callable[[], Any]
@@ -76,9 +83,24 @@ class Term:
             shell.verify,
             self.events,
         )
+        self.balancing = Balancing(broker, self.controller.balance, shell.offer)
         self.waiting: dict[int, Waiting] = {}
+        #: Nothing is done any more in its name.
+        self.is_over = False
         #: Somebody looks whether groups have read partitions that are to be removed.
         self.is_draining = False
+        self._broker = broker
+
+    async def patiently(self, read: Callable[[], Any]) -> Any:
+        """The result of a read; a store that cannot be reached is waited for (S3)."""
+        while not self.is_over:
+            try:
+                return await read()
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                text = f"waiting for the store: {error}"
+                self._broker.tracer.log("controller", logging.WARNING, text)
+                await self._broker.tasks.sleep(RETRY_MS)
+        raise DeposedError("the term has ended")
 
 
 def report(broker: Broker, controller_epoch: int, effects: Effects) -> None:
@@ -98,6 +120,14 @@ def report(broker: Broker, controller_epoch: int, effects: Effects) -> None:
             partition_epoch=state.partition_epoch,
             controller_epoch=state.controller_epoch,
         )
+    for change in effects.changes:
+        if change.before is not None and is_unclean(change.before, change.after):
+            log(
+                logging.WARNING,
+                f"unclean election: {change.topic_partition} had no live replica in sync, its ISR"
+                f" was {list(change.before.isr)}; broker {change.after.leader} leads in epoch"
+                f" {change.after.leader_epoch}, and tells in its log which offsets are at risk",
+            )
     for topic_partition, reason in effects.refused:
         tracer.event("reassignment_refused", partition=str(topic_partition), reason=reason)
         log(
@@ -110,6 +140,13 @@ def report(broker: Broker, controller_epoch: int, effects: Effects) -> None:
         log(logging.INFO, f"{topic_partition} is reassigned to {list(replicas)}")
     for name in effects.removed:
         tracer.event("topic_removed", topic=name)
+    for name in effects.unread:
+        tracer.event("unread_topic_deleted", topic=name)
+        log(
+            logging.WARNING,
+            f"topic {name} is deleted although its node {layout.topic_path(name)} cannot be read:"
+            " brokers that hold replicas of it set them aside as strays",
+        )
     for name in effects.vanished:
         tracer.event("topic_node_removed", topic=name)
         log(

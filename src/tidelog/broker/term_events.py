@@ -7,14 +7,14 @@ fails one. Times of failovers are kept whether events are on or not: the log has
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
-from tidelog.controller.failover import Failovers, Turn
+from tidelog.controller.failover import Failovers, Loss, Turn
 from tidelog.core.errors import ErrorCode
-from tidelog.core.metrics import PARTITIONS_UNLED
+from tidelog.core.metrics import FAILOVER_MS, FAILOVERS, PARTITIONS_UNLED
 from tidelog.core.types import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
@@ -83,20 +83,34 @@ class TermEvents:
 
     def commanded(self, effects: Effects, image: Image) -> None:
         """A decision is durable, and its commands are queued."""
-        gone = dict.fromkeys(broker.broker_id for broker in effects.gone)
-        for change in effects.changes:
-            # Those whose end nobody in office has seen: the last controller, for one.
-            leader = NO_LEADER if change.before is None else change.before.leader
-            if leader != NO_LEADER and leader not in image.brokers:
-                gone[leader] = None
         now_ms = self._now_ms()
-        over = self._failovers.commanded(self._turn, now_ms, sorted(gone), effects.changes)
+        loss = self._loss(effects, image)
+        over = self._failovers.commanded(self._turn, now_ms, loss, effects.changes)
         for name in effects.removed:
             over += self._failovers.removed(name, now_ms)
         self._broker.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
         if self._broker.cluster_events.is_on:
             self._tell(effects, image)
         self._tell_failovers(over)
+
+    def _loss(self, effects: Effects, image: Image) -> Loss | None:
+        """Who leads no longer; None where nobody has gone or handed over."""
+        leaving = {one.broker_id: one.is_leaving for one in effects.gone}
+        for before, after in ((one.before, one.after) for one in effects.changes):
+            leader = NO_LEADER if before is None else before.leader
+            if leader in (NO_LEADER, after.leader) or leader in leaving:
+                continue
+            broker = image.brokers.get(leader)
+            if broker is None:
+                # One whose end nobody in office has seen: the last controller, for one.
+                leaving[leader] = False
+            elif broker.is_leaving:
+                leaving[leader] = True
+        if not leaving:
+            return None
+        silent_ms = map(self._broker.peers.silent_since_ms, leaving)
+        since_ms = min((one for one in silent_ms if one is not None), default=None)
+        return Loss(sorted(leaving), all(leaving.values()), since_ms)
 
     def _tell(self, effects: Effects, image: Image) -> None:
         epoch = self._controller_epoch
@@ -132,17 +146,31 @@ class TermEvents:
         for event in over:
             assert event.kind == FAILOVER
             fields = event.fields
+            self._count(fields)
             phases = ", ".join(f"{name} {ms} ms" for name, ms in fields["phases_ms"].items())
             self._broker.tracer.log(
                 "controller",
                 logging.INFO,
-                f"failover from brokers {fields['brokers']}: {fields['partitions']} partitions, "
-                f"{phases}; {fields['unanswered']} of the sample without an answer",
+                f"failover from brokers {fields['brokers']} ({fields['cause']}):"
+                f" {fields['partitions']} partitions, {_detection(fields)}{phases};"
+                f" {fields['unanswered']} of the sample without an answer",
             )
         self._record(over)
 
+    def _count(self, fields: Mapping[str, Any]) -> None:
+        metrics = self._broker.metrics
+        for phase, ms in (("detect", fields["detection_ms"]), *fields["phases_ms"].items()):
+            if ms >= 0:
+                metrics.add(FAILOVERS, label=phase)
+                metrics.add(FAILOVER_MS, ms, phase)
+
     def _record(self, events: Iterable[ClusterEvent]) -> None:
         self._broker.cluster_events.record(events)
+
+
+def _detection(fields: Mapping[str, Any]) -> str:
+    ms = fields["detection_ms"]
+    return f"detect {ms} ms, " if ms >= 0 else ""
 
 
 def _preferred(image: Image, change: StateChange) -> int:

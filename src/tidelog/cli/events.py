@@ -157,8 +157,11 @@ def _isr_change(event: Mapping[str, Any]) -> str:
 def _failover(event: Mapping[str, Any]) -> str:
     phases = ", ".join(f"{name} {ms} ms" for name, ms in event["phases_ms"].items())
     whole = sum(event["phases_ms"].values())
+    cause = f" ({event['cause']})" if "cause" in event else ""
+    if event.get("detection_ms", -1) >= 0:
+        phases = f"detect {event['detection_ms']} ms before, {phases}"
     return (
-        f"from brokers {_members(event['brokers'])}: {event['partitions']} partitions in"
+        f"from brokers {_members(event['brokers'])}{cause}: {event['partitions']} partitions in"
         f" {whole} ms ({phases}), {event['unanswered']} unanswered"
     )
 
@@ -167,6 +170,27 @@ def _first_fetch(event: Mapping[str, Any]) -> str:
     return (
         f"{_partition(event)} epoch {event['leader_epoch']}: broker {event['follower']} fetched"
         f" from {event['leader']} after {event['first_fetch_ms']} ms"
+    )
+
+
+def _takeover(event: Mapping[str, Any]) -> str:
+    phases = ", ".join(
+        f"{name.replace('_', ' ')} {f'after {ms} ms' if ms >= 0 else '-'}"
+        for name, ms in event["phases_ms"].items()
+    )
+    followers = _members([one["follower"] for one in event["followers"]])
+    return (
+        f"{_partition(event)} epoch {event['leader_epoch']} leader {event['leader']} followers"
+        f" {followers}: {phases} ({event['ended_by']})"
+    )
+
+
+def _unclean_election(event: Mapping[str, Any]) -> str:
+    end, told = event["log_end_offset"], event["told_high_watermark"]
+    lost = f"lost: {end} up to {told} and what came after" if told > end else f"lost: from {end} on"
+    return (
+        f"{_partition(event)} leader {event['leader']} epoch {event['leader_epoch']} after epoch"
+        f" {event['latest_epoch']}, {lost}; uncertain: from {event['high_watermark']} on"
     )
 
 
@@ -189,6 +213,8 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "isr_change": _isr_change,
     "failover": _failover,
     "first_fetch": _first_fetch,
+    "takeover": _takeover,
+    "unclean_election": _unclean_election,
     "session_loss": _broker,
     "shutdown": _broker,
     "registration": _broker,

@@ -2,7 +2,9 @@
 
 An edit of a topic's node counts as if its partitions had been asked for: added, or the highest ones
 removed, by the same checks. Whatever else it is, the topic stays as it was known, and the next
-change of it that is asked for writes over the edit. Nothing is written here.
+change of it that is asked for writes over the edit. To a controller that does not know the topic
+yet, one that contradicts its partitions' states is one that cannot be read. Nothing is written
+here.
 """
 
 from __future__ import annotations
@@ -57,6 +59,27 @@ def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
         return Adopted(TopicFound(replace(after, assignments=assignments), kept), (request,))
     former = FormerFound({TopicPartition(name, one): states.get(one) for one in added})
     return Adopted(TopicFound(after, kept), (former,))
+
+
+def fault(found: TopicFound) -> str:
+    """Why a topic that is not known, to a new controller all of them, cannot be as its nodes say;
+    empty where it can.
+
+    Nobody but an editor leaves such: whoever moves or removes replicas writes the topic's node so
+    that it names every member of every ISR. To go by it would set data aside that is still in use.
+    """
+    numbers = sorted(found.topic.assignments)
+    if not numbers or numbers != list(range(len(numbers))):
+        return f"its partitions are {numbers[:10]}: numbers 0 to n-1 expected, at least one"
+    for number, state in sorted(found.states.items()):
+        replicas = found.topic.assignments.get(number, ())
+        strangers = [member for member in state.isr if member not in replicas]
+        if strangers:
+            return (
+                f"its replicas of partition {number} are {list(replicas)}, and {strangers} of the"
+                f" ISR {list(state.isr)} are not among them"
+            )
+    return ""
 
 
 def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:

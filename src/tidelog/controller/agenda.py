@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidelog.controller.balance import Balance
 from tidelog.controller.events import AdditionsRead
 from tidelog.controller.image import Image
 from tidelog.controller.shutdowns import HandOver, ShutdownAnswer
@@ -20,6 +21,7 @@ class Agenda:
     __slots__ = (
         "additions",
         "arrived",
+        "balance",
         "brokers_changed",
         "dirty",
         "election_requested",
@@ -55,6 +57,8 @@ class Agenda:
         self.forgotten: dict[str, None] = {}
         #: Partitions to give back to their preferred replicas, a few at a time (V46).
         self.preferred: dict[TopicPartition, None] = {}
+        #: What is to go back without being asked for, step by step.
+        self.balance = Balance()
         #: `/admin/preferred_replica_election` goes when none is left.
         self.election_requested = False
         #: Reassignments to look at, those whose replicas may have to be told to go, and whether
@@ -105,6 +109,7 @@ class Agenda:
         for name in self.__slots__:
             value = getattr(self, name)
             setattr(other, name, value.copy() if isinstance(value, dict | list) else value)
+        other.balance = self.balance.copy()
         other.hand_overs = {key: one.copy() for key, one in self.hand_overs.items()}
         return other
 
@@ -114,6 +119,7 @@ class Agenda:
             tuple(self.dirty),
             tuple(self.full),
             tuple(self.preferred),
+            self.balance.key(),
             self.election_requested,
             tuple((key, len(one.led), len(one.followed)) for key, one in self.hand_overs.items()),
             tuple(self.moves),

@@ -34,11 +34,14 @@ SHUTDOWN: Final = "shutdown"
 REGISTRATION: Final = "registration"
 FAILOVER: Final = "failover"
 FIRST_FETCH: Final = "first_fetch"
+TAKEOVER: Final = "takeover"
+UNCLEAN_ELECTION: Final = "unclean_election"
 COMMANDS_BEHIND: Final = "commands_behind"
 EVENTS_DROPPED: Final = "events_dropped"
 KINDS: Final = (
     LEADER_CHANGE, ISR_CHANGE, CONTROLLER_ELECTION, CONTROLLER_RESIGNATION, SESSION_LOSS, SHUTDOWN,
-    REGISTRATION, FAILOVER, FIRST_FETCH, COMMANDS_BEHIND, EVENTS_DROPPED,
+    REGISTRATION, FAILOVER, FIRST_FETCH, TAKEOVER, UNCLEAN_ELECTION, COMMANDS_BEHIND,
+    EVENTS_DROPPED,
 )  # fmt: skip
 
 
@@ -105,6 +108,14 @@ def of_state(
     return ClusterEvent(LEADER_CHANGE, f"{name}/{after.leader_epoch}", fields)
 
 
+def is_unclean(before: PartitionState, after: PartitionState) -> bool:
+    """Whether a leader was elected that may lack what was committed (V13): from outside the ISR, or
+    a member that has lost its log."""
+    if after.leader == NO_LEADER or after.leader_recovery_state != RECOVERING:
+        return False
+    return before.leader_recovery_state != RECOVERING or after.leader not in before.isr
+
+
 def _cause_of_leader(
     before: PartitionState | None, after: PartitionState, brokers: Brokers, preferred: int
 ) -> str:
@@ -112,7 +123,7 @@ def _cause_of_leader(
         return "created"
     if after.leader == NO_LEADER:
         return "nobody_in_sync_alive"
-    if after.leader_recovery_state == RECOVERING != before.leader_recovery_state:
+    if is_unclean(before, after):
         return "unclean"
     if before.leader == NO_LEADER:
         return "replica_returned"
@@ -185,6 +196,31 @@ def first_fetch(
     topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
 ) -> ClusterEvent:
     """The first follower has fetched from a new leader."""
+    return _of_leadership(FIRST_FETCH, topic_partition, topic_id, leader_epoch, fields)
+
+
+def takeover(
+    topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
+) -> ClusterEvent:
+    """A new leader has seen its followers and its first record through, or was watched for long
+    enough."""
+    return _of_leadership(TAKEOVER, topic_partition, topic_id, leader_epoch, fields)
+
+
+def unclean_election(
+    topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
+) -> ClusterEvent:
+    """Who was elected uncleanly leads, and tells which offsets are at risk (V13)."""
+    return _of_leadership(UNCLEAN_ELECTION, topic_partition, topic_id, leader_epoch, fields)
+
+
+def _of_leadership(
+    kind: str,
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    leader_epoch: int,
+    fields: Mapping[str, Any],
+) -> ClusterEvent:
     text = topic_id_to_text(topic_id)
     named = {
         "topic": topic_partition.topic,
@@ -193,7 +229,7 @@ def first_fetch(
         "leader_epoch": leader_epoch,
     }
     identity = f"{text}/{topic_partition.partition}/{leader_epoch}"
-    return ClusterEvent(FIRST_FETCH, identity, {**named, **fields})
+    return ClusterEvent(kind, identity, {**named, **fields})
 
 
 def commands_behind(

@@ -20,6 +20,7 @@ from tidelog.controller import (
     shutdowns,
 )
 from tidelog.controller.agenda import Agenda
+from tidelog.controller.balance import Balance
 from tidelog.controller.changes import (
     DeletionCommanded,
     LeavingCommanded,
@@ -94,6 +95,11 @@ class Controller:
             or any(d.done or not d.commanded for d in self.image.deletions.values())
             or removals.has_work(self.image)
         )
+
+    @property
+    def balance(self) -> Balance:
+        """What is to go back to preferred replicas by itself, to be looked at."""
+        return self._agenda.balance
 
     def wanted_former(self) -> list[TopicPartition]:
         """Partitions that are about to be added, and of which it is not known whether there were
@@ -249,6 +255,11 @@ class Controller:
         taken.take(decision.writes, outcomes)
         for topic_partition in decision.remade:
             self.image.apply(ReplicasRemade(topic_partition))
+        effects.unread = [
+            name
+            for name, deletion in self.image.deletions.items()
+            if not deletion.commanded and name in self.image.unreadable
+        ]
         effects.commands = self._commands(decision, effects.published, taken.conflicts)
         effects.gone, self._agenda.gone = self._agenda.gone, []
         effects.arrived, self._agenda.arrived = self._agenda.arrived, []
@@ -319,6 +330,10 @@ class Controller:
         ]
         for name in waiting:
             told = builder.delete(name) if name in self.image.topics else {}
+            if name in self.image.unreadable:
+                # Nobody knows who holds replicas of it: whoever does sets them aside (V35).
+                for broker_id in self.image.brokers:
+                    builder.tell_everything(broker_id)
             self.image.apply(DeletionCommanded(name, told))
 
     def _command_leaving(self, builder: CommandBuilder) -> None:

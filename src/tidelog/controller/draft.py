@@ -326,14 +326,21 @@ class Draft:
             asked.version,
         )
         is_refused = verdict.error is not ErrorCode.NONE
-        if verdict.error is ErrorCode.INVALID_UPDATE_VERSION or (is_refused and verdict.is_new):
+        # Under another leader epoch every replica is told.
+        to_all = verdict.state is not None and verdict.state.leader_epoch != state.leader_epoch
+        if verdict.error is ErrorCode.INVALID_UPDATE_VERSION or (
+            is_refused and verdict.is_new and not to_all
+        ):
             # A lost answer must not leave the leader waiting (A3), nor a partition epoch that has
             # passed without it.
             self.decision.retold.append(Retell(sender, topic_partition))
         if verdict.is_new and verdict.state is not None:
             self.write_state(
                 WritePartitionState(
-                    topic_partition, verdict.state, state.partition_epoch, asked_by_leader=True
+                    topic_partition,
+                    verdict.state,
+                    state.partition_epoch,
+                    asked_by_leader=not to_all,
                 )
             )
         write = self._written.get(topic_partition)

@@ -135,6 +135,11 @@ class RebalanceDue:
 
 
 @dataclass(frozen=True, slots=True)
+class RebalanceStepDue:
+    """It is time to give the next leaderships back that were found due (V46)."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderAndIsrAnswered:
     """A broker's answer to LeaderAndIsr, per partition (D3)."""
 
@@ -260,6 +265,7 @@ Reading = (
     | ReassignmentsRead
     | SweepDue
     | RebalanceDue
+    | RebalanceStepDue
     | LeaderAndIsrAnswered
     | StopReplicaAnswered
     | CommandsDropped

@@ -6,11 +6,11 @@ Nothing is decided here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.controller import (
     adoption,
-    balance,
     liveness,
     removals,
     shutdowns,
@@ -21,12 +21,14 @@ from tidelog.controller.changes import (
     DeletionRequested,
     FormerFound,
     PartitionsDrained,
+    RemovalsAdded,
     RemovalsRequested,
     ReplicaAnswered,
     ReplicasStopped,
     ShutdownBegun,
     TopicFound,
     TopicGone,
+    TopicUnreadable,
     UncleanChanged,
 )
 from tidelog.controller.draft import Settings
@@ -44,6 +46,7 @@ from tidelog.controller.events import (
     ProducerIdsRead,
     ReassignmentsRead,
     RebalanceDue,
+    RebalanceStepDue,
     RemovalsRead,
     RequestsUnreadable,
     StopReplicaAnswered,
@@ -56,6 +59,10 @@ from tidelog.controller.shutdowns import HandOver, ShutdownAnswer
 from tidelog.core.errors import ErrorCode
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import NO_LEADER, TopicPartition
+
+#: Outcomes of a role that tell that the replica is there: Kafka's brokers refuse one of the leader
+#: epoch that they know already.
+_HAS_REPLICA = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
 
 
 class Facts:
@@ -99,8 +106,10 @@ class Facts:
             case ControlledShutdownAsked():
                 self._shutdown_asked(event)
             case RebalanceDue():
-                due = balance.out_of_balance(self._image, event.percentage)
-                self._agenda.preferred.update(dict.fromkeys(due))
+                self._agenda.balance.look(self._image, event.percentage)
+                self._give_back()
+            case RebalanceStepDue():
+                self._give_back()
             case ReassignmentsRead():
                 self._image.reassignments = event.found
                 self._agenda.look_at_requests(self._image)
@@ -119,6 +128,10 @@ class Facts:
             case CommandsDropped():
                 if self._is_current(event.broker_id, event.broker_epoch):
                     self._agenda.full[event.broker_id] = None
+
+    def _give_back(self) -> None:
+        due = self._agenda.balance.step(self._image)
+        self._agenda.preferred.update(dict.fromkeys(due))
 
     def _is_current(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self._image.brokers.get(broker_id)
@@ -170,18 +183,20 @@ class Facts:
             if name not in names:
                 self._vanished(name)
         for found in event.found:
-            if isinstance(found, TopicFound) and self._is_news_to_brokers(found):
+            taken, changes = self._adopted(found) if isinstance(found, TopicFound) else (found, ())
+            if isinstance(taken, TopicFound) and self._is_news_to_brokers(taken):
                 self._agenda.full.update(dict.fromkeys(self._image.brokers))
-            if isinstance(found, TopicFound):
-                found = self._adopted(found)
-            self._image.apply(found)
-            if isinstance(found, TopicFound):
-                for topic_partition in found.topic.partitions():
+            self._image.apply(taken)
+            # What is known of former lives of partitions goes when the topic is taken over.
+            for change in changes:
+                self._image.apply(change)
+            if isinstance(taken, TopicFound):
+                for topic_partition in taken.topic.partitions():
                     self._agenda.dirty[topic_partition] = None
                     self._agenda.shown[topic_partition] = None
-                for partition in found.topic.moves:
-                    self._agenda.moves[TopicPartition(found.topic.name, partition)] = None
-                    self._agenda.stopping[TopicPartition(found.topic.name, partition)] = None
+                for partition in taken.topic.moves:
+                    self._agenda.moves[TopicPartition(taken.topic.name, partition)] = None
+                    self._agenda.stopping[TopicPartition(taken.topic.name, partition)] = None
         self._agenda.look_at_requests(self._image)
 
     def _vanished(self, name: str) -> None:
@@ -202,16 +217,24 @@ class Facts:
             return True
         return name not in self._image.topics and bool(found.states)
 
-    def _adopted(self, found: TopicFound) -> TopicFound:
-        known = self._image.topics.get(found.topic.name)
+    def _adopted(
+        self, found: TopicFound
+    ) -> tuple[TopicFound | TopicUnreadable, Sequence[FormerFound | RemovalsAdded]]:
+        name = found.topic.name
+        known = self._image.topics.get(name)
         if known is None or known.topic_id != found.topic.topic_id:
-            return found
+            fault = adoption.fault(found)
+            if not fault:
+                return found, ()
+            if self._image.unreadable.get(name) != fault:
+                self._agenda.reports.append(
+                    f"topic {name!r} is left alone until its node is mended: {fault}"
+                )
+            return TopicUnreadable(name, fault), ()
         adopted = adoption.adopt(known, found, self._image)
-        for change in adopted.changes:
-            self._image.apply(change)
         if adopted.report:
             self._agenda.reports.append(adopted.report)
-        return adopted.found
+        return adopted.found, adopted.changes
 
     def _removals_read(self, event: RemovalsRead) -> None:
         good, bad = removals.accepted(event.wanted, self._image)
@@ -254,8 +277,8 @@ class Facts:
                 # Outside the ISR it makes the replica; that it had none says nothing there.
                 news = event.broker_id in state.isr
             else:
-                news = error is ErrorCode.NONE and bool(self._image.presence(topic_partition))
+                news = error in _HAS_REPLICA and bool(self._image.presence(topic_partition))
             if news:
-                present = error is ErrorCode.NONE
+                present = error in _HAS_REPLICA
                 self._image.apply(ReplicaAnswered(topic_partition, event.broker_id, present))
                 self._agenda.dirty[topic_partition] = None

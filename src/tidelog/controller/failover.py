@@ -1,10 +1,12 @@
 """The latency budget of failovers: how long each of their phases took (V80).
 
-A turn of the controller that finds brokers gone is a failover: noticed (the store's watch), read,
-decided, written, commanded; and over when each new leader has answered its command, or its
-partition has another leader by then. Partitions are sampled evenly above `SAMPLED`; how many of
-all are published and not led yet is counted without sampling. Times are arguments, in ms of a
-clock that never goes back. Decides nothing about the cluster, and nothing waits for it.
+A turn of the controller that finds brokers gone, or takes their leaderships from brokers that are
+leaving, is a failover: noticed (the store's watch), read, decided, written, commanded; and over
+when each new leader has answered its command, or its partition has another leader by then. What
+comes after that its new leaders see (`replication.takeover`). Partitions are sampled evenly above
+`SAMPLED`; how many of all are published and not led yet is counted without sampling. Times are
+arguments, in ms of a clock that never goes back. Decides nothing about the cluster, and nothing
+waits for it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from tidelog.core.types import NO_LEADER, TopicPartition
 
 #: Partitions of one failover whose times are kept.
 SAMPLED: Final = 1_000
+#: Why: every one of the brokers was leaving (V43), or at least one went without.
+SHUTDOWN: Final = "shutdown"
+DEATH: Final = "death"
 
 
 @dataclass(slots=True)
@@ -31,9 +36,20 @@ class Turn:
 
 
 @dataclass(slots=True)
+class Loss:
+    """Brokers that lead no longer, as one turn finds them."""
+
+    brokers: Sequence[int]
+    #: All of them were leaving.
+    is_shutdown: bool = False
+    #: When the first of them showed signs of being gone; None where none were seen.
+    silent_since_ms: int | None = None
+
+
+@dataclass(slots=True)
 class _Failover:
     number: int
-    brokers: tuple[int, ...]
+    loss: Loss
     turn: Turn
     commanded_ms: int
     partition_count: int
@@ -61,10 +77,10 @@ class Failovers:
         return len(self._unled)
 
     def commanded(
-        self, turn: Turn, now_ms: int, gone: Sequence[int], changes: Iterable[StateChange]
+        self, turn: Turn, now_ms: int, loss: Loss | None, changes: Iterable[StateChange]
     ) -> list[ClusterEvent]:
-        """The commands of a turn are queued; `gone` are brokers whose registrations went. Returns
-        the failovers that are over by that."""
+        """The commands of a turn are queued; with a `loss` that is a failover. Returns the
+        failovers that are over by that."""
         moved = [
             change
             for change in changes
@@ -77,15 +93,15 @@ class Failovers:
                 self._unled.pop(change.topic_partition, None)
             else:
                 self._unled[change.topic_partition] = change.after.leader
-        if gone:
-            over += self._begin(turn, now_ms, gone, moved)
+        if loss is not None:
+            over += self._begin(turn, now_ms, loss, moved)
         return over
 
     def _begin(
-        self, turn: Turn, now_ms: int, gone: Sequence[int], moved: Sequence[StateChange]
+        self, turn: Turn, now_ms: int, loss: Loss, moved: Sequence[StateChange]
     ) -> list[ClusterEvent]:
         self._begun += 1
-        failover = _Failover(self._begun, tuple(gone), turn, now_ms, len(moved))
+        failover = _Failover(self._begun, loss, turn, now_ms, len(moved))
         self._open[failover.number] = failover
         step = -(-len(moved) // SAMPLED) or 1
         for change in moved[::step]:
@@ -148,7 +164,8 @@ class Failovers:
         return unfinished
 
     def _event(self, failover: _Failover, now_ms: int) -> ClusterEvent:
-        turn = failover.turn
+        turn, loss = failover.turn, failover.loss
+        silent_ms = loss.silent_since_ms
         phases = {
             "read": turn.read_ms - turn.noticed_ms,
             "decide": turn.decided_ms - turn.read_ms,
@@ -158,7 +175,9 @@ class Failovers:
         }
         fields = {
             "controller_epoch": self._controller_epoch,
-            "brokers": list(failover.brokers),
+            "brokers": list(loss.brokers),
+            "cause": SHUTDOWN if loss.is_shutdown else DEATH,
+            "detection_ms": -1 if silent_ms is None else max(0, turn.noticed_ms - silent_ms),
             "partitions": failover.partition_count,
             "phases_ms": phases,
             "sample": failover.sample,

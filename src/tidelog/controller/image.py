@@ -284,6 +284,7 @@ class Image:
             case StatePublished():
                 if change.topic_partition.topic in self.topics:
                     self.states[change.topic_partition] = change.state
+                    self.former.pop(change.topic_partition, None)
             case TopicFound():
                 self._add_topic(change)
             case PartitionsAdded():

@@ -3,7 +3,9 @@
 Judges one partition of a request at a time against published state and the live brokers; the
 caller has checked the sender (A2). Order of the checks is Kafka's KRaft controller's, with the
 broker epochs of *all* members compared (V63): a member that is not in its present life has not
-caught up in it. A refusal that the leader takes for final is made so (A8).
+caught up in it. A leader that tells no epochs (Kafka's in ZooKeeper mode) gets another leader epoch
+where somebody joins who may have come back since: what it counts then was fetched in this life. A
+refusal that the leader takes for final is made so (A8).
 """
 
 from __future__ import annotations
@@ -80,7 +82,12 @@ def judge(
         return Verdict(ErrorCode.INVALID_UPDATE_VERSION)
     if not is_well_formed(wanted, state, replicas):
         return Verdict(ErrorCode.INVALID_REQUEST)
-    if ineligible_members(wanted, state, brokers):
+    ineligible = ineligible_members(wanted, state, brokers)
+    if ineligible and all(_has_untold_life(one, wanted, state, brokers) for one in ineligible):
+        anew = _counted_anew(state, brokers, controller_epoch)
+        if anew is not None:
+            return Verdict(ErrorCode.FENCED_LEADER_EPOCH, anew, is_new=True)
+    if ineligible:
         error = ErrorCode.INELIGIBLE_REPLICA
         if version < FIRST_VERSION_WITH_INELIGIBLE:
             error = ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -152,6 +159,47 @@ def _is_eligible(
         return member not in bounced
     # Registered before the present state was written: it has fetched in no other life since.
     return broker.broker_epoch <= state.mzxid
+
+
+def _has_untold_life(
+    member: int, wanted: Proposal, state: PartitionState, brokers: Brokers
+) -> bool:
+    """Whether nothing speaks against a member that joins, but that its leader does not tell in
+    which life it was counted."""
+    epoch = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))[member]
+    broker = brokers.get(member)
+    return (
+        epoch == NO_BROKER_EPOCH
+        and member not in state.isr
+        and broker is not None
+        and not broker.is_leaving
+    )
+
+
+def _counted_anew(
+    state: PartitionState, brokers: Brokers, controller_epoch: int
+) -> PartitionState | None:
+    """The same state under the next leader epoch, for a leader that tells no lives; it asks again.
+
+    Fetches of an earlier life of who joins carry an earlier leader epoch, which the leader refuses
+    (V37): what it counts under this one was fetched since. None while the node's last modification
+    is needed to tell whether a member has bounced (V10): an election is due, or soon will be.
+    """
+    epochs = state.isr_epochs
+    if epochs is None:
+        if any(member not in brokers for member in state.isr):
+            return None
+        if liveness.restarted_members(state, brokers):
+            return None
+        epochs = tuple(brokers[member].broker_epoch for member in state.isr)
+    next_epoch = state.partition_epoch + 1
+    return replace(
+        state,
+        controller_epoch=controller_epoch,
+        leader_epoch=state.leader_epoch + 1,
+        partition_epoch=next_epoch,
+        isr_epochs=epochs,
+    )
 
 
 def _refused_for_good(

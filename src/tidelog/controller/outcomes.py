@@ -63,6 +63,8 @@ class Effects:
     #: What was published, for those who watch.
     published: list[tuple[TopicPartition, PartitionState]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    #: Topics that are deleted although what is known of them could not be read.
+    unread: list[str] = field(default_factory=list)
     #: Brokers that have handed over, with what they lead nevertheless.
     handed_over: list[tuple[int, Sequence[TopicPartition]]] = field(default_factory=list)
     #: Topics whose nodes somebody else has changed: read them again.

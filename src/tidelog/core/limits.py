@@ -47,6 +47,9 @@ MAX_TOPIC_NAME_CHARS = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
 #: Preferred replicas that get leadership back in one decision: others need their leaders meanwhile.
 MAX_PREFERRED_ELECTIONS_PER_DECISION = 500
+#: Leaderships that go back in one step by themselves, a second before the next: clients of each ask
+#: for metadata and connect anew.
+MAX_AUTOMATIC_ELECTIONS_PER_STEP = 200
 #: Partitions of a leaving broker that are handed over in one decision: what is decided is told
 #: while the next ones are written.
 MAX_HAND_OVERS_PER_DECISION = 500
@@ -56,8 +59,9 @@ MAX_SUPERSEDED_STATES = 10_000
 #: Events that wait to be written to `__cluster_events`: about 600 bytes each. A failover of 10,000
 #: partitions fits; what has no room is counted.
 MAX_CLUSTER_EVENTS_QUEUED = 20_000
-#: New leaders whose first fetch is timed at once; of more, the oldest are let go.
-MAX_FIRST_FETCHES_AWAITED = 1_000
+#: New leaderships of one broker whose followers and first records are timed at once; of more, an
+#: even sample: about 700 bytes each.
+MAX_TAKEOVERS_WATCHED = 1_000
 #: Buffers of one writev/pwritev (IOV_MAX of Linux).
 MAX_IOVECS = 1024
 #: Producers remembered per partition: about 300 bytes each (KIP-854 bounds them by time only).

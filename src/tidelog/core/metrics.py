@@ -1,8 +1,8 @@
 """Numbers that a broker keeps of itself, under the names that dashboards will ask for.
 
 A metric is declared here with its meaning; one that is not cannot be counted. Labels are few and
-bounded (brokers of the cluster): what is over is dropped, so that nothing grows. Reads no clock,
-writes nothing: who shows them is somebody else.
+bounded (brokers of the cluster, phases of failovers): what is over is dropped, so that nothing
+grows. Reads no clock, writes nothing: who shows them is somebody else.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ COMMANDS_OVERDUE: Final = "tidelog_controller_commands_overdue"
 COMMANDS_REPEATED: Final = "tidelog_controller_commands_repeated_total"
 COMMANDS_DROPPED: Final = "tidelog_controller_commands_dropped_total"
 PARTITIONS_UNLED: Final = "tidelog_controller_partitions_unled"
+FAILOVERS: Final = "tidelog_controller_failovers_total"
+FAILOVER_MS: Final = "tidelog_controller_failover_ms_total"
+TAKEOVERS: Final = "tidelog_takeovers_total"
+TAKEOVER_MS: Final = "tidelog_takeover_ms_total"
 EVENTS_DROPPED: Final = "tidelog_cluster_events_dropped_total"
 
 METRICS: Final[Mapping[str, str]] = {
@@ -21,6 +25,10 @@ METRICS: Final[Mapping[str, str]] = {
     COMMANDS_REPEATED: "commands that a broker did not answer, or could not take, and got again",
     COMMANDS_DROPPED: "how often more waited for a broker than it can need, and was told anew",
     PARTITIONS_UNLED: "partitions whose published leader has not said yet that it leads",
+    FAILOVERS: "failovers by this controller, by phase; in `detect` those of which it was seen",
+    FAILOVER_MS: "what the phases of these failovers took together, by phase",
+    TAKEOVERS: "leaderships of this broker, a sample of many, in which a phase ended, by phase",
+    TAKEOVER_MS: "from roles taken to the phases' ends, of these leaderships together, by phase",
     EVENTS_DROPPED: "events that __cluster_events lacks, as too many waited or none could be sent",
 }
 

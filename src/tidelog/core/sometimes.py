@@ -57,6 +57,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     # The controller and the store
     "store_answer_lost_but_applied": "a write of unknown outcome is found in the store",
     "store_request_lost": "a write of unknown outcome is not in the store, and made again",
+    "leaderships_wait_for_catch_up": "a broker that came back catches up before it leads again",
     "deposed_while_writing": "a controller's write is refused, as another has been elected",
     "election_won_unknowingly": "a controller learns of its election by reading back",
     "controller_node_left_over": "/controller is of this session, and nobody acts for it",

@@ -32,7 +32,10 @@ _JARS = ("zookeeper-3", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snapp
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 #: The smallest session timeout is twice, of this machine's brokers 6 s are asked for.
 _TICK_MS = 500
-_HEAP = "-Xmx256m"
+#: Enough for about 50,000 partitions.
+_HEAP_MIB = 256
+#: A server out of memory would go on without serving: it ends instead, and its log says why.
+_OUT_OF_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _POLL_S = 0.02
 #: The kernel kills what runs then when this program ends; execv keeps process id and start time.
 _LAUNCHER = (
@@ -63,12 +66,14 @@ class LocalZookeeper:
         jars: Sequence[str] = (),
         ensemble: Sequence[Member] = (),
         number: int = 0,
+        heap_mib: int = _HEAP_MIB,
         end_with_program: bool = False,
     ) -> None:
         """`settings` are lines of zoo.cfg beside our own, `properties` Java's of the server, `jars`
         beginnings of the names of further jars of PySpark (TLS needs netty).
 
-        In an ensemble `number` says which of its members this one is.
+        In an ensemble `number` says which of its members this one is. All nodes lie in the heap of
+        `heap_mib` MiB at most; 100,000 partitions of a replication factor of 3 need 512.
         """
         self.directory = os.path.abspath(directory)
         self.port = port
@@ -77,6 +82,7 @@ class LocalZookeeper:
         self._jars = tuple(jars)
         self._ensemble = tuple(ensemble)
         self._number = number
+        self._heap_mib = heap_mib
         self._end_with_program = end_with_program
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -109,7 +115,8 @@ class LocalZookeeper:
         if self.process is not None:
             return
         self._check_port()
-        words = [find_java(_OLDEST_JAVA), _HEAP, "-cp", ":".join(find_jars(self._jars))]
+        words = [find_java(_OLDEST_JAVA), f"-Xmx{self._heap_mib}m", _OUT_OF_MEMORY]
+        words += ["-cp", ":".join(find_jars(self._jars))]
         properties = {"zookeeper.admin.enableServer": "false", **self._properties}
         words += [f"-D{key}={value}" for key, value in properties.items()]
         words += [_MAIN, self._path("zoo.cfg")]

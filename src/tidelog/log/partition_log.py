@@ -1,10 +1,9 @@
 """The log of one partition: plans appends, has them written, reads, cuts, flushes.
 
 An append has three steps (DESIGN.md, rule 3): `plan_*` checks it and gives it offsets at once,
-`submit_planned` has all planned ones written in one operation of the directory's lane, and when
-that is done they are applied. `next_offset` is what the next plan gets, `log_end_offset` what is
-written: only below it anything is read or counts. A write that fails takes its append and
-everything planned behind it back: offsets, producer state, leader epochs.
+`submit_planned` has all planned ones written together, and when that is done they are applied
+(`append_queue`). `next_offset` is what the next plan gets, `log_end_offset` what is written: only
+below it anything is read or counts.
 
 One operation that changes files is under way per log; truncations and rolls queue behind it.
 Loop only. Knows nothing of replication: who leads and what is committed is its owner's business.
@@ -19,12 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tidelog.core.completion import Completion
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.ports import Buffer, Work
+from tidelog.core.ports import Buffer
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.log import cutting, flushing, lookups, names, reading, retention
+from tidelog.log.append_queue import AppendQueue
 from tidelog.log.appends import AppendInfo, BatchStarts, Plan
 from tidelog.log.config import LogConfig
-from tidelog.log.index import MAX_RELATIVE_OFFSET
 from tidelog.log.planning import (
     Checked,
     check_on_loop,
@@ -35,7 +34,6 @@ from tidelog.log.planning import (
 from tidelog.log.producers import ProducerState
 from tidelog.log.reading import LogSlice
 from tidelog.log.segment import Segment
-from tidelog.log.writing import WriteOperation, WriteStep, cut
 
 if TYPE_CHECKING:
     from tidelog.log.directory import LogDirectory
@@ -43,9 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["AppendInfo", "LogSlice", "PartitionLog"]
 
 T = TypeVar("T")
-
-#: What one step of a write means: the segment, and the plans that go to it.
-_Group = tuple[Segment, list[Plan]]
 
 
 class _Turn(NamedTuple):
@@ -61,15 +56,11 @@ class PartitionLog:
     empty nearly always is a list (56 bytes), never a deque (760)."""
 
     __slots__ = (
-        "_assigned_epochs",
+        "_appends",
         "_busy",
         "_closed",
-        "_queue",
-        "_submit_wanted",
         "_truncating",
         "_turns",
-        "_unflushed",
-        "_writing",
         "base_offsets",
         "batch_starts",
         "closed_state",
@@ -154,17 +145,11 @@ class PartitionLog:
         #: Where reads ended: offset -> (base offset of the segment, position).
         self.read_ends: dict[int, tuple[int, int]] = {}
         self.flushes = flushing.Flushes(self)
-        self._queue: list[Plan] = []
-        self._writing: list[Plan] = []
-        #: Written, but to be answered only when flushed.
-        self._unflushed: list[Plan] = []
-        self._submit_wanted = False
+        self._appends = AppendQueue(self)
         self._busy = False
         self._turns: list[_Turn] = []
         #: Truncations that wait or run: nothing can be planned meanwhile.
         self._truncating = 0
-        #: Epochs assigned while appends were planned but not written.
-        self._assigned_epochs: list[tuple[int, int]] = []
         #: Why nothing more may be done here: deleted, set aside, directory closed.
         self._closed = ""
 
@@ -209,9 +194,9 @@ class PartitionLog:
         found = check_on_loop(self, records) if checked is None else checked
         plan_or_original = plan_from_client(self, found, leader_epoch, now_ms)
         if isinstance(plan_or_original, Plan):
-            self._queue.append(plan_or_original)
+            self._appends.planned.append(plan_or_original)
             return plan_or_original.completion
-        return self._repeated(plan_or_original)
+        return self._appends.repeated(plan_or_original)
 
     def plan_follower_append(self, records: Buffer) -> Completion[AppendInfo]:
         """Queue batches as the leader gave them; a partial one at the end is left off.
@@ -225,7 +210,7 @@ class PartitionLog:
         plan = plan_from_leader(self, records)
         if plan is None:
             return Completion.of(AppendInfo(self.next_offset, self.next_offset - 1, -1, 0, 0, -1))
-        self._queue.append(plan)
+        self._appends.planned.append(plan)
         if plan.has_gap and not self.config.compact_enabled:
             plan.completion.then(lambda _: self._settle_gaps())
         return plan.completion
@@ -253,170 +238,12 @@ class PartitionLog:
         On a quick disk that is before this call returns; while an earlier operation of this log is
         under way, it is when that one is done.
         """
+        appends = self._appends
         if self._busy:
-            self._submit_wanted = True
-            return
-        plans = self._queue
-        if not plans:
-            return
-        self._queue = []
-        self._submit_wanted = False
-        self._busy = True
-        self._writing = plans
-        operation, groups = self._write_operation(plans)
-        pin = self.directory.open_files.pin
-        for step in operation.steps:
-            pin(step.file)
-        completion = self.directory.lane.submit(operation, Work.FAST, "append")
-        if completion.done:
-            self._written(operation, groups, completion)
-        else:
-            completion.then(lambda done: self._written(operation, groups, done))
-
-    def _write_operation(self, plans: list[Plan]) -> tuple[WriteOperation, list[_Group]]:
-        """Split the plans over segments; the first step writes to the active one."""
-        config = self.config
-        segment = self.segments[-1]
-        position = segment.size_bytes
-        step = WriteStep(segment.file, position)
-        steps = [step]
-        groups: list[_Group] = [(segment, [])]
-        for plan in plans:
-            info = plan.info
-            if segment.must_roll(
-                config, position, info.size_bytes, info.last_offset, plan.max_timestamp_ms,
-                plan.now_ms,
-            ):  # fmt: skip
-                segment = Segment(self.path, _first_offset(plan), plan.now_ms)
-                position = 0
-                step = WriteStep(segment.file, 0, create=True)
-                steps.append(step)
-                groups.append((segment, []))
-            step.buffers.append(plan.buffer)
-            groups[-1][1].append(plan)
-            position += info.size_bytes
-        return WriteOperation(steps), groups
-
-    def _written(
-        self, operation: WriteOperation, groups: list[_Group], completion: Completion[None]
-    ) -> None:
-        """The write is done, or has failed after `plans_written` appends: apply, then tell."""
-        unpin = self.directory.open_files.unpin
-        for step in operation.steps:
-            unpin(step.file)
-        error = completion.error
-        plans = self._writing
-        left = operation.plans_written
-        created = operation.files_created
-        for segment, group in groups:
-            if segment is not self.segments[-1]:
-                if not created:
-                    break
-                created -= 1
-                self.rolled(segment)
-            for plan in group[:left]:
-                self._apply(plan)
-            left -= min(left, len(group))
-        done = plans[: operation.plans_written]
-        self.directory.recent = reading.Recent.of(self, done[0]) if len(done) == 1 else None
-        self._writing = []
-        failed: list[Plan] = []
-        if error is not None:
-            failed = plans[operation.plans_written :] + self._queue
-            self._queue = []
-            self._take_back(failed)
-        elif not self._queue:
-            self._assigned_epochs.clear()
-        self._answer(done)
-        if error is not None:
-            self.directory.failed(error)
-            if self.active_segment.file.write_failed:
-                self._cut_back()
-            for plan in failed:
-                plan.completion.fail(error)
-        self.end_turn()
-
-    def _apply(self, plan: Plan) -> None:
-        segment = self.segments[-1]
-        interval = self.config.index_interval_bytes
-        for base_offset, last_offset, size_bytes, max_timestamp_ms in plan.batches:
-            self.batch_starts.add(base_offset, segment.size_bytes)
-            segment.note_batch(last_offset, size_bytes, max_timestamp_ms, interval)
-        self.size_bytes += plan.info.size_bytes
-        if self.log_end_offset == self.recovery_point:
-            self.oldest_unflushed_ms = plan.now_ms
-        self.log_end_offset = plan.info.last_offset + 1
-
-    def _answer(self, plans: list[Plan]) -> None:
-        """Resolve what was written, unless so much is unflushed that a flush comes first."""
-        if plans and self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self._unflushed += plans
-            self.flush().then(lambda done: self._flushed(plans, done))
-            return
-        for plan in plans:
-            plan.completion.resolve(plan.info)
-
-    def _flushed(self, plans: list[Plan], done: Completion[None]) -> None:
-        for plan in plans:
-            self._unflushed.remove(plan)
-            if done.error is not None:
-                plan.completion.fail(done.error)
-            else:
-                plan.completion.resolve(plan.info)
-
-    def _repeated(self, original: AppendInfo) -> Completion[AppendInfo]:
-        """Answer a duplicate when the original is written."""
-        completion: Completion[AppendInfo] = Completion()
-
-        def tell(done: Completion[AppendInfo]) -> None:
-            if done.error is not None:
-                completion.fail(done.error)
-            else:
-                completion.resolve(original)
-
-        for plan in (*self._unflushed, *self._writing, *self._queue):
-            if plan.info.last_offset == original.last_offset:
-                plan.completion.then(tell)
-                return completion
-        return Completion.of(original)
-
-    def _take_back(self, plans: list[Plan]) -> None:
-        """Undo what planning changed, last plan first: the plans are the last ones made."""
-        if not plans:
-            return
-        for plan in reversed(plans):
-            for undo in reversed(plan.undos):
-                self.producers.take_back(undo)
-        self.next_offset = plans[0].start_offset
-        before = next((p.epochs_before for p in plans if p.epochs_before is not None), None)
-        if before is not None:
-            self.epochs.clear()
-            for epoch, start_offset in before:
-                self.epochs.assign(epoch, start_offset)
-        for epoch, start_offset in self._assigned_epochs:
-            self.epochs.assign(epoch, min(start_offset, self.next_offset))
-        self._assigned_epochs.clear()
-
-    def _cut_back(self) -> None:
-        """Remove what a failed write left behind the end; before anything else of this log."""
-
-        def start() -> None:
-            segment = self.active_segment
-            file = segment.file
-            size = segment.size_bytes
-            self.directory.open_files.pin(file)
-
-            def done(completion: Completion[None]) -> None:
-                self.directory.open_files.unpin(file)
-                if completion.error is not None:
-                    # The next write cuts first; a directory that has failed has no next write.
-                    self.directory.failed(completion.error)
-                self.end_turn()
-
-            lane = self.directory.lane
-            lane.submit(lambda files: cut(file, size, files), Work.FAST, "cut back").then(done)
-
-        self._turns.insert(0, _Turn(start, after_queue=False))
+            appends.is_wanted = True
+        elif appends.planned:
+            self._busy = True
+            appends.write()
 
     def rolled(self, segment: Segment) -> None:
         """A new segment's file was made: write there from now on, make the old one durable."""
@@ -424,22 +251,11 @@ class PartitionLog:
         self.base_offsets.append(segment.base_offset)
         self.batch_starts.clear()
         self.names_changed = True
-        self.new_snapshots[segment.base_offset] = self._producers_at(segment.base_offset)
+        self.new_snapshots[segment.base_offset] = self._appends.producers_at(segment.base_offset)
         self.directory.tracer.event(
             "log_rolled", partition=str(self.topic_partition), base_offset=segment.base_offset
         )
         self.flushes.start_for_roll()
-
-    def _producers_at(self, offset: int) -> bytes:
-        """Snapshot of the producer state before the plans that begin at or beyond `offset`."""
-        producers = self.producers
-        later = [p for p in (*self._writing, *self._queue) if p.info.base_offset >= offset]
-        if any(plan.undos for plan in later):
-            producers = producers.copy()
-            for plan in reversed(later):
-                for undo in reversed(plan.undos):
-                    producers.undo(undo)
-        return producers.to_snapshot()
 
     # turns: one operation at a time
 
@@ -449,6 +265,10 @@ class PartitionLog:
         if not self._busy:
             self._next_turn()
 
+    def take_next_turn(self, start: Callable[[], None]) -> None:
+        """Run `start` before anything else of this log, when what is under way is done."""
+        self._turns.insert(0, _Turn(start, after_queue=False))
+
     def end_turn(self) -> None:
         """The operation under way is done and applied."""
         self._busy = False
@@ -456,11 +276,11 @@ class PartitionLog:
 
     def _next_turn(self) -> None:
         while not self._busy:
-            turns = self._turns
-            if turns and not (turns[0].after_queue and self._queue):
+            turns, appends = self._turns, self._appends
+            if turns and not (turns[0].after_queue and appends.planned):
                 self._busy = True
                 turns.pop(0).start()
-            elif self._queue and (turns or self._submit_wanted):
+            elif appends.planned and (turns or appends.is_wanted):
                 self.submit_planned()
             else:
                 return
@@ -507,8 +327,7 @@ class PartitionLog:
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """This replica leads from `start_offset` on under `epoch`; no file operation (V31, V39)."""
         self.epochs.assign(epoch, start_offset)
-        if self._queue or self._writing:
-            self._assigned_epochs.append((epoch, start_offset))
+        self._appends.epoch_assigned(epoch, start_offset)
 
     @property
     def is_truncating(self) -> bool:
@@ -623,12 +442,8 @@ class PartitionLog:
         What was planned and not submitted fails with KafkaError NOT_LEADER_OR_FOLLOWER.
         """
         self._closed = why
-        failed = self._queue
-        self._queue = []
-        self._take_back(failed)
         error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log is {why}")
-        for plan in failed:
-            plan.completion.fail(error)
+        self._appends.refuse_planned(error)
         completion: Completion[None] = Completion()
 
         def start() -> None:
@@ -673,14 +488,3 @@ class PartitionLog:
         for segment in self.segments:
             self.directory.open_files.forget(segment.file)
             self.directory.indexes.forget(segment)
-
-
-def _first_offset(plan: Plan) -> int:
-    """Base offset of a segment that begins with `plan`.
-
-    Where a gap comes first, the segment begins with the gap, so that segments which follow each
-    other leave none between them; one that no index could span comes before the segment.
-    """
-    if plan.info.last_offset - plan.start_offset > MAX_RELATIVE_OFFSET:
-        return plan.info.base_offset
-    return plan.start_offset

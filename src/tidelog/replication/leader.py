@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import NO_BROKER_EPOCH, NO_EPOCH
+from tidelog.core.types import NO_BROKER_EPOCH, NO_EPOCH, RECOVERED, RECOVERING
 from tidelog.replication import isr as isr_rules
 from tidelog.replication import watermark
 from tidelog.replication.effects import (
@@ -52,6 +52,7 @@ class LeaderReplica:
         "epoch_start_offset",
         "followers",
         "high_watermark",
+        "is_recovering",
         "isr",
         "leader_epoch",
         "log_end_offset",
@@ -78,6 +79,7 @@ class LeaderReplica:
         max_lag_bytes: int = -1,
         is_eligible: Callable[[int], bool],
         now_ms: int,
+        recovery_state: int = RECOVERED,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
@@ -92,6 +94,9 @@ class LeaderReplica:
         self.minimum = watermark.effective_minimum(min_insync_replicas, len(replicas))
         self.max_lag_ms = max_lag_ms
         self.max_lag_bytes = max_lag_bytes
+        #: It was elected from outside the ISR, and published state does not say yet that it has
+        #: recovered: it begins where its log ends, so the next change says so, at once (A3).
+        self.is_recovering = recovery_state == RECOVERING
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()
         self._follow(replicas, is_eligible, now_ms)
@@ -203,6 +208,7 @@ class LeaderReplica:
         partition_epoch: int,
         is_eligible: Callable[[int], bool],
         now_ms: int,
+        recovery_state: int = RECOVERED,
     ) -> Effects:
         """A command of this same leader epoch; a repeated one resets nothing (V31, A9).
 
@@ -212,6 +218,7 @@ class LeaderReplica:
             return NOTHING
         self.replicas = replicas
         self.minimum = watermark.effective_minimum(self.min_insync_replicas, len(replicas))
+        self.is_recovering = recovery_state == RECOVERING
         return self._commit(isr, partition_epoch, is_eligible, now_ms)
 
     def change_sent(self, change: IsrChange) -> None:
@@ -240,6 +247,8 @@ class LeaderReplica:
             return NOTHING
         if partition_epoch == self.isr.partition_epoch and not self.is_wanted(change):
             return NOTHING
+        # Whatever is proposed says that this leader has recovered.
+        self.is_recovering = False
         return self._commit(isr, partition_epoch, self._known_eligible, now_ms)
 
     def change_refused(self, change: IsrChange, error: ErrorCode, now_ms: int) -> Effects:
@@ -343,10 +352,14 @@ class LeaderReplica:
 
     def _propose(self, target: tuple[int, ...]) -> Effects:
         """Queue a change to `target` unless it is wanted already, or one is in flight (A8)."""
-        if self.isr.in_flight or sorted(target) == sorted(isr_rules.target_isr(self.isr)):
+        if self.isr.in_flight:
             return NOTHING
         queued = self.isr.queued
-        if queued is not None and sorted(target) == sorted(self.isr.committed):
+        is_told = queued is not None or not self.is_recovering
+        if is_told and sorted(target) == sorted(isr_rules.target_isr(self.isr)):
+            return NOTHING
+        is_back = sorted(target) == sorted(self.isr.committed) and not self.is_recovering
+        if queued is not None and is_back:
             self.isr = isr_rules.withdraw(self.isr)
             self._mark()
             return (WithdrawAlterPartition(queued),)
@@ -411,6 +424,7 @@ class LeaderReplica:
             self.min_insync_replicas,
             self.max_lag_ms,
             self.max_lag_bytes,
+            self.is_recovering,
             tuple(follower.key() for follower in self._others),
         )
 

@@ -20,12 +20,13 @@ from tidelog.client.steps import Address
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, NodeDead, StorageError, TidelogError
 from tidelog.core.ports import Ports
-from tidelog.core.types import ZERO_TOPIC_ID
+from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.log.recovery import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.checkers.clients import ClientChecker
+from tidelog.sim.checkers.commands import CommandChecker
 from tidelog.sim.checkers.events import EventChecker
 from tidelog.sim.checkers.groups import GroupChecker
 from tidelog.sim.checkers.hand_overs import HandOverChecker
@@ -52,6 +53,7 @@ STORE_LATENCY_MS: Final = (0.1, 1.5)
 #: Reasons of halts that damage explains, or a call which a fault made fail.
 _EXPECTED_HALTS: Final = ("log directory failed",)
 #: Traced by a broker when one of its parts is wrong.
+_ROLE_EVENTS: Final = ("became_leader", "became_follower")
 _DEFECT_EVENTS: Final = ("unexpected_error", "task_failed")
 
 
@@ -135,7 +137,8 @@ def host_of(broker_id: int) -> str:
 
 
 class SimBroker:
-    """One broker over all its incarnations; `checkers.replication.Observed`."""
+    """One broker over all its incarnations; `checkers.replication.Observed` and
+    `checkers.commands.Commanded`."""
 
     def __init__(self, cluster: Cluster, node: SimNode, config: BrokerConfig) -> None:
         self._cluster = cluster
@@ -187,6 +190,17 @@ class SimBroker:
     def is_up(self) -> bool:
         """Whether it hosts its replicas now."""
         return self.broker is not None and (self.life is not None or self._is_ending)
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of its present registration, as far as it knows."""
+        return NO_BROKER_EPOCH if self.broker is None else self.broker.broker_epoch
+
+    def hosted(self) -> Iterator[tuple[TopicPartition, TopicId]]:
+        """The replicas that it has open."""
+        if self.broker is not None:
+            for partition in self.broker.replicas.all():
+                yield partition.topic_partition, partition.topic_id
 
     @property
     def has_met_failed_call(self) -> bool:
@@ -354,7 +368,7 @@ class Cluster:
             broker = SimBroker(self, node, settings.of(broker_id))
             self.brokers[broker_id] = broker
             self.replication.add(broker)
-        self.published.on_left.append(self._left)
+        self.commands = CommandChecker(self.published, self.brokers, world.violate)
         world.scheduler.after_event = self._after_event
         world.judge_crash = self._judge_crash
         self.store.may_expire = self._may_expire
@@ -397,22 +411,6 @@ class Cluster:
             for op, result in zip(ops, results, strict=True)
         ]
         self.world.note(-1, "store", f"{zxid} session {session_id}: {'; '.join(changes)}")
-
-    def _left(self, key: LogKey, node_id: int, since_zxid: int) -> None:
-        """A replica is assigned no more. Where its broker has been registered since it was to go,
-        it was told, and has answered that it is gone (V52); whoever comes later finds a stray."""
-        broker = self.brokers[node_id]
-        registered = self.published.brokers.get(node_id)
-        if registered is None or registered > since_zxid or broker.broker is None:
-            return
-        if not broker.is_up or broker.broker.broker_epoch != registered:
-            return
-        for partition in broker.broker.replicas.all():
-            if LogKey(partition.topic_id, partition.topic_partition.partition) == key:
-                self.world.violate(
-                    f"{partition.topic_partition}: the topic's node was written before broker"
-                    f" {node_id} had given its replica up (V52)"
-                )
 
     def _check_session(
         self, zxid: int, session_id: int, ops: Sequence[Op], _: Sequence[OpResult]
@@ -536,6 +534,12 @@ class Cluster:
             self.groups.loaded(incarnation.node_id, fields["partition"])
         elif name == "groups_unloaded":
             self.groups.unloaded(incarnation.node_id, fields["partition"])
+        elif name in _ROLE_EVENTS:
+            self.commands.role_taken(incarnation.node_id, fields["partition"], fields["leader"])
+        elif name == "brokers_told":
+            self.commands.brokers_told(incarnation.node_id, fields["brokers"])
+        elif name == "unread_topic_deleted":
+            self.commands.unread_deleted(fields["topic"])
         elif name == "broker_handed_over":
             self.hand_overs.answered(fields["broker"], fields["epoch"], fields["remaining"])
         elif name == "handed_over":
@@ -598,6 +602,8 @@ class Cluster:
                     continue
                 if state.leader < 0:
                     return f"{topic.name}-{partition} has no leader; ISR {state.isr}"
+                if state.is_recovering:
+                    return f"{topic.name}-{partition}: leader {state.leader} has not recovered"
                 if sorted(state.isr) != sorted(replicas):
                     return (
                         f"{topic.name}-{partition}: ISR {state.isr} of {replicas}, leader"

@@ -53,6 +53,9 @@ class Ending:
         limit_ns = self._world.now_ns + LIVENESS_LIMIT_NS
         if not self._wait(lambda: bool(self._cluster.health()), limit_ns, "in sync again"):
             return
+        unassigned = self._cluster.commands.unassigned
+        if not self._wait(lambda: bool(unassigned()), limit_ns, "only assigned replicas are kept"):
+            return
         if clientele.churn is not None and not self._end_churn(clientele.churn, limit_ns):
             return
         if clientele.churning is not None and not self._settled(clientele.churning, limit_ns):

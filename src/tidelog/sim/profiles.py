@@ -578,6 +578,78 @@ PROFILES: Final[Mapping[str, Profile]] = {
             properties={"cluster.events.enable": "true"},
             has_own_streams=True,
         ),
+        # Somebody edits a topic's nodes in the store, rightly and wrongly, while controllers and
+        # brokers come and go (V25).
+        Profile(
+            "edited_nodes",
+            weights={
+                "crash_any": 2.0,
+                "crash_leader": 1.0,
+                "crash_controller": 2.0,
+                "expire_controller": 1.0,
+                "expire_session": 1.0,
+                "strike": 1.0,
+                "lose_answer": 1.0,
+                "late_watches": 1.0,
+                "slow_link": 1.0,
+            },
+            left_out=0.3,
+            mean_interval_ms=(400, 1_500),
+            restart_ms=((20, 400), (200, 2_500)),
+            recreates=0.3,
+            churn=("nodes_edited",),
+            has_own_streams=True,
+        ),
+        # Leaders are elected from outside the ISR, as the brokers are configured to (V13): records
+        # go that were committed, and nothing else does.
+        Profile(
+            "unclean_elections",
+            weights={
+                "crash_leader": 1.0,
+                "crash_any": 1.0,
+                "crash_controller": 1.0,
+                "expire_controller": 1.0,
+                "cut_two_ways": 1.0,
+                "lose_answer": 2.0,
+                "slow_link": 2.0,
+            },
+            left_out=0.3,
+            mean_interval_ms=(1_500, 4_000),
+            restart_ms=((3_000, 5_000), (800, 4_000)),
+            properties={
+                "replica.lag.time.max.ms": "700",
+                "unclean.leader.election.enable": "true",
+                "cluster.events.enable": "true",
+            },
+            scenario="left_behind",
+            keeps_budget=False,
+            keeps_promises=False,
+            has_own_streams=True,
+        ),
+        # Leaderships go back by themselves all the time, while those that are to have them fall,
+        # come back and catch up (V46).
+        Profile(
+            "balance",
+            weights={
+                "crash_any": 1.0,
+                "crash_controller": 0.3,
+                "elect_preferred": 2.0,
+                "expire_session": 1.0,
+                "slow_link": 4.0,
+                "cut_two_ways": 2.0,
+                "lose_answer": 1.0,
+            },
+            left_out=0.3,
+            mean_interval_ms=(500, 2_000),
+            restart_ms=((20, 400), (200, 1_500)),
+            properties={
+                "leader.imbalance.check.interval.seconds": "1",
+                "leader.imbalance.per.broker.percentage": "0",
+                "replica.fetch.max.bytes": "300",
+            },
+            scenario="brokers_catch_up",
+            has_own_streams=True,
+        ),
         Profile(
             "last_replica_standing",
             weights={"slow_link": 1.0},

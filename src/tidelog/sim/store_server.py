@@ -308,6 +308,14 @@ class SimStoreServer:
             session.fire(changes, self.watch_delay_ms)
         return b"" if node is None else node.data
 
+    def edit_from_outside(self, ops: Sequence[Op]) -> list[OpResult]:
+        """Somebody who is no broker makes, writes and deletes nodes in one transaction; nobody
+        follows that as a commit."""
+        results, changes = self.tree.transact(ops, 0)
+        for session in self._sessions.values():
+            session.fire(changes, self.watch_delay_ms)
+        return results
+
     def delete_from_outside(self, path: str) -> None:
         """Somebody who is no broker deletes a node that is there."""
         _, changes = self.tree.transact([Delete(path, ANY_VERSION)], 0)

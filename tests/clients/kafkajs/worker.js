@@ -44,6 +44,7 @@ let admin
 let throwaways = 0
 const members = []
 const writers = []
+const producers = []
 
 const bytes = text => (text === null ? null : Buffer.from(text, 'base64'))
 const text = data => (data === null || data === undefined ? null : data.toString('base64'))
@@ -171,6 +172,26 @@ class Writer {
   }
 }
 
+/** A producer that stays, so that what it knows of the cluster gets old; few retries. */
+async function producerOpen() {
+  const producer = kafka.producer({ retry: { initialRetryTime: 50, maxRetryTime: 200, retries: 4 } })
+  await producer.connect()
+  return producers.push(producer) - 1
+}
+
+/** Partition null: the producer chooses one by the key. Returns the partitions that were written. */
+async function producerSend({ producer, topic, partition, key }) {
+  const message = { value: 'x', key }
+  if (partition !== null) message.partition = partition
+  const sent = await producers[producer].send({ topic, acks: -1, messages: [message] })
+  return sent.map(each => [each.partition, Number(each.baseOffset)])
+}
+
+async function producerClose({ producer }) {
+  await producers[producer].disconnect()
+  return null
+}
+
 /** A member of a group. */
 class Member {
   constructor(group, topic) {
@@ -290,6 +311,9 @@ const OPERATIONS = {
   offset,
   writer_start: async ({ topic, partition }) => writers.push(new Writer(topic, partition)) - 1,
   writer_stop: ({ writer }) => writers[writer].stop(),
+  producer_open: producerOpen,
+  producer_send: producerSend,
+  producer_close: producerClose,
   join: async ({ group, topic }) => members.push(new Member(group, topic)) - 1,
   member_state: async ({ member }) => members[member].state(),
   member_commit: ({ member }) => members[member].commit(),

@@ -10,7 +10,7 @@ from tests.controller_builders import TP, broker, brokers, state, topic_id
 from tidelog.cli.events import event_line, json_text, read_event
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent, StateChange
-from tidelog.controller.failover import Failovers, Turn
+from tidelog.controller.failover import Failovers, Loss, Turn
 
 #: 2026-01-02T03:04:05.006Z
 TIME_MS = 1_767_323_045_006
@@ -35,14 +35,41 @@ def test_changes_of_partitions() -> None:
 
 
 def test_failovers_and_fetches() -> None:
-    [failover] = Failovers(7).commanded(Turn(1, 5, 6, 26), 27, [1], [])
+    turn = Turn(9, 13, 14, 34)
+    [failover] = Failovers(7).commanded(turn, 35, Loss([1]), [])
     assert line(failover) == (
-        "from brokers [1]: 0 partitions in 26 ms (read 4 ms, decide 1 ms, write 20 ms,"
+        "from brokers [1] (death): 0 partitions in 26 ms (read 4 ms, decide 1 ms, write 20 ms,"
         " command 1 ms, lead 0 ms), 0 unanswered"
     )
+    [seen] = Failovers(7).commanded(turn, 35, Loss([1], silent_since_ms=7), [])
+    assert " (detect 2 ms before, read 4 ms" in line(seen)
     fields = {"leader": 2, "follower": 3, "first_fetch_ms": 15, "log_end_offset": 4}
     fetched = cluster_events.first_fetch(TP, topic_id("t"), 6, fields)
     assert line(fetched) == "t-0 epoch 6: broker 3 fetched from 2 after 15 ms"
+    phases = {"connect": 4, "truncate": -1, "first_fetch": 5, "acknowledge": 9}
+    fields = {"leader": 2, "phases_ms": phases, "followers": [{"follower": 3}]}
+    over = {**fields, "ended_by": "all_seen"}
+    assert line(cluster_events.takeover(TP, topic_id("t"), 6, over)) == (
+        "t-0 epoch 6 leader 2 followers [3]: connect after 4 ms, truncate -, first fetch after 5"
+        " ms, acknowledge after 9 ms (all_seen)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "lost"), [(9, "lost: 4 up to 9 and what came after"), (-1, "lost: from 4 on")]
+)
+def test_unclean_elections(told: int, lost: str) -> None:
+    fields = {
+        "leader": 2,
+        "log_start_offset": 0,
+        "log_end_offset": 4,
+        "high_watermark": 3,
+        "told_high_watermark": told,
+        "latest_epoch": 5,
+        "latest_timestamp_ms": 17,
+    }
+    event = cluster_events.unclean_election(TP, topic_id("t"), 6, fields)
+    assert line(event) == f"t-0 leader 2 epoch 6 after epoch 5, {lost}; uncertain: from 3 on"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ from tidelog.core.types import NO_LEADER, RECOVERING, BrokerInfo, PartitionState
 BEFORE = state((1, 2, 3))
 
 
+ALONE = replace(BEFORE, isr=(1,), isr_epochs=(101,), leader_recovery_state=RECOVERING)
+
+
 def told(
     before: PartitionState | None,
     after: PartitionState,
@@ -48,6 +51,8 @@ def next_state(
         (BEFORE, next_state(NO_LEADER), (), "nobody_in_sync_alive"),
         (replace(BEFORE, leader=NO_LEADER), next_state(2, (2,)), (2,), "replica_returned"),
         (BEFORE, next_state(3, (3,), recovery=RECOVERING), (3,), "unclean"),
+        (ALONE, next_state(3, (3,), recovery=RECOVERING), (3,), "unclean"),
+        (ALONE, next_state(-1, (1,), recovery=RECOVERING), (3,), "nobody_in_sync_alive"),
         (replace(BEFORE, leader=2), next_state(1), (1, 2, 3), "preferred"),
         (BEFORE, next_state(2), (1, 2, 3), "leader_unfit"),
     ],
@@ -60,8 +65,10 @@ def test_the_cause_of_a_leader_change(
     assert (event.kind, event.fields["cause"]) == ("leader_change", cause)
 
 
-def test_a_leader_that_restarted_begins_another_term() -> None:
-    change = StateChange(TP, topic_id("t"), BEFORE, next_state())
+@pytest.mark.parametrize("recovery", [0, RECOVERING])
+def test_a_leader_that_restarted_begins_another_term(recovery: int) -> None:
+    before = replace(BEFORE, leader_recovery_state=recovery)
+    change = StateChange(TP, topic_id("t"), before, next_state(recovery=recovery))
     event = of_state(change, brokers(broker(1, life=2), 2, 3), 1, 7)
     assert event is not None
     assert (event.kind, event.fields["cause"]) == ("leader_change", "leader_restarted")
@@ -116,7 +123,7 @@ def test_what_a_broker_hands_over_as_it_leaves_says_so() -> None:
 
 
 def test_every_kind_is_listed() -> None:
-    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 11
+    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 13
 
 
 @pytest.mark.parametrize(
@@ -143,6 +150,8 @@ def test_each_event_has_an_identity_of_its_own_and_says_what_it_is_about() -> No
         *(cluster_events.ended(life, 7) for life in lives),
         *(cluster_events.registered(life, 7) for life in lives),
         cluster_events.first_fetch(TP, topic_id("t"), 3, {"first_fetch_ms": 5}),
+        cluster_events.takeover(TP, topic_id("t"), 3, {"ended_by": "all_seen"}),
+        cluster_events.unclean_election(TP, topic_id("t"), 3, {"log_end_offset": 6}),
         cluster_events.commands_behind(4, 9, 30_000, is_over=False, number=0),
         cluster_events.commands_behind(4, 9, 31_000, is_over=True, number=0),
         cluster_events.commands_behind(4, 9, 30_000, is_over=False, number=1),
@@ -153,5 +162,6 @@ def test_each_event_has_an_identity_of_its_own_and_says_what_it_is_about() -> No
     assert [event.kind for event in events[2:4]] == ["session_loss", "shutdown"]
     assert events[1].fields["cause"] == "its session has expired"
     assert events[6].fields["first_fetch_ms"] == 5 and events[6].fields["leader_epoch"] == 3
-    assert [event.fields["is_over"] for event in events[7:10]] == [False, True, False]
-    assert events[10].fields["count"] == 17
+    assert events[8].fields["log_end_offset"] == 6 and events[8].fields["leader_epoch"] == 3
+    assert [event.fields["is_over"] for event in events[9:12]] == [False, True, False]
+    assert events[12].fields["count"] == 17

@@ -514,11 +514,16 @@ class TestDeletion:
         effects = run(controller, *(self.stopped(one) for one in (1, 2, 3)))
         assert [one.error_code for one in answer_of(effects[-1]).responses] == [0, 0]
 
-    def test_an_unreadable_topic_can_go_too(self) -> None:
+    @pytest.mark.rule("V35")
+    def test_an_unreadable_topic_goes_and_everybody_is_told_what_there_is_without_it(self) -> None:
         controller = loaded(TopicUnreadable("broken", "not JSON"))
-        writes, _ = step(controller, delete("broken"))
+        writes, effects = step(controller, delete("broken"))
         assert writes == [QueueDeletion("broken")]
+        assert effects.unread == ["broken"]
+        assert all(told.full and told.keep == () for told in effects.commands.values())
+        assert sorted(effects.commands) == sorted(controller.image.brokers)
         writes, effects = step(controller)
+        assert effects.unread == []
         assert writes == [RemoveTopic("broken", None)]
         assert len(answer_of(effects).responses) == 1
 
@@ -596,9 +601,10 @@ class TestCreationCutShort:
         assert controller.image.absent(TP) == ()
 
     @pytest.mark.rule("D3")
-    def test_when_somebody_has_it_the_others_leave_the_isr(self) -> None:
+    @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH])
+    def test_when_somebody_has_it_the_others_leave_the_isr(self, error: ErrorCode) -> None:
         controller = self.fresh()
-        run(controller, roles_answered(1), roles_answered(2, ErrorCode.NONE))
+        run(controller, roles_answered(1), roles_answered(2, error))
         assert controller.image.states[TP].leader == 2
         assert controller.image.states[TP].isr == (2, 3)
 

@@ -200,7 +200,9 @@ class TestRefusals:
     def test_a_topic_whose_partitions_are_not_numbered_from_0_on(
         self, assignments: dict[int, tuple[int, ...]]
     ) -> None:
-        refused = result(of(topic(assignments=assignments)), grow(more("t", 5)))
+        controller = loaded()
+        controller.image.apply(TopicFound(topic(assignments=assignments), {}))
+        refused = result(controller, grow(more("t", 5)))
         assert refused.error_code == ErrorCode.INVALID_PARTITIONS
         assert "not numbered from 0 on" in str(refused.error_message)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from tests.controller_builders import CONTROLLER_EPOCH, alter, broker, brokers, epoch, state
@@ -11,7 +12,7 @@ from tidelog.controller import isr
 from tidelog.controller.isr import Verdict
 from tidelog.controller.liveness import Brokers
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import RECOVERED, RECOVERING, PartitionState
+from tidelog.core.types import RECOVERED, RECOVERING, BrokerInfo, PartitionState
 
 
 def judge(
@@ -139,7 +140,34 @@ class TestEligibility:
         live = brokers(1, broker(2, life=2), 3)
         assert judge(1, 2, 3, live=live, version=2).error is ErrorCode.INELIGIBLE_REPLICA
 
-    def test_without_epochs_a_newcomer_must_be_older_than_the_state(self) -> None:
+    def test_without_epochs_a_newcomer_that_is_younger_than_the_state_is_counted_anew(self) -> None:
         published = state(isr=(1, 2), mzxid=epoch(3) - 1)
         verdict = judge(1, 2, 3, published=published, version=2)
+        assert verdict.error is ErrorCode.FENCED_LEADER_EPOCH
+        assert verdict.is_new and verdict.state is not None
+        assert (verdict.state.leader_epoch, verdict.state.partition_epoch) == (6, 11)
+        assert (verdict.state.leader, verdict.state.isr) == (1, (1, 2))
+        assert verdict.state.isr_epochs == (epoch(1), epoch(2))
+
+    def test_who_is_leaving_is_not_counted_anew(self) -> None:
+        published = state(isr=(1, 2), mzxid=epoch(3) - 1)
+        live = brokers(1, 2, replace(broker(3), is_leaving=True))
+        verdict = judge(1, 2, 3, published=published, live=live, version=2)
         assert verdict.error is ErrorCode.INELIGIBLE_REPLICA
+
+    def test_lives_are_recorded_where_none_are_before_the_node_is_modified(self) -> None:
+        published = state(isr=(1, 2), isr_epochs=None, mzxid=150)
+        live = brokers(1, 2, broker(3, life=2))
+        verdict = judge(1, 2, 3, published=published, live=live, version=2)
+        assert verdict.state is not None and verdict.state.leader_epoch == 6
+        assert verdict.state.isr_epochs == (epoch(1), epoch(2))
+
+    @pytest.mark.parametrize("second", [(), (broker(2, life=2),)], ids=["dead", "bounced"])
+    def test_a_node_that_alone_tells_of_a_bounce_is_not_modified(
+        self, second: tuple[BrokerInfo, ...]
+    ) -> None:
+        published = state(isr=(1, 2), isr_epochs=None, mzxid=150)
+        live = brokers(1, *second, broker(3, life=2))
+        verdict = judge(1, 3, published=published, live=live, version=2)
+        assert verdict.error is ErrorCode.INELIGIBLE_REPLICA
+        assert not verdict.is_new

@@ -20,7 +20,6 @@ from tests.controller_builders import (
     topic,
 )
 
-from tidelog.controller import balance
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Conflict, ForgetPreferredElection, WritePartitionState
@@ -29,10 +28,8 @@ from tidelog.controller.events import (
     DeletionsRead,
     ElectLeadersAsked,
     PreferredElectionRead,
-    RebalanceDue,
     UncleanRead,
 )
-from tidelog.controller.moves import Move
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
@@ -216,54 +213,25 @@ class TestUnclean:
         assert effects.commands[1].roles[TP].state.is_new
 
 
-class TestBalance:
-    def test_partitions_go_back_when_too_many_are_led_elsewhere(self) -> None:
-        controller = controller_of()
-        writes, _ = step(controller, RebalanceDue(10))
-        assert state_writes(writes)[TP].leader == 1
-        assert not controller.has_work
-
-    def test_a_share_that_is_not_above_the_limit_is_left_alone(self) -> None:
-        found = topic(assignments=dict.fromkeys(range(10), (1, 2, 3)))
-        states = {number: ELSEWHERE if number == 0 else state() for number in range(10)}
-        controller = loaded(TopicFound(found, states))
-        assert balance.out_of_balance(controller.image, 10) == []
-        assert balance.out_of_balance(controller.image, 9) == [TP]
-
-    def test_only_live_brokers_in_sync_get_partitions_back(self) -> None:
-        found = topic(assignments={0: (1, 2, 3), 1: (2, 1, 3), 2: (3, 1, 2)})
-        states = {0: ELSEWHERE, 1: state((1, 3)), 2: state((1, 2))}
-        controller = loaded(TopicFound(found, states), live=brokers(1, 2))
-        assert balance.out_of_balance(controller.image, 0) == [TP]
-
-    def test_topics_on_their_way_out_or_under_reassignment_are_left_alone(self) -> None:
-        moving = topic("moving", moves={0: Move((), (3,), (1, 2, 3))})
-        controller = loaded(
-            TopicFound(topic(), {0: ELSEWHERE}),
-            TopicFound(topic("stateless"), {}),
-            TopicFound(moving, {0: ELSEWHERE}),
-            live=brokers(),
-        )
-        controller.offer(DeletionsRead(["t"]))
-        step(controller)
-        assert balance.out_of_balance(controller.image, 0) == []
-
+class TestPreferredOnRequest:
     def test_they_go_back_a_few_at_a_time(self) -> None:
         count = MAX_PREFERRED_ELECTIONS_PER_DECISION + 1
         found = topic(assignments=dict.fromkeys(range(count), (1, 2, 3)))
         controller = loaded(TopicFound(found, dict.fromkeys(range(count), ELSEWHERE)))
-        writes, _ = step(controller, RebalanceDue(10))
+        asked = [TopicPartition("t", number) for number in range(count)]
+        writes, _ = step(controller, PreferredElectionRead(asked))
         assert len(writes) == MAX_PREFERRED_ELECTIONS_PER_DECISION
         assert controller.has_work and controller.copy().has_work
         waiting = controller.key()
         writes, _ = step(controller)
-        assert len(writes) == 1
+        assert len(state_writes(writes)) == 1
+        assert writes[-1] == ForgetPreferredElection()
         assert not controller.has_work
         assert controller.key() != waiting
 
     def test_what_changed_meanwhile_is_not_given_back(self) -> None:
         controller = controller_of()
-        controller.offer(RebalanceDue(10))
+        controller.offer(PreferredElectionRead([TP]))
         controller.offer(BrokersRead(brokers(2, 3)))
         writes, _ = step(controller)
         assert state_writes(writes)[TP].leader == 2

@@ -65,11 +65,26 @@ def change(before: Any, after: Any) -> ClusterEvent:
 FIRST, SECOND = change(None, BEFORE), change(BEFORE, AFTER)
 
 
+def takeover(leader: int = 2, *, connected: int = 3, fetched: int = 5) -> ClusterEvent:
+    times = {"connected_ms": connected, "diverged_ms": -1, "fetched_ms": fetched}
+    fields = {
+        "leader": leader,
+        "phases_ms": {"connect": connected, "truncate": -1},
+        "followers": [{"follower": 3, **times}],
+    }
+    return cluster_events.takeover(TP, topic_id("t"), 6, fields)
+
+
+TAKEOVER = takeover()
+
+
 def test_what_happened_may_be_told(run: Run) -> None:
     lost = cluster_events.ended(brokers(1)[1], 7)
     elected = cluster_events.controller_elected(2, 7)
     fetched = cluster_events.first_fetch(TP, topic_id("t"), 6, {"leader": 2})
-    assert run.judge(FIRST, SECOND, lost, elected, fetched, is_complete=True) == []
+    assert run.judge(FIRST, SECOND, lost, elected, fetched, TAKEOVER, is_complete=True) == []
+    assert run.checker.counts["takeover/connect"] == 1
+    assert "takeover/truncate" not in run.checker.counts
     assert run.checker.counts["leader_change"] == 2
 
 
@@ -88,6 +103,10 @@ def test_an_event_that_is_there_twice_is_seen(run: Run) -> None:
         cluster_events.registered(brokers(3)[3], 7),
         cluster_events.controller_elected(2, 8),
         cluster_events.first_fetch(TP, topic_id("t"), 6, {"leader": 1}),
+        takeover(1),
+        takeover(connected=6),
+        takeover(connected=-1),
+        cluster_events.unclean_election(TP, topic_id("t"), 6, {"leader": 1}),
     ],
 )
 def test_what_did_not_happen_is_seen(run: Run, event: ClusterEvent) -> None:

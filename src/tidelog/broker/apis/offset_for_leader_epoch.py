@@ -33,7 +33,7 @@ def handle(broker: Broker, request: Request) -> OffsetForLeaderEpochResponse:
             OffsetForLeaderTopicResult(
                 topic.topic,
                 [
-                    _answer(broker, TopicPartition(topic.topic, asked.partition), asked)
+                    _answer(broker, message, TopicPartition(topic.topic, asked.partition), asked)
                     for asked in topic.partitions
                 ],
             )
@@ -43,7 +43,10 @@ def handle(broker: Broker, request: Request) -> OffsetForLeaderEpochResponse:
 
 
 def _answer(
-    broker: Broker, topic_partition: TopicPartition, asked: OffsetForLeaderPartition
+    broker: Broker,
+    message: OffsetForLeaderEpochRequest,
+    topic_partition: TopicPartition,
+    asked: OffsetForLeaderPartition,
 ) -> EpochEndOffset:
     partition = broker.replicas.get(topic_partition)
     if partition is None:
@@ -52,6 +55,8 @@ def _answer(
     error = partition.check_leader_epoch(asked.current_leader_epoch)
     if error:
         return EpochEndOffset(error, asked.partition)
+    if message.replica_id >= 0 and broker.takeovers.watched:
+        broker.takeovers.connected(partition, message.replica_id, broker.clock.monotonic_ms())
     log = partition.log
     end = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
     return EpochEndOffset(0, asked.partition, end.leader_epoch, end.end_offset)

@@ -28,7 +28,10 @@ def handle(broker: Broker, request: Request) -> UpdateMetadataResponse:
         message.controller_id, message.controller_epoch, message.broker_epoch
     )
     if not error:
+        before = broker.view.brokers.keys()
         gone = broker.view.apply(message)
+        if broker.view.brokers.keys() != before:
+            broker.tracer.event("brokers_told", brokers=tuple(broker.view.brokers))
         broker.replicas.view_changed()
         if gone.topics:
             broker.groups.topics_deleted(gone.topics)

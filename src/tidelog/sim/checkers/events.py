@@ -108,13 +108,30 @@ class EventChecker:
             case "controller_election" | "controller_resignation":
                 if event["controller_epoch"] > self._published.controller_epoch:
                     return f"there was no epoch {event['controller_epoch']}"
-            case "first_fetch":
+            case "first_fetch" | "unclean_election":
                 name = (event["topic_id"], event["partition"], event["leader_epoch"])
                 if self._leaders.get(name) != event["leader"]:
                     return f"{self._leaders.get(name)} led in that epoch"
+            case "takeover":
+                return self._takeover_fault(event)
             case "failover":
                 if min(event["phases_ms"].values()) < 0 or len(event["sample"]) > 1_000:
                     return f"phases {event['phases_ms']}"
+        return ""
+
+    def _takeover_fault(self, event: Mapping[str, Any]) -> str:
+        name = (event["topic_id"], event["partition"], event["leader_epoch"])
+        if self._leaders.get(name) != event["leader"]:
+            return f"{self._leaders.get(name)} led in that epoch"
+        for phase, ms in event["phases_ms"].items():
+            if ms >= 0:
+                reached = f"takeover/{phase}"
+                self.counts[reached] = self.counts.get(reached, 0) + 1
+        for one in event["followers"]:
+            times = [one["connected_ms"], one["diverged_ms"], one["fetched_ms"]]
+            happened = [ms for ms in times if ms >= 0]
+            if one["follower"] == event["leader"] or happened != sorted(happened) or times[0] < 0:
+                return f"follower {one}"
         return ""
 
     def _state_fault(self, event: Mapping[str, Any]) -> str:

@@ -36,6 +36,8 @@ class PublishedPartition:
     isr: tuple[int, ...]
     #: Broker epoch of each member; None where the node does not tell.
     isr_epochs: tuple[int, ...] | None
+    #: The leader was elected uncleanly, and has not reported yet that it has recovered (V13).
+    is_recovering: bool = False
     #: When the leader was published as such, after another one or none.
     led_since_ns: int = 0
 
@@ -97,8 +99,11 @@ class Published:
         #: Partitions whose removal is on its way, or done: nothing of this life is promised.
         self.removed: dict[LogKey, None] = {}
         self.controller_epoch = 0
-        #: Topics whose deletion is on its way: replicas go before the nodes do.
-        self.dying: dict[str, None] = {}
+        #: The latest transaction.
+        self.zxid = 0
+        #: Topics whose deletion is on its way, with the transaction that asked for it: replicas go
+        #: before the nodes do.
+        self.dying: dict[str, int] = {}
         self.elections = 0
         self.shrinks = 0
         self.expansions = 0
@@ -109,12 +114,15 @@ class Published:
         #: Called when a replica is assigned no more: (partition, broker id, transaction since which
         #: it was to go).
         self.on_left: list[Callable[[LogKey, int, int], None]] = []
+        #: Called when the nodes of a topic go: (topic, transaction that asked for its deletion).
+        self.on_topic_gone: list[Callable[[PublishedTopic, int], None]] = []
         self._leaders: dict[tuple[LogKey, int], int] = {}
 
     def committed(
         self, zxid: int, _session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
     ) -> None:
         """A transaction was applied."""
+        self.zxid = zxid
         for op, result in zip(ops, results, strict=True):
             path = result.path
             if path.startswith(_TOPICS):
@@ -124,7 +132,7 @@ class Published:
             elif path.startswith(_TOPIC_CONFIGS):
                 self._config_changed(path[len(_TOPIC_CONFIGS) :], op)
             elif path.startswith(_DELETIONS):
-                self._deletion_changed(path[len(_DELETIONS) :], op)
+                self._deletion_changed(zxid, path[len(_DELETIONS) :], op)
             elif path.startswith(_REMOVALS) and path.count("/") == 4:
                 self._removal_changed(path[len(_REMOVALS) :].split("/"), op)
             elif path == _CONTROLLER_EPOCH and isinstance(op, SetData | Create):
@@ -148,9 +156,9 @@ class Published:
         minimum = self._minimums.get(topic.name, self._default_minimum)
         return min(minimum, topic.fewest.get(key.partition, 0))
 
-    def _deletion_changed(self, name: str, op: Op) -> None:
+    def _deletion_changed(self, zxid: int, name: str, op: Op) -> None:
         if isinstance(op, Create):
-            self.dying[name] = None
+            self.dying[name] = zxid
         elif isinstance(op, Delete):
             self.dying.pop(name, None)
 
@@ -195,6 +203,9 @@ class Published:
                 topic = self.topics.pop(name, None)
                 if topic is not None:
                     topic.deleted_zxid = zxid
+                    if name in self.dying:
+                        for callback in self.on_topic_gone:
+                            callback(topic, self.dying[name])
             elif isinstance(op, Create | SetData) and op.data:
                 self._topic_written(zxid, name, json.loads(op.data))
         elif len(parts) == 4 and parts[3] == "state" and isinstance(op, Create | SetData):
@@ -305,6 +316,7 @@ class Published:
             partition_epoch=version,
             isr=tuple(value["isr"]),
             isr_epochs=None if epochs is None else tuple(epochs),
+            is_recovering=bool(value.get("leader_recovery_state", 0)),
         )
         if value["controller_epoch"] != self.controller_epoch:
             self._violate(
@@ -349,11 +361,13 @@ class Published:
             self.leads(state.key, state.leader_epoch, state.leader, what)
             if state.leader not in state.isr:
                 self._violate(f"{what}: leader {state.leader} is not in the ISR {state.isr}")
+        if state.is_recovering and len(state.isr) > 1:
+            self._violate(f"{what}: ISR {state.isr} of a leader that has not recovered (A3)")
         if not state.isr and state.key not in self.removed:
             self._violate(f"{what}: empty ISR")
         assigned = topic.assignment.get(state.key.partition, ())
         strangers = [member for member in state.isr if member not in assigned]
-        if strangers:
+        if strangers and state.key not in self.removed:
             self._violate(f"{what}: {strangers} of the ISR are not assigned ({assigned})")
         if state.isr_epochs is not None and len(state.isr_epochs) != len(state.isr):
             self._violate(f"{what}: isr_epochs {state.isr_epochs} of ISR {state.isr}")

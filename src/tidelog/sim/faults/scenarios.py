@@ -70,6 +70,64 @@ def last_replica_standing(stage: Stage) -> Scenario:
         yield 3_000
 
 
+@scenario
+def brokers_catch_up(stage: Stage) -> Scenario:
+    """A broker that is not the controller dies and is back, and cannot fetch from one leader for a
+    while: what others lead for it waits until it has caught up (V46)."""
+    cluster = stage.cluster
+    while True:
+        yield stage.draw.uniform(300, 1_500)
+        controller = stage.controller()
+        others = [
+            one
+            for one in cluster.brokers.values()
+            if one is not controller and one.life is not None
+        ]
+        if controller is None or len(others) < 2:
+            continue
+        returning, leader = stage.draw.sample(others, 2)
+        life = returning.incarnation
+        if not stage.crash(returning, "dies and has to catch up"):
+            continue
+        stage.count("scenario")
+        for _ in range(100):
+            yield 50
+            if returning.incarnation != life:
+                break
+        link = (stage.draw.choice((leader, controller)).node.host, returning.node.host)
+        cluster.world.network.cut(*link)
+        stage.note(f"{link[1]} does not hear {link[0]}")
+        yield stage.draw.uniform(300, 3_500)
+        cluster.world.network.heal(*link)
+
+
+@scenario
+def left_behind(stage: Stage) -> Scenario:
+    """Followers fall out of the ISR, what is written goes on without them, and the last member
+    dies: where that is allowed, one of them leads with less than was committed (V13)."""
+    cluster = stage.cluster
+    while True:
+        yield stage.draw.uniform(200, 1_000)
+        state = _healthy_partition(stage)
+        if state is None:
+            continue
+        followers = [member for member in state.isr if member != state.leader]
+        stage.count("scenario")
+        _push_out(stage, state, followers)
+        now = state
+        for _ in range(100):
+            yield 50
+            now = cluster.published.partitions[state.key]
+            if now.isr == (state.leader,) or now.leader != state.leader:
+                break
+        if now.isr == (state.leader,):
+            yield stage.draw.uniform(0, 500)
+            stage.crash(cluster.brokers[state.leader], "the last member in sync dies")
+            yield stage.draw.uniform(100, 1_000)
+        _take_back(stage, state, followers)
+        yield stage.draw.uniform(500, 2_500)
+
+
 #: What a topic's node holds while it cannot be read.
 _NONSENSE: Final = b"{"
 

@@ -10,14 +10,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from tidelog.sim.mutants import control, disks, groups, isr, logs, moves, removals, roles, serving
+from tidelog.sim.mutants import (
+    control,
+    disks,
+    groups,
+    isr,
+    logs,
+    moves,
+    orders,
+    removals,
+    roles,
+    serving,
+)
 from tidelog.sim.mutants.mutant import Mutant, MutantGoneError, in_force
 
 __all__ = ["MUTANTS", "Mutant", "MutantGoneError", "applied"]
 
 MUTANTS: Final[Mapping[str, Mutant]] = {
     name: mutant
-    for part in (roles, isr, control, logs, disks, groups, serving, moves, removals)
+    for part in (roles, isr, control, logs, disks, groups, serving, moves, removals, orders)
     for name, mutant in part.CATALOGUE.mutants.items()
 }
 

@@ -1,5 +1,5 @@
-"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V42, V43, V80, E3, S1,
-S2).
+"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V42, V43, V46, V80, E3,
+S1, S2).
 
 Each takes one rule out of how state is decided, written and believed; what it does stands in its
 docstring, and from there in docs/internals/mutants.md.
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tidelog.controller.activity import Verdict
+from tidelog.controller.adoption import Adopted
 from tidelog.controller.decision import Written
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check, StoreUnavailable
@@ -135,6 +136,35 @@ def unknown_outcome_is_success(original: Any) -> Any:
 def missed_changes_stay_missed(_: Any) -> Any:
     """Who registers anew does not look for the changes of configurations that it missed."""
     return lambda live_configs: None
+
+
+@_breaks("V46", "tidelog.controller.elections:elect_preferred", profile="balance")
+def preferred_out_of_sync(original: Any) -> Any:
+    """A preferred replica leads again as soon as it is alive, in sync or not."""
+
+    def elect_preferred(
+        state: Any, replicas: Any, brokers: Any, absent: Any, controller_epoch: int
+    ) -> Any:
+        preferred = brokers.get(replicas[0])
+        if preferred is not None and replicas[0] not in state.isr and state.isr_epochs is not None:
+            members = (*state.isr, replicas[0])
+            lives = (*state.isr_epochs, preferred.broker_epoch)
+            state = replace(state, isr=members, isr_epochs=lives)
+        return original(state, replicas, brokers, absent, controller_epoch)
+
+    return elect_preferred
+
+
+@_breaks("V25", "tidelog.controller.adoption:fault", profile="edited_nodes")
+def edits_believed_at_load(_: Any) -> Any:
+    """A new controller goes by whatever a topic's node says, against its partitions' states."""
+    return lambda found: ""
+
+
+@_breaks("V25", "tidelog.controller.adoption:adopt", profile="edited_nodes")
+def edits_believed_in_office(_: Any) -> Any:
+    """Whatever somebody writes into a topic's node counts, as it stands there."""
+    return lambda before, found, image: Adopted(found)
 
 
 @_breaks("V43", "tidelog.controller.elections:elect", profile="shutdowns")

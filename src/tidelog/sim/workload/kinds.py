@@ -5,6 +5,7 @@ Whoever runs churn imports it from here, so that none is missing.
 
 from tidelog.sim.workload import (  # noqa: F401
     client_churn,
+    edit_churn,
     leader_churn,
     lookup_churn,
     mishap_churn,

@@ -58,7 +58,7 @@ class TopicsMislaid(OfTopics):
 
     async def run(self) -> None:
         await self._create(_KEY.topic, 1)
-        self.work.cluster.published.dying[_KEY.topic] = None
+        self.work.cluster.published.dying[_KEY.topic] = 0
         while not self.stopping:
             await self._write()
             await self.pause(50, 800)

@@ -1,0 +1,85 @@
+"""When a controller looks for leaderships that are to go back to preferred replicas (V46).
+
+What goes back, and whom it waits for, is decided in `controller/balance`; here is the time: a first
+look soon after the election, one at each interval, and steps a second apart as long as something
+waits. Ends with the term.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tidelog.controller.balance import Balance
+from tidelog.controller.events import Event, RebalanceDue, RebalanceStepDue
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+#: A new controller lets the cluster settle before it looks (Kafka's 5 s).
+_FIRST_LOOK_MS: Final = 5_000
+#: So long clients have to find the leaders of one step before the next.
+_STEP_MS: Final = 1_000
+#: A share that is never exceeded: nothing goes back.
+_EVERYTHING: Final = 100
+
+
+class Balancing:
+    """Of one term of office."""
+
+    def __init__(self, broker: Broker, balance: Balance, offer: Callable[[Event], None]) -> None:
+        self._broker = broker
+        self._balance = balance
+        self._offer = offer
+        self._is_over = False
+        #: The next step has its time already.
+        self._is_due = False
+        self._held_back: tuple[int, ...] = ()
+
+    def begin(self) -> None:
+        """The term begins."""
+        self._broker.timers.after(_FIRST_LOOK_MS, self._look)
+
+    def end(self) -> None:
+        """The term is over."""
+        self._is_over = True
+
+    def decided(self) -> None:
+        """A decision is carried out: where leaderships still wait, the next step comes."""
+        self._tell_who_is_held_back()
+        if self._balance and not self._is_due:
+            self._is_due = True
+            self._broker.timers.after(_STEP_MS, self._step)
+
+    def _look(self) -> None:
+        if self._is_over:
+            return
+        config = self._broker.config
+        percentage = _EVERYTHING
+        if config.auto_leader_rebalance_enable:
+            percentage = config.leader_imbalance_per_broker_percentage
+        if config.auto_leader_rebalance_enable or self._balance:
+            self._offer(RebalanceDue(percentage))
+        interval_ms = config.leader_imbalance_check_interval_seconds * 1000
+        self._broker.timers.after(interval_ms, self._look)
+
+    def _step(self) -> None:
+        self._is_due = False
+        if not self._is_over:
+            self._offer(RebalanceStepDue())
+
+    def _tell_who_is_held_back(self) -> None:
+        held_back = self._balance.held_back()
+        if held_back == self._held_back:
+            return
+        before, self._held_back = self._held_back, held_back
+        tracer = self._broker.tracer
+        for broker_id in held_back:
+            if broker_id not in before:
+                tracer.mark("leaderships_wait_for_catch_up")
+                tracer.log(
+                    "controller",
+                    logging.INFO,
+                    f"broker {broker_id} gets its preferred leaderships back when it has caught up",
+                )

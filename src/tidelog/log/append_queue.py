@@ -1,0 +1,254 @@
+"""Appends of one log between their plans and their answers (DESIGN.md, rule 3).
+
+What was planned together is written in one operation of the directory's lane, split over segments
+where they roll, and applied when that is done. A write that fails takes its append and everything
+planned behind it back: offsets, producer state, leader epochs. One write is under way at a time:
+the log gives it a turn. Loop only. Rules V31 (epochs taken while records wait), V38, D1, D17.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import KafkaError
+from tidelog.core.ports import Work
+from tidelog.log import reading
+from tidelog.log.appends import AppendInfo, Plan
+from tidelog.log.index import MAX_RELATIVE_OFFSET
+from tidelog.log.segment import Segment
+from tidelog.log.writing import WriteOperation, WriteStep, cut
+
+if TYPE_CHECKING:
+    from tidelog.log.partition_log import PartitionLog
+
+#: What one step of a write means: the segment, and the plans that go to it.
+_Group = tuple[Segment, list[Plan]]
+
+
+class AppendQueue:
+    """Those of one log."""
+
+    __slots__ = (
+        "_assigned_epochs",
+        "_being_written",
+        "_log",
+        "_unflushed",
+        "is_wanted",
+        "planned",
+    )
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+        #: In the order of their offsets.
+        self.planned: list[Plan] = []
+        #: Somebody has asked for a write while another operation was under way.
+        self.is_wanted = False
+        self._being_written: list[Plan] = []
+        #: Written, but to be answered only when flushed.
+        self._unflushed: list[Plan] = []
+        #: Epochs assigned while appends were planned but not written.
+        self._assigned_epochs: list[tuple[int, int]] = []
+
+    def epoch_assigned(self, epoch: int, start_offset: int) -> None:
+        """The log has taken a leader epoch; what is taken back does not take it with it."""
+        if self.planned or self._being_written:
+            self._assigned_epochs.append((epoch, start_offset))
+
+    def refuse_planned(self, error: KafkaError) -> None:
+        """Fail what was planned and is not being written."""
+        failed = self.planned
+        self.planned = []
+        self._take_back(failed)
+        for plan in failed:
+            plan.completion.fail(error)
+
+    def write(self) -> None:
+        """Write what is planned; the log's turn ends when it is done, which may be at once."""
+        plans = self._being_written = self.planned
+        self.planned = []
+        self.is_wanted = False
+        operation, groups = self._write_operation(plans)
+        directory = self._log.directory
+        pin = directory.open_files.pin
+        for step in operation.steps:
+            pin(step.file)
+        completion = directory.lane.submit(operation, Work.FAST, "append")
+        if completion.done:
+            self._written(operation, groups, completion)
+        else:
+            completion.then(lambda done: self._written(operation, groups, done))
+
+    def _write_operation(self, plans: list[Plan]) -> tuple[WriteOperation, list[_Group]]:
+        """Split the plans over segments; the first step writes to the active one."""
+        log = self._log
+        config = log.config
+        segment = log.segments[-1]
+        position = segment.size_bytes
+        step = WriteStep(segment.file, position)
+        steps = [step]
+        groups: list[_Group] = [(segment, [])]
+        for plan in plans:
+            info = plan.info
+            if segment.must_roll(
+                config, position, info.size_bytes, info.last_offset, plan.max_timestamp_ms,
+                plan.now_ms,
+            ):  # fmt: skip
+                segment = Segment(log.path, _first_offset(plan), plan.now_ms)
+                position = 0
+                step = WriteStep(segment.file, 0, create=True)
+                steps.append(step)
+                groups.append((segment, []))
+            step.buffers.append(plan.buffer)
+            groups[-1][1].append(plan)
+            position += info.size_bytes
+        return WriteOperation(steps), groups
+
+    def _written(
+        self, operation: WriteOperation, groups: list[_Group], completion: Completion[None]
+    ) -> None:
+        """The write is done, or has failed after `plans_written` appends: apply, then tell."""
+        log = self._log
+        directory = log.directory
+        unpin = directory.open_files.unpin
+        for step in operation.steps:
+            unpin(step.file)
+        error = completion.error
+        plans = self._being_written
+        left = operation.plans_written
+        created = operation.files_created
+        for segment, group in groups:
+            if segment is not log.segments[-1]:
+                if not created:
+                    break
+                created -= 1
+                log.rolled(segment)
+            for plan in group[:left]:
+                self._apply(plan)
+            left -= min(left, len(group))
+        done = plans[: operation.plans_written]
+        directory.recent = reading.Recent.of(log, done[0]) if len(done) == 1 else None
+        self._being_written = []
+        failed: list[Plan] = []
+        if error is not None:
+            failed = plans[operation.plans_written :] + self.planned
+            self.planned = []
+            self._take_back(failed)
+        elif not self.planned:
+            self._assigned_epochs.clear()
+        self._answer(done)
+        if error is not None:
+            directory.failed(error)
+            if log.active_segment.file.write_failed:
+                self._cut_back()
+            for plan in failed:
+                plan.completion.fail(error)
+        log.end_turn()
+
+    def _apply(self, plan: Plan) -> None:
+        log = self._log
+        segment = log.segments[-1]
+        interval = log.config.index_interval_bytes
+        for base_offset, last_offset, size_bytes, max_timestamp_ms in plan.batches:
+            log.batch_starts.add(base_offset, segment.size_bytes)
+            segment.note_batch(last_offset, size_bytes, max_timestamp_ms, interval)
+        log.size_bytes += plan.info.size_bytes
+        if log.log_end_offset == log.recovery_point:
+            log.oldest_unflushed_ms = plan.now_ms
+        log.log_end_offset = plan.info.last_offset + 1
+
+    def _answer(self, plans: list[Plan]) -> None:
+        """Resolve what was written, unless so much is unflushed that a flush comes first."""
+        log = self._log
+        if plans and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            self._unflushed += plans
+            log.flush().then(lambda done: self._flushed(plans, done))
+            return
+        for plan in plans:
+            plan.completion.resolve(plan.info)
+
+    def _flushed(self, plans: list[Plan], done: Completion[None]) -> None:
+        for plan in plans:
+            self._unflushed.remove(plan)
+            if done.error is not None:
+                plan.completion.fail(done.error)
+            else:
+                plan.completion.resolve(plan.info)
+
+    def repeated(self, original: AppendInfo) -> Completion[AppendInfo]:
+        """Answer a duplicate when the original is written."""
+        completion: Completion[AppendInfo] = Completion()
+
+        def tell(done: Completion[AppendInfo]) -> None:
+            if done.error is not None:
+                completion.fail(done.error)
+            else:
+                completion.resolve(original)
+
+        for plan in (*self._unflushed, *self._being_written, *self.planned):
+            if plan.info.last_offset == original.last_offset:
+                plan.completion.then(tell)
+                return completion
+        return Completion.of(original)
+
+    def _take_back(self, plans: list[Plan]) -> None:
+        """Undo what planning changed, last plan first: the plans are the last ones made."""
+        if not plans:
+            return
+        log = self._log
+        for plan in reversed(plans):
+            for undo in reversed(plan.undos):
+                log.producers.take_back(undo)
+        log.next_offset = plans[0].start_offset
+        before = next((p.epochs_before for p in plans if p.epochs_before is not None), None)
+        if before is not None:
+            log.epochs.clear()
+            for epoch, start_offset in before:
+                log.epochs.assign(epoch, start_offset)
+        for epoch, start_offset in self._assigned_epochs:
+            log.epochs.assign(epoch, min(start_offset, log.next_offset))
+        self._assigned_epochs.clear()
+
+    def _cut_back(self) -> None:
+        """Remove what a failed write left behind the end; before anything else of this log."""
+        log = self._log
+
+        def start() -> None:
+            segment = log.active_segment
+            file = segment.file
+            size = segment.size_bytes
+            log.directory.open_files.pin(file)
+
+            def done(completion: Completion[None]) -> None:
+                log.directory.open_files.unpin(file)
+                if completion.error is not None:
+                    # The next write cuts first; a directory that has failed has no next write.
+                    log.directory.failed(completion.error)
+                log.end_turn()
+
+            lane = log.directory.lane
+            lane.submit(lambda files: cut(file, size, files), Work.FAST, "cut back").then(done)
+
+        log.take_next_turn(start)
+
+    def producers_at(self, offset: int) -> bytes:
+        """Snapshot of the producer state before the plans that begin at or beyond `offset`."""
+        producers = self._log.producers
+        later = [p for p in (*self._being_written, *self.planned) if p.info.base_offset >= offset]
+        if any(plan.undos for plan in later):
+            producers = producers.copy()
+            for plan in reversed(later):
+                for undo in reversed(plan.undos):
+                    producers.undo(undo)
+        return producers.to_snapshot()
+
+
+def _first_offset(plan: Plan) -> int:
+    """Base offset of a segment that begins with `plan`.
+
+    Where a gap comes first, the segment begins with the gap, so that segments which follow each
+    other leave none between them; one that no index could span comes before the segment.
+    """
+    if plan.info.last_offset - plan.start_offset > MAX_RELATIVE_OFFSET:
+        return plan.info.base_offset
+    return plan.start_offset

@@ -1,0 +1,111 @@
+"""What a new leader sees of the end of a failover: the last phases of its latency budget (V80).
+
+One object is one leadership, from the moment that the leader took its role: when each follower
+first asked it under the new leader epoch, when that follower was told that its log differs and when
+it came back with one that does not, when the first record of the new epoch was committed, which is
+when acks=all is answered. Times are arguments, in ms of a clock that never goes back. Decides
+nothing about the replica, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+#: In the place of a time: it has not happened.
+NEVER: Final = -1
+#: Phases of a takeover, in the order in which they can end.
+CONNECT: Final = "connect"
+TRUNCATE: Final = "truncate"
+FIRST_FETCH: Final = "first_fetch"
+ACKNOWLEDGE: Final = "acknowledge"
+PHASES: Final = (CONNECT, TRUNCATE, FIRST_FETCH, ACKNOWLEDGE)
+
+
+class FollowerTimes:
+    """One follower's, in ms since the leader took its role; NEVER for what has not happened."""
+
+    __slots__ = ("connected_ms", "diverged_ms", "fetched_ms")
+
+    def __init__(self, connected_ms: int) -> None:
+        self.connected_ms = connected_ms
+        #: It was told first that its log differs.
+        self.diverged_ms = NEVER
+        #: It fetched first from where its log is the leader's.
+        self.fetched_ms = NEVER
+
+
+class Takeover:
+    """One leadership, as long as it is watched."""
+
+    __slots__ = ("_begun_ms", "acknowledged_ms", "epoch_start_offset", "followers", "leader_epoch")
+
+    def __init__(self, leader_epoch: int, epoch_start_offset: int, now_ms: int) -> None:
+        self.leader_epoch = leader_epoch
+        #: Where the leader epoch begins: what is committed above it is of this leadership.
+        self.epoch_start_offset = epoch_start_offset
+        self._begun_ms = now_ms
+        self.followers: dict[int, FollowerTimes] = {}
+        self.acknowledged_ms = NEVER
+
+    def age_ms(self, now_ms: int) -> int:
+        """How long the leader has had its role."""
+        return now_ms - self._begun_ms
+
+    def connected(self, replica_id: int, now_ms: int) -> FollowerTimes:
+        """A follower has asked for something, under this leader epoch."""
+        times = self.followers.get(replica_id)
+        if times is None:
+            times = self.followers[replica_id] = FollowerTimes(now_ms - self._begun_ms)
+        return times
+
+    def diverged(self, replica_id: int, now_ms: int) -> None:
+        """A follower is told that its log differs, and has to cut it (V32)."""
+        times = self.connected(replica_id, now_ms)
+        if times.diverged_ms == NEVER:
+            times.diverged_ms = now_ms - self._begun_ms
+
+    def fetched(self, replica_id: int, now_ms: int) -> bool:
+        """A follower fetches, with a log that is ours so far; whether it is the first of all."""
+        times = self.connected(replica_id, now_ms)
+        if times.fetched_ms != NEVER:
+            return False
+        is_first = all(one.fetched_ms == NEVER for one in self.followers.values())
+        times.fetched_ms = now_ms - self._begun_ms
+        return is_first
+
+    def committed(self, high_watermark: int, now_ms: int) -> None:
+        """The high watermark has moved."""
+        if self.acknowledged_ms == NEVER and high_watermark > self.epoch_start_offset:
+            self.acknowledged_ms = now_ms - self._begun_ms
+
+    def is_over(self, awaited: Iterable[int]) -> bool:
+        """Whether nothing is left to see; `awaited` are the followers that are alive."""
+        if self.acknowledged_ms == NEVER:
+            return False
+        if any(self._is_cutting(times) for times in self.followers.values()):
+            return False
+        followers = self.followers
+        return all(one in followers and followers[one].fetched_ms != NEVER for one in awaited)
+
+    @staticmethod
+    def _is_cutting(times: FollowerTimes) -> bool:
+        return times.diverged_ms != NEVER and times.fetched_ms == NEVER
+
+    def phases_ms(self) -> dict[str, int]:
+        """When each phase ended, in ms since the leader took its role; NEVER for one that has not,
+        or that there was none of.
+
+        Followers connect until the last of those that came has; they truncate until the last that
+        was told to cut its log has fetched again.
+        """
+        followers = self.followers.values()
+        fetched = [times.fetched_ms for times in followers if times.fetched_ms != NEVER]
+        cut = [times for times in followers if times.diverged_ms != NEVER]
+        has_cut = not any(self._is_cutting(times) for times in cut)
+        return {
+            CONNECT: max((times.connected_ms for times in followers), default=NEVER),
+            TRUNCATE: max((times.fetched_ms for times in cut), default=NEVER) if has_cut else NEVER,
+            FIRST_FETCH: min(fetched, default=NEVER),
+            ACKNOWLEDGE: self.acknowledged_ms,
+        }

@@ -1,0 +1,244 @@
+"""Somebody edits the nodes of a topic in the store, with other tools than ours (V25).
+
+A topic is made by its node, given partitions and relieved of the highest, deleted with all below it
+and made anew; and in between its nodes hold what cannot be: no JSON, half of it, gaps, brokers that
+do not exist, other replicas, a state that is none. What is right counts as if it had been asked
+for; what is wrong is left alone, costs nothing that was acknowledged, and is mended after a while.
+Where a controller took office meanwhile, it has read the wrong node first: as an administrator
+would, the editor lets another one read the right one.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.metadata import layout
+from tidelog.metadata.layout import TopicAssignment
+from tidelog.metadata.store import ANY_VERSION, Create, Delete, Op, SetData
+from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.consumers import PartitionConsumer
+from tidelog.sim.workload.producers import PartitionProducer
+
+_MAX_PARTITIONS: Final = 4
+#: A broker that does not exist.
+_NOBODY: Final = 99
+#: After so long without effect what was written is written again, as somebody would who looks.
+_PATIENCE_MS: Final = 3_000
+_POLL_MS: Final = 20
+
+
+@churn
+class NodesEdited(ChurnKind):
+    """The nodes of a topic are made, changed, scribbled on, mended and deleted by somebody else."""
+
+    name: ClassVar[str] = "nodes_edited"
+    is_drawn: ClassVar[bool] = False
+    topic: ClassVar[str] = "edited"
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._writer, self._reader = work.client(), work.client()
+        self._topic_id: TopicId = b""
+        self._partitions: dict[int, tuple[int, ...]] = {}
+        self._clients: dict[int, tuple[PartitionProducer, PartitionConsumer]] = {}
+        #: Edits that could not be, as they were left for a while.
+        self.wrong = 0
+
+    async def run(self) -> None:
+        await self._make()
+        while not self.stopping:
+            await self.pause(50, 800)
+            await self.draw.choice(
+                (self._grow, self._shrink, self._scribble, self._scribble, self._recreate)
+            )()
+        self.is_done = True
+
+    def unsettled(self) -> str:
+        found = self.work.cluster.published.topics.get(self.topic)
+        count = 0 if found is None else len(found.assignment)
+        if count != len(self._partitions):
+            return f"{self.topic} has {count} partitions, and {len(self._partitions)} by its node"
+        return ""
+
+    # what is right
+
+    async def _make(self) -> None:
+        """The topic's node, and nothing below it."""
+        self._topic_id = self.draw.randbytes(16)
+        self._partitions = {0: self._replicas()}
+        if self.draw.random() < 0.5:
+            self._partitions[1] = self._replicas()
+        path = layout.topic_path(self.topic)
+        await self._edit([Create(path, self._node(self._partitions))])
+        self.client.history.topic_created(self.topic, self._topic_id, self.client.now_ns)
+        await self._until_adopted()
+        self.told("made by its node")
+        for number in self._partitions:
+            self._work_on(number)
+
+    async def _grow(self) -> None:
+        number = len(self._partitions)
+        if number >= _MAX_PARTITIONS:
+            return
+        self._partitions[number] = self._replicas()
+        await self._write()
+        await self._until_adopted()
+        self.told(f"partition {number} written into its node")
+        self._work_on(number)
+
+    async def _shrink(self) -> None:
+        number = len(self._partitions) - 1
+        if number == 0:
+            return
+        self._stop_work_on(number)
+        published = self.work.cluster.published
+        published.removed[published.key(self._topic_id, number)] = None
+        del self._partitions[number]
+        await self._write()
+        await self._until(lambda: not self._is_held(number), insists=False)
+        self.told(f"partition {number} taken from its node")
+
+    async def _recreate(self) -> None:
+        """All nodes of the topic go, and with another id it is made anew."""
+        if self.draw.random() < 0.6:
+            return
+        self.client.history.deletion_begins(self.topic, self.client.now_ns)
+        for number in list(self._clients):
+            self._stop_work_on(number)
+        store = self.work.cluster.store
+        path = layout.topic_path(self.topic)
+        await self._available()
+        below = sorted(each for each in store.tree.nodes if each.startswith(f"{path}/"))
+        await self._edit([Delete(each, ANY_VERSION) for each in (*reversed(below), path)])
+        self.told("deleted with all below it")
+        await self.client.tasks.sleep(self.draw.choice((0, 5, 300, 1_500)))
+        await self._make()
+
+    # what is wrong
+
+    async def _scribble(self) -> None:
+        """A node holds what cannot be for a while, and is mended."""
+        cluster = self.work.cluster
+        await self._available()
+        epoch = cluster.published.controller_epoch
+        path, data = self._wrong()
+        before = cluster.store.write_from_outside(path, data)
+        self.wrong += 1
+        self.client.ports.tracer.event("scribbled", path=path, data=data)
+        await self.pause(20, 1_500)
+        await self._available()
+        node = cluster.store.tree.get(path)
+        if node is not None and node.data == data:  # else a change was asked for, and is there
+            cluster.store.write_from_outside(path, before)
+        self.told("scribbled on and mended")
+        if cluster.published.controller_epoch != epoch:
+            await self._another_controller()
+
+    def _wrong(self) -> tuple[str, bytes]:
+        """A node, and what it cannot hold."""
+        path = layout.topic_path(self.topic)
+        last = len(self._partitions)
+        whole = self._node(self._partitions)
+        some = self.draw.choice(list(self._partitions))
+        replicas = self._partitions[some]
+        node = self._node
+        kinds: list[tuple[str, bytes]] = [
+            (path, b""),
+            (path, b"{"),
+            (path, whole[: self.draw.randrange(1, len(whole))]),
+            (path, json.dumps([1, 2, 3]).encode()),
+            (path, node({})),
+            (path, node({**self._partitions, last + 1: replicas})),
+            (path, node({**self._partitions, some: replicas[::-1]})),
+            (path, node({**self._partitions, some: (*replicas[:-1], _NOBODY)})),
+            (path, node({**self._partitions, some: replicas[:1] * 2})),
+            (path, node({n: chosen for n, chosen in self._partitions.items() if n > 0})),
+        ]
+        state = layout.partition_state_path(TopicPartition(self.topic, some))
+        kinds += [(state, b"{"), (state, b'{"leader":1}'), (state, b"nonsense")]
+        return self.draw.choice(kinds)
+
+    # how
+
+    def _replicas(self) -> tuple[int, ...]:
+        brokers = list(self.work.cluster.brokers)
+        return tuple(self.draw.sample(brokers, self.work.replication_factor))
+
+    def _node(self, partitions: dict[int, tuple[int, ...]]) -> bytes:
+        return layout.encode_topic(TopicAssignment(self._topic_id, partitions))
+
+    async def _write(self) -> None:
+        await self._edit([SetData(layout.topic_path(self.topic), self._node(self._partitions), -1)])
+
+    async def _edit(self, ops: list[Op]) -> None:
+        """An edit that counts: whoever follows what is published hears of it."""
+        await self._available()
+        cluster = self.work.cluster
+        results = cluster.store.edit_from_outside(ops)
+        cluster.published.committed(cluster.store.tree.zxid, 0, ops, results)
+
+    async def _available(self) -> None:
+        while not self.work.cluster.store.is_available:
+            await self.client.tasks.sleep(_POLL_MS)
+
+    async def _until_adopted(self) -> None:
+        """Every partition of the node has a state that is alive; brokers may be away meanwhile, so
+        that they cannot be chosen, and then it is written once more."""
+        published = self.work.cluster.published
+
+        def adopted() -> bool:
+            states = [
+                published.partitions.get(published.key(self._topic_id, number))
+                for number in self._partitions
+            ]
+            return all(
+                one is not None and bool(one.isr) and one.key not in published.removed
+                for one in states
+            )
+
+        await self._until(adopted, insists=True)
+
+    async def _until(self, holds: Callable[[], bool], *, insists: bool) -> None:
+        waited_ms = 0
+        while not holds():
+            await self.client.tasks.sleep(_POLL_MS)
+            waited_ms += _POLL_MS
+            if insists and waited_ms % _PATIENCE_MS == 0:
+                await self._write()
+
+    def _is_held(self, number: int) -> bool:
+        """Whether some broker has files of a partition that was taken from the node."""
+        return any(
+            (key.topic_id, key.partition) == (self._topic_id, number)
+            for broker in self.work.cluster.brokers.values()
+            for key in broker.logs.logs
+        )
+
+    async def _another_controller(self) -> None:
+        """End the session of who is in office until another one is."""
+        cluster = self.work.cluster
+        epoch = cluster.published.controller_epoch
+        while cluster.published.controller_epoch == epoch:
+            for broker in cluster.brokers.values():
+                is_active = broker.broker is not None and broker.broker.controller.is_active
+                store = broker.store
+                if is_active and store is not None and store.session_id is not None:
+                    cluster.store.expire(store.session_id)
+            await self.client.tasks.sleep(100)
+
+    def _work_on(self, number: int) -> None:
+        partition = TopicPartition(self.topic, number)
+        self._clients[number] = (
+            self.work.produce(self._writer, partition, acks=-1, idempotent=True),
+            self.work.consume(self._reader, partition, None),
+        )
+
+    def _stop_work_on(self, number: int) -> None:
+        producer, consumer = self._clients.pop(number)
+        self.client.history.removal_begins(self.topic, number)
+        producer.abandon()
+        consumer.stopping = True

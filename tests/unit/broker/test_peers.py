@@ -1,0 +1,102 @@
+"""Signs that another broker is gone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidelog.broker.peers import PeerConnection, Peers
+from tidelog.core.types import BrokerInfo, Endpoint
+from tidelog.wire.codec import encode_response
+from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.registry import API_VERSIONS
+
+
+class Wire:
+    """A transport that goes nowhere."""
+
+    def send(self, parts: Any) -> None:
+        """Lost."""
+
+    def close(self, reason: str) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def broker() -> Any:
+    clock = SimpleNamespace(now_ms=1_000)
+    clock.monotonic_ms = lambda: clock.now_ms
+    infos = {2: BrokerInfo(2, -1, (Endpoint("PLAINTEXT", "h", 2),))}
+    view = SimpleNamespace(
+        brokers=infos,
+        is_alive=lambda one: one in infos,
+        endpoint=lambda one, _: infos[one].endpoints[0],
+    )
+    made = SimpleNamespace(
+        broker_id=1,
+        clock=clock,
+        view=view,
+        config=SimpleNamespace(inter_broker_listener_name="PLAINTEXT"),
+        timers=SimpleNamespace(after=lambda delay_ms, callback: callback),
+    )
+    made.peers = Peers(made)  # type: ignore[arg-type]
+    return made
+
+
+def connected(broker: Any) -> PeerConnection:
+    connection: PeerConnection = broker.peers.connection(2, "fetch")
+    connection._transport = Wire()  # type: ignore[assignment]
+    return connection
+
+
+def ask(connection: PeerConnection) -> None:
+    connection.send(API_VERSIONS, 0, ApiVersionsRequest(), 500, lambda answer, error: None)
+
+
+def test_a_broker_that_owes_an_answer_is_silent_from_the_end_of_its_connection(broker: Any) -> None:
+    connection = connected(broker)
+    ask(connection)
+    assert broker.peers.silent_since_ms(2) is None
+    broker.clock.now_ms = 1_200
+    connection.connection_lost("reset")
+    broker.clock.now_ms = 1_300
+    again = connected(broker)
+    ask(again)
+    again.connection_lost("reset")
+    assert broker.peers.silent_since_ms(2) == 1_200
+
+
+def test_one_that_owes_nothing_may_close(broker: Any) -> None:
+    connected(broker).connection_lost("idle")
+    assert broker.peers.silent_since_ms(2) is None
+
+
+def test_a_request_that_is_not_answered_in_time_is_a_sign(broker: Any) -> None:
+    connection = connected(broker)
+    ask(connection)
+    broker.clock.now_ms = 1_500
+    connection._deadline()
+    assert broker.peers.silent_since_ms(2) == 1_500
+
+
+def test_an_answer_is_a_sign_of_life(broker: Any) -> None:
+    broker.peers.fell_silent(2)
+    connection = connected(broker)
+    ask(connection)
+    parts = encode_response(API_VERSIONS, 0, 0, ApiVersionsResponse())
+    frame = b"".join(map(bytes, parts))[4:]
+    connection.frames_received([memoryview(frame)])
+    assert broker.peers.silent_since_ms(2) is None
+
+
+def test_who_is_known_to_be_gone_is_not_silent(broker: Any) -> None:
+    broker.peers.fell_silent(2)
+    broker.peers.view_changed()
+    assert broker.peers.silent_since_ms(2) == 1_000
+    broker.view.brokers.clear()
+    broker.peers.view_changed()
+    assert broker.peers.silent_since_ms(2) is None
+    broker.peers.fell_silent(2)
+    assert broker.peers.silent_since_ms(2) is None

@@ -1,0 +1,47 @@
+"""Topics that a new controller finds as nobody but an editor leaves them (V25)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from tests.controller_builders import brokers, delete, loaded, state, step, topic
+
+from tidelog.controller.events import BrokersRead, TopicFound, TopicsRead
+
+
+@pytest.mark.rule("V25")
+@pytest.mark.parametrize(
+    ("assignments", "isr", "told"),
+    [
+        ({0: (1, 2, 3), 2: (1, 2, 3)}, (1, 2, 3), "its partitions are [0, 2]: numbers 0 to n-1"),
+        ({1: (1, 2)}, (1,), "its partitions are [1]: numbers 0 to n-1 expected, at least one"),
+        ({0: (1, 2)}, (1, 2, 3), "partition 0 are [1, 2], and [3] of the ISR [1, 2, 3]"),
+    ],
+)
+def test_such_a_topic_is_named_once_and_left_alone(
+    assignments: dict[int, tuple[int, ...]], isr: Sequence[int], told: str
+) -> None:
+    controller = loaded()
+    found = TopicFound(topic("edited", assignments), {0: state(tuple(isr))})
+    read = TopicsRead(("t", "edited"), (found,))
+    writes, effects = step(controller, read)
+    assert writes == []
+    [report] = effects.reports
+    assert "topic 'edited' is left alone until its node is mended" in report and told in report
+    writes, effects = step(controller, read, BrokersRead(brokers(1, 2)))
+    assert effects.reports == [], "it was told"
+    assert all(name.topic != "edited" for name, _ in effects.published)
+
+
+@pytest.mark.rule("V25")
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_topic_whose_node_is_gone_is_stray_unless_it_is_being_deleted(is_deleted: bool) -> None:
+    controller = loaded()
+    if is_deleted:
+        for _ in step(controller, delete("t")), step(controller):
+            assert "t" in controller.image.deletions
+    _, effects = step(controller, TopicsRead((), ()))
+    assert effects.vanished == ([] if is_deleted else ["t"])
+    assert all(told.full is not is_deleted for told in effects.commands.values())
+    assert "t" not in controller.image.topics

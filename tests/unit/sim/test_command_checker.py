@@ -1,0 +1,123 @@
+"""What the checker of commands says of brokers made by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pytest
+from tests.unit.sim.test_sim_checkers import NAME, TOPIC_ID, Setup
+
+from tidelog.core.types import TopicId, TopicPartition, topic_id_to_text
+from tidelog.metadata.store import ANY_VERSION, Create, Delete, SetData
+from tidelog.sim.checkers.commands import CommandChecker
+
+
+class Holder:
+    """A broker that holds what it is made to hold."""
+
+    def __init__(self, broker_epoch: int) -> None:
+        self.broker_epoch = broker_epoch
+        self.is_up = True
+        self.incarnation = 1
+        self.held: list[tuple[TopicPartition, TopicId]] = [(NAME, TOPIC_ID)]
+
+    def hosted(self) -> Iterable[tuple[TopicPartition, TopicId]]:
+        return iter(self.held)
+
+
+class Stand:
+    """Three brokers that hold the partition, and were told of each other."""
+
+    def __init__(self) -> None:
+        self.setup = Setup()
+        self.violations = self.setup.violations
+        self.brokers = {one: Holder(10 + one) for one in (1, 2, 3)}
+        self.checker = CommandChecker(self.setup.published, self.brokers, self.violations.append)
+        # As the store numbers registrations: before the transactions that follow.
+        for one, epoch in self.setup.published.brokers.items():
+            self.brokers[one].broker_epoch = epoch
+            self.checker.brokers_told(one, (1, 2, 3))
+
+    def delete_topic(self) -> None:
+        self.setup.commit(Delete("/brokers/topics/t", ANY_VERSION))
+
+    def ask_for_deletion(self) -> None:
+        self.setup.commit(Create("/admin/delete_topics/t", b""))
+
+
+@pytest.fixture
+def stand() -> Stand:
+    return Stand()
+
+
+@pytest.mark.rule("V17")
+def test_a_leader_is_told_of_before_somebody_follows_it(stand: Stand) -> None:
+    stand.checker.role_taken(2, "t-0", 1)
+    stand.checker.role_taken(2, "t-0", -1)
+    assert stand.violations == []
+    stand.checker.role_taken(2, "t-0", 4)
+    assert stand.violations == [
+        "t-0: node 2 is told that 4 leads, and was never told of that broker (V17)"
+    ]
+
+
+@pytest.mark.rule("V17")
+def test_a_new_life_has_been_told_nothing(stand: Stand) -> None:
+    stand.brokers[2].incarnation = 2
+    stand.checker.role_taken(2, "t-0", 1)
+    assert len(stand.violations) == 1
+    stand.checker.brokers_told(2, (1,))
+    stand.checker.role_taken(2, "t-0", 1)
+    assert len(stand.violations) == 1
+
+
+@pytest.mark.rule("V22")
+def test_a_topics_nodes_go_when_everybody_alive_has_given_it_up(stand: Stand) -> None:
+    stand.ask_for_deletion()
+    for one in (1, 2):
+        stand.brokers[one].held.clear()
+    stand.delete_topic()
+    assert stand.violations == [
+        "t-0: the topic's nodes were removed before broker 3 had given its replica up (V22)"
+    ]
+
+
+@pytest.mark.rule("V22")
+def test_nobody_waits_for_who_is_down_or_came_later(stand: Stand) -> None:
+    stand.ask_for_deletion()
+    stand.brokers[1].held.clear()
+    stand.brokers[2].is_up = False
+    stand.setup.commit(Delete("/brokers/ids/3", ANY_VERSION))
+    stand.setup.commit(Create("/brokers/ids/3", b"{}", ephemeral=True))
+    stand.brokers[3].broker_epoch = stand.setup.published.brokers[3]
+    stand.delete_topic()
+    assert stand.violations == []
+
+
+@pytest.mark.rule("V22")
+def test_nobody_waits_for_who_was_not_told_anything_yet(stand: Stand) -> None:
+    stand.setup.commit(Delete("/brokers/ids/3", ANY_VERSION))
+    stand.setup.commit(Create("/brokers/ids/3", b"{}", ephemeral=True))
+    stand.brokers[3].broker_epoch = stand.setup.published.brokers[3]
+    stand.ask_for_deletion()
+    stand.checker.brokers_told(3, (1, 2, 3))
+    for one in (1, 2):
+        stand.brokers[one].held.clear()
+    stand.delete_topic()
+    assert stand.violations == []
+
+
+@pytest.mark.rule("V45")
+def test_what_is_held_and_not_assigned_is_named(stand: Stand) -> None:
+    assert stand.checker.unassigned() == ""
+    topic = {"version": 3, "topic_id": topic_id_to_text(TOPIC_ID), "partitions": {"0": [1, 2]}}
+    moving = topic | {"partitions": {"0": [1, 2, 3]}, "removing_replicas": {"0": [3]}}
+    stand.brokers[3].held.clear()
+    for written in (moving, topic):
+        data = json.dumps(written).encode()
+        stand.setup.commit(SetData("/brokers/topics/t", data, ANY_VERSION))
+    stand.brokers[3].held.append((NAME, TOPIC_ID))
+    assert stand.checker.unassigned() == "broker 3 holds t-0, which is not assigned to it"
+    stand.brokers[3].held[:] = [(NAME, bytes(16))]
+    assert stand.checker.unassigned() == "broker 3 holds t-0, which is not assigned to it"
