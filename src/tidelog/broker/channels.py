@@ -48,6 +48,9 @@ FIRST_RETRY_MS = 20
 #: Pause before a role is told again to a broker whose disk was full: there may be room by then.
 FULL_DISK_RETRY_MS = 1_000
 
+#: Reasons for repeating commands that the log is told once each, until all are taken.
+_MAX_TOLD = 20
+
 
 class Channel:
     """The queue and connection to one registration of a broker."""
@@ -70,6 +73,8 @@ class Channel:
         #: Roles that the broker could not take (KAFKA_STORAGE_ERROR), unless it was told others.
         self._refused: dict[TopicPartition, Role] = {}
         self._repetition: Timeout | None = None
+        #: Why commands are repeated, as far as the log was told since all were taken.
+        self._told: dict[str, None] = {}
         self._task = self._broker.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
 
     def add(self, commands: Commands) -> None:
@@ -227,10 +232,11 @@ class Channel:
         self._broker.tracer.event(
             "command_repeated", to=self.info.broker_id, api=api_name(one.api_key), reason=reason
         )
-        self._log(
-            logging.WARNING,
-            f"{api_name(one.api_key)} to broker {self.info.broker_id} will be repeated: {reason}",
-        )
+        told = f"{api_name(one.api_key)} to broker {self.info.broker_id} will be repeated: {reason}"
+        # Ten times a second until a dead broker's session ends, where nothing else tells of it.
+        self._log(logging.DEBUG if told in self._told else logging.WARNING, told)
+        if len(self._told) < _MAX_TOLD:
+            self._told[told] = None
         self._broker.metrics.add(COMMANDS_REPEATED, label=self.info.broker_id)
         behind_ms = self._overdue.failed(self._broker.clock.monotonic_ms())
         if behind_ms is None:
@@ -245,6 +251,7 @@ class Channel:
         )
 
     def _caught_up(self) -> None:
+        self._told.clear()
         now_ms = self._broker.clock.monotonic_ms()
         behind_ms = self._overdue.answered(now_ms, more=self._waiting is not None)
         if behind_ms is None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from tests.controller_office import Candidate, Office, office
 
 from tidelog.core.errors import ErrorCode
+from tidelog.core.metrics import COMMANDS_REPEATED
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
+from tidelog.sim.node import NodeTracer
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
@@ -28,6 +32,14 @@ def other_than(around: Office, controller: Candidate) -> Candidate:
 
 def created(around: Office, controller: Candidate, name: str = "t") -> None:
     assert around.create(controller, name, (1, 2, 3)).error_code == ErrorCode.NONE
+
+
+def has_repeated(controller: Candidate, to: Candidate, times: int) -> bool:
+    return controller.metrics.value(COMMANDS_REPEATED, to.broker_id) > times
+
+
+def has_role(one: Candidate, topic: str) -> bool:
+    return TopicPartition(topic, 0) in one.script.roles()
 
 
 @pytest.mark.rule("V17")
@@ -69,6 +81,28 @@ def test_a_command_without_an_answer_is_repeated(three: Office) -> None:
     other.script.silent = False
     three.until(lambda: TP in other.script.roles())
     assert other.script.roles()[TP].is_new
+
+
+def test_why_commands_are_repeated_is_told_once_until_they_are_taken(
+    three: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def log(_: NodeTracer, __: str, level: int, message: str) -> None:
+        if level == logging.WARNING and "will be repeated" in message:
+            told.append(message)
+
+    monkeypatch.setattr(NodeTracer, "log", log)
+    controller = three.controller()
+    other = other_than(three, controller)
+    for number in (1, 2):
+        other.script.unreachable = True
+        created(three, controller, f"t{number}")
+        three.until(partial(has_repeated, controller, other, 5 * number))
+        assert told and len(told) == len(dict.fromkeys(told))
+        told.clear()
+        other.script.unreachable = False
+        three.until(partial(has_role, other, f"t{number}"))
 
 
 def test_a_refused_connection_is_tried_again(three: Office) -> None:
