@@ -40,7 +40,7 @@ _FILLED = "filled"
 _FILLED_PARTITIONS = 6
 #: On each broker, right before it is killed a second time.
 _UNFLUSHED_BYTES = 1024 * MIB
-_FAILOVER = re.compile(r"failover from brokers \[(\d+)\]: \d+ partitions, ([^;]*);")
+_FAILOVER = re.compile(r"failover from brokers \[(\d+)\] \(\w+\): \d+ partitions, ([^;]*);")
 _PHASE = re.compile(r"(\w+) (\d+) ms")
 #: Of the phases, what the controller does once it has decided.
 _WRITTEN_AND_COMMANDED = ("write", "command")

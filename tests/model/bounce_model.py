@@ -73,13 +73,17 @@ Lives = tuple[Life, Life, Life]
 class BounceModel(LogModel):
     """State: published, told, the controller's view, lives, budget, committed, and the replicas."""
 
-    def __init__(self, bounds: Bounds = DEFAULT) -> None:
+    def __init__(self, bounds: Bounds = DEFAULT, *, tells_lives: bool = True) -> None:
+        """Where `tells_lives` is False leaders say of no member in which life they counted it: the
+        node's modification decides (V63), whose number compares with one restart's at most."""
+        assert tells_lives or bounds.deaths + bounds.stops <= 1
         super().__init__(
             log_model.Bounds(bounds.records, bounds.records, bounds.max_epoch),
             one_life=False,
         )
         self.budget = bounds
-        self.name = f"lives of brokers, {bounds}"
+        self.tells_lives = tells_lives
+        self.name = f"lives of brokers{'' if tells_lives else ' that are not told'}, {bounds}"
         self.told: Table[tuple[Told, ...]] = Table()
         self.lives: Table[Lives] = Table()
         renamed_lives = Renamed(self._rename_lives)
@@ -91,9 +95,19 @@ class BounceModel(LogModel):
             (3, renamed_lives),
         )
         self._looked: dict[tuple[int, int, int], list[tuple[Step, int, int]]] = {}
-        self._judged: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self._judged: dict[tuple[int, int, int, int], tuple[int, int]] = {}
 
     # parts
+
+    def _publish(self, state: PartitionState) -> int:
+        if self.tells_lives:
+            return super()._publish(state)
+        state = replace(in_order(state), partition_epoch=state.leader_epoch)
+        return self.published.number(state, state)
+
+    def _write(self, state: PartitionState, lives: Lives) -> int:
+        """Publish a state: it is modified after all registrations that there are."""
+        return self._publish(replace(state, mzxid=_newest_life(lives)))
 
     def _live(self, lives: Lives) -> int:
         return self.lives.number(lives, lives)
@@ -143,11 +157,7 @@ class BounceModel(LogModel):
         """What the controller, brokers and clients may do."""
         published, told, seen, lives, used, committed, *replicas = state
         for step, after, view in self._looks(published, seen, lives):
-            sent = Told(
-                command_of(self.published.values[after]),
-                tuple(one.number if one.condition == UP else 0 for one in self.lives.values[view]),  # type: ignore[arg-type]
-            )
-            more = self._tell((*self.told.values[told], sent))
+            more = self._tell((*self.told.values[told], self._sent(after, view)))
             yield step, self._next(after, more, view, lives, used, committed, replicas)
         for index, part in enumerate(replicas):
             life = self.lives.values[lives][index]
@@ -168,6 +178,13 @@ class BounceModel(LogModel):
             if self.replicas.values[part].leading is not None:
                 yield from self._leads(state, index)
             yield from self._follows(state, index)
+
+    def _sent(self, published: int, view: int) -> Told:
+        """What is commanded, to the registrations that the controller knows."""
+        return Told(
+            command_of(self.published.values[published]),
+            tuple(one.number if one.condition == UP else 0 for one in self.lives.values[view]),  # type: ignore[arg-type]
+        )
 
     def _next(
         self,
@@ -264,7 +281,7 @@ class BounceModel(LogModel):
                     if lives != seen:
                         found[published, lives] = ("look",)
                 elif may_elect:
-                    found[self._publish(due.state), lives] = ("look",)
+                    found[self._write(due.state, self.lives.values[lives]), lives] = ("look",)
                 view = registered(self.lives.values[seen])
                 if (
                     may_elect
@@ -273,22 +290,27 @@ class BounceModel(LogModel):
                 ):
                     preferred = elections.elect_preferred(state, order, view, (), 1)
                     if preferred is not None:
-                        found[self._publish(preferred.state), seen] = ("prefer", order[0])
+                        written = self._write(preferred.state, self.lives.values[lives])
+                        found[written, seen] = ("prefer", order[0])
             known = [(step, after, view) for (after, view), step in found.items()]
             self._looked[published, seen, lives] = known
         return known
 
-    def _change(self, part: int, published: int, seen: int) -> tuple[int, int]:
+    def _change(self, part: int, published: int, seen: int, lives: int) -> tuple[int, int]:
         """The queued change is judged by the controller's view, and the leader hears of it."""
-        known = self._judged.get((part, published, seen))
+        newest = 0 if self.tells_lives else _newest_life(self.lives.values[lives])
+        known = self._judged.get((part, published, seen, newest))
         if known is None:
             brokers = registered(self.lives.values[seen])
             replica = self.replicas.values[part].copy()
             state = self.published.values[published]
-            after = settle_change(replica, state, brokers)
-            known = self._judged[part, published, seen] = (
+            after = settle_change(replica, state, brokers, tells_lives=self.tells_lives)
+            written = published
+            if after is not state:
+                written = self._write(after, self.lives.values[lives])
+            known = self._judged[part, published, seen, newest] = (
                 self.replicas.keep(replica),
-                self._publish(after),
+                written,
             )
         return known
 
@@ -320,7 +342,12 @@ class BounceModel(LogModel):
                         self._next(published, told, seen, lives, used, committed, now),
                     )
         if role.isr.queued is not None:
-            after, changed = self._change(part, published, seen)
+            after, changed = self._change(part, published, seen, lives)
+            epoch = self.published.values[changed].leader_epoch
+            if epoch > self.bounds.max_epoch:
+                return
+            if epoch > self.published.values[published].leader_epoch:
+                told = self._tell((*self.told.values[told], self._sent(changed, seen)))
             now = self._with(replicas, index, after)
             yield (
                 ("alter", index + 1, role.isr.queued.isr),
@@ -424,8 +451,16 @@ def unchanged(state: PartitionState, lives: Lives) -> list[int]:
     ]
 
 
+def _newest_life(lives: Lives) -> int:
+    return max((life.number for life in lives if life.condition == UP), default=0)
+
+
 def settle_change(
-    replica: Replica, state: PartitionState, brokers: dict[int, BrokerInfo]
+    replica: Replica,
+    state: PartitionState,
+    brokers: dict[int, BrokerInfo],
+    *,
+    tells_lives: bool = True,
 ) -> PartitionState:
     """A leader's queued change goes to the controller, is judged, and the leader hears of it;
     returns published state."""
@@ -443,7 +478,7 @@ def settle_change(
         change.leader_epoch,
         change.partition_epoch,
         change.isr,
-        change.isr_epochs,
+        change.isr_epochs if tells_lives else (NO_BROKER_EPOCH,) * len(change.isr),
         change.leader_recovery_state,
     )
     verdict = judging.judge(wanted, state, REPLICAS, brokers, 1, VERSION)
@@ -451,6 +486,9 @@ def settle_change(
         role.change_refused(change, verdict.error, 0)
         return state
     after = in_order(verdict.state)
+    if after.leader_epoch != state.leader_epoch:
+        role.change_refused(change, verdict.error, 0)
+        return after
     role.change_accepted(change, after.isr, after.leader_epoch, after.partition_epoch, 0)
     # Epochs of the partition stay what they were, as in `log_model`.
     role.isr = replace(role.isr, partition_epoch=change.partition_epoch)

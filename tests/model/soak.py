@@ -28,6 +28,9 @@ MODELS: Final[tuple[Callable[[], Model], ...]] = (
     lambda: failover_model.FailoverModel(failover_model.Bounds(3, 1, 1)),
     lambda: bounce_model.BounceModel(bounce_model.Bounds(1, 1, deaths=1, stops=1)),
     lambda: bounce_model.BounceModel(bounce_model.Bounds(1, 2, deaths=1, stops=0)),
+    lambda: bounce_model.BounceModel(
+        bounce_model.Bounds(1, 2, deaths=1, stops=0), tells_lives=False
+    ),
 )
 
 

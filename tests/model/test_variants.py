@@ -11,6 +11,7 @@ from tests.model.variants import (
     FAILOVER_VARIANTS,
     ISR_VARIANTS,
     LOG_VARIANTS,
+    UNTOLD,
     VARIANTS,
     Variant,
     in_force,
@@ -38,7 +39,8 @@ def model_of(variant: Variant) -> Model:
     if variant.name in FAILOVER_VARIANTS:
         bounds = failover_model.Bounds(2, 1, variant.max_version)
         return failover_model.FailoverModel(bounds)
-    return bounce_model.BounceModel(bounce_model.Bounds(1, 1, deaths=1, stops=0))
+    bounds = bounce_model.Bounds(1, 1, deaths=1, stops=0)
+    return bounce_model.BounceModel(bounds, tells_lives=variant.name != UNTOLD)
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))

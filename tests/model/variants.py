@@ -225,6 +225,18 @@ ISR_VARIANTS: Final[Mapping[str, Variant]] = {
 
 # Lives of brokers.
 
+
+def _whoever_is_there(_: Any) -> Any:
+    """Members join by a proposal that tells no lives, whenever they came (breaks V63)."""
+
+    def eligible(member: int, epoch: int, state: Any, brokers: Any, bounced: Any) -> bool:
+        return member in brokers
+
+    return eligible
+
+
+#: The one variant of `BounceModel` whose leaders tell no lives.
+UNTOLD: Final = "untold_lives_pass"
 #: Variants of `BounceModel`.
 BOUNCE_VARIANTS: Final[Mapping[str, Variant]] = {
     one.name: one
@@ -236,6 +248,11 @@ BOUNCE_VARIANTS: Final[Mapping[str, Variant]] = {
             ("StrongIsr",),
         ),
         Variant("members_of_any_life", (MUTANTS["stale_member_joins"],), ("StrongIsr",)),
+        Variant(
+            UNTOLD,
+            (_put(UNTOLD, "tidelog.controller.isr", "_is_eligible", _whoever_is_there),),
+            BOTH,
+        ),
         Variant("commands_of_any_life", (MUTANTS["stale_broker_epoch_obeyed"],), BOTH),
     )
 }

@@ -22,7 +22,7 @@ from tidelog.controller.changes import (
 from tidelog.controller.image import Image
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
-from tidelog.core.types import PartitionState, TopicPartition
+from tidelog.core.types import PartitionState, TopicPartition, topic_id_to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,9 @@ def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
     try:
         _check(before, after, added, removed, image)
     except KafkaError as error:
+        left = replace(after, topic_id=before.topic_id, assignments=before.assignments)
         return Adopted(
-            TopicFound(replace(after, assignments=before.assignments), kept),
+            TopicFound(left, kept),
             report=f"the node of topic {name!r} was changed, which is left alone: {error.message}",
         )
     if removed:
@@ -59,6 +60,16 @@ def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
         return Adopted(TopicFound(replace(after, assignments=assignments), kept), (request,))
     former = FormerFound({TopicPartition(name, one): states.get(one) for one in added})
     return Adopted(TopicFound(after, kept), (former,))
+
+
+def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
+    """Whether a topic was deleted and made anew, by its nodes: it has another id, and no state is
+    the one that its predecessor had. Nodes of states go before the topic's own can."""
+    return known.topic_id != found.topic.topic_id and not any(
+        state == before and state.mzxid == before.mzxid
+        for number, state in found.states.items()
+        if (before := image.states.get(TopicPartition(known.name, number))) is not None
+    )
 
 
 def fault(found: TopicFound) -> str:
@@ -107,6 +118,13 @@ def _check(
     """Raise KafkaError unless the edit can be carried out."""
     old, new = before.assignments, after.assignments
     moved = [one for one in old if one in new and new[one] != old[one]]
+    if before.topic_id != after.topic_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+            f"it has another topic id, {topic_id_to_text(after.topic_id)} instead of"
+            f" {topic_id_to_text(before.topic_id)}: replicas that go by the former one would be"
+            " set aside",
+        )
     if not (added or removed or moved):
         return
     growth.changeable(before.name, image)

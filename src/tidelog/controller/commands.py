@@ -279,6 +279,8 @@ class CommandBuilder:
         self._brokers_changed = False
         #: Roles that are nobody's first: the same for all replicas of a partition.
         self._roles: dict[TopicPartition, Role] = {}
+        #: The replicas of each partition that has roles, where somebody is told everything.
+        self._placed: dict[TopicPartition, tuple[int, ...]] = {}
 
     def tell_brokers(self) -> None:
         """Tell everybody who is alive."""
@@ -419,14 +421,14 @@ class CommandBuilder:
         image = self._image
         told = commands.roles
         roles: dict[TopicPartition, Role] = {}
+        placed, known = self._placed, self._roles
         for topic_partition in image.hosted_by(broker_id):
             if topic_partition in told:
                 roles[topic_partition] = told[topic_partition]
-            elif broker_id not in image.replicas(topic_partition):
-                # It is to go: what comes back to life is stray there (V45).
-                continue
-            elif self._has_roles(topic_partition):
-                roles[topic_partition] = self._role(topic_partition, False)
+            elif broker_id in placed.get(topic_partition, ()):
+                role = known.get(topic_partition)
+                roles[topic_partition] = role or self._role(topic_partition, False)
+            # Else it is to go, or has no roles: what comes back to life is stray there (V45).
         commands.roles = roles
         commands.shown = everything
         commands.full = commands.shows_all = True
@@ -436,9 +438,11 @@ class CommandBuilder:
 
     def _everything(self) -> Shown:
         everything: dict[ShownKey, UpdateMetadataPartitionState] = {}
+        self._placed = {}
         for topic_partition in self._image.partitions():
             if not self._has_roles(topic_partition):
                 continue
+            self._placed[topic_partition] = self._image.replicas(topic_partition)
             key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
             if key in self._shown:
                 everything[key] = self._shown[key]

@@ -99,7 +99,7 @@ def elect(
     """
     restarted = liveness.restarted_members(state, brokers)
     leads_here = _is_here(state.leader, brokers, absent) and state.leader not in restarted
-    bounced = liveness.bounced_members(state, brokers)
+    bounced = liveness.bounced_members(state, brokers) if restarted else ()
     if leads_here and not bounced and all(_can_lead(m, brokers, absent) for m in state.isr):
         return None
     survivors = [m for m in state.isr if m not in bounced and m not in absent]

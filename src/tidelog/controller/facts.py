@@ -222,7 +222,7 @@ class Facts:
     ) -> tuple[TopicFound | TopicUnreadable, Sequence[FormerFound | RemovalsAdded]]:
         name = found.topic.name
         known = self._image.topics.get(name)
-        if known is None or known.topic_id != found.topic.topic_id:
+        if known is None or adoption.is_another(known, found, self._image):
             fault = adoption.fault(found)
             if not fault:
                 return found, ()

@@ -7,6 +7,7 @@ everything that is read is checked. No reader here raises anything else, whateve
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tidelog.core.errors import TidelogError
@@ -72,6 +73,11 @@ class Fields:
         if not isinstance(value, dict):
             raise LayoutError(path, f"{where or 'the node'} is not a JSON object")
         self._values: dict[str, Any] = value
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All of it as it was written, unchecked."""
+        return self._values
 
     def has(self, key: str) -> bool:
         """Whether the key is there and not null."""

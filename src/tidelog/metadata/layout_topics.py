@@ -22,8 +22,13 @@ from tidelog.core.types import (
     topic_id_from_text,
     topic_id_to_text,
 )
-from tidelog.metadata.json_fields import INT64_MAX, Fields, encode_json, parse_object
+from tidelog.metadata.json_fields import INT32_MAX, INT64_MAX, Fields, encode_json, parse_object
 from tidelog.metadata.store import Stat
+
+#: Of a partition's state that nothing unusual has happened to.
+_PLAIN_KEYS = frozenset(
+    ("controller_epoch", "leader", "version", "leader_epoch", "isr", "isr_epochs")
+)
 
 Replicas = tuple[int, ...]
 
@@ -117,6 +122,9 @@ def encode_partition_state(state: PartitionState) -> bytes:
 def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState:
     """Leader and ISR; the partition epoch is the node's version. LayoutError."""
     fields = parse_object(path, data)
+    plain = _plain_state(fields.values, stat)
+    if plain is not None:
+        return plain
     isr = fields.integers("isr")
     isr_epochs: tuple[int, ...] | None = None
     if fields.has("isr_epochs"):
@@ -147,6 +155,37 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
         removed=fields.boolean("removed", False),
         reassigned_to=fields.integers("reassigned_to") if fields.has("reassigned_to") else (),
         first_epochs=first_epochs,
+        mzxid=stat.mzxid,
+    )
+
+
+def _plain_state(value: Mapping[str, Any], stat: Stat) -> PartitionState | None:
+    """A state of the usual keys alone with nothing wrong in it, as nearly all are; None for one to
+    be looked at key by key. A new controller reads a hundred thousand of them."""
+    if value.keys() != _PLAIN_KEYS:
+        return None
+    isr, epochs, leader = value["isr"], value["isr_epochs"], value["leader"]
+    leader_epoch, controller_epoch = value["leader_epoch"], value["controller_epoch"]
+    if not (type(isr) is type(epochs) is list and len(isr) == len(epochs)):
+        return None
+    for number in (*isr, leader_epoch):
+        if type(number) is not int or not 0 <= number <= INT32_MAX:
+            return None
+    if len({*isr}) != len(isr):
+        return None
+    for number in (leader, controller_epoch):
+        if type(number) is not int or not -1 <= number <= INT32_MAX:
+            return None
+    for number in epochs:
+        if type(number) is not int or not -1 <= number <= INT64_MAX:
+            return None
+    return PartitionState(
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=tuple(isr),
+        controller_epoch=controller_epoch,
+        partition_epoch=stat.version,
+        isr_epochs=tuple(epochs),
         mzxid=stat.mzxid,
     )
 

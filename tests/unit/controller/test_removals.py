@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.controller_builders import (
     answer_of,
@@ -47,7 +49,7 @@ from tidelog.controller.events import (
     TopicsRead,
 )
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import PartitionState, TopicPartition
+from tidelog.core.types import PartitionState, TopicPartition, topic_id_to_text
 from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest, RemovePartitionsTopic
 
 ALL = (1, 2, 3)
@@ -478,3 +480,28 @@ class TestEdits:
         [report] = reports
         assert "the node of topic 't' was changed, which is left alone" in report
         assert reason in report
+
+    def test_another_id_beside_the_same_states_is_no_other_topic(self) -> None:
+        controller = of()
+        before = controller.image.topics["t"]
+        states = {number: state() for number in range(3)}
+        node = replace(before, topic_id=b"another-topic-id", version=4)
+        controller.offer(TopicsRead(["t"], [TopicFound(node, states)]))
+        [report] = [one for effects in run(controller) for one in effects.reports]
+        assert "the node of topic 't' was changed, which is left alone: it has another" in report
+        assert topic_id_to_text(node.topic_id) in report
+        assert topic_id_to_text(before.topic_id) in report
+        assert controller.image.topics["t"] == replace(before, version=4)
+        assert controller.image.topic_name(before.topic_id) == "t"
+        assert controller.image.topic_name(node.topic_id) is None
+
+    @pytest.mark.parametrize("states", [{}, {0: replace(state(), mzxid=77)}])
+    def test_another_id_without_the_same_states_is_another_topic(
+        self, states: dict[int, PartitionState]
+    ) -> None:
+        controller = of()
+        node = Topic("t", b"another-topic-id", {0: ALL})
+        controller.offer(TopicsRead(["t"], [TopicFound(node, states)]))
+        reports = [one for effects in run(controller) for one in effects.reports]
+        assert reports == []
+        assert controller.image.topics["t"].topic_id == node.topic_id
