@@ -138,7 +138,12 @@ class TermEvents:
         """A broker does not take its commands, or does again (V81)."""
         self._times_behind += 1
         event = cluster_events.commands_behind(
-            broker_id, broker_epoch, behind_ms, is_over=is_over, number=self._times_behind
+            broker_id,
+            broker_epoch,
+            behind_ms,
+            is_over=is_over,
+            controller_epoch=self._controller_epoch,
+            number=self._times_behind,
         )
         self._record([event])
 

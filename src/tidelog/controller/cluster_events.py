@@ -233,17 +233,26 @@ def _of_leadership(
 
 
 def commands_behind(
-    broker_id: int, broker_epoch: int, behind_ms: int, *, is_over: bool, number: int
+    broker_id: int,
+    broker_epoch: int,
+    behind_ms: int,
+    *,
+    is_over: bool,
+    controller_epoch: int,
+    number: int,
 ) -> ClusterEvent:
-    """A broker does not take its commands, or does again (V81); `number` tells times apart."""
+    """A broker does not take its commands, or does again (V81); `number` tells times apart within a
+    controller's term."""
     fields = {
         "broker": broker_id,
         "broker_epoch": broker_epoch,
         "behind_ms": behind_ms,
         "is_over": is_over,
+        "controller_epoch": controller_epoch,
     }
     word = "over" if is_over else "begun"
-    return ClusterEvent(COMMANDS_BEHIND, f"{broker_id}/{broker_epoch}/{number}/{word}", fields)
+    identity = f"{broker_id}/{broker_epoch}/{controller_epoch}/{number}/{word}"
+    return ClusterEvent(COMMANDS_BEHIND, identity, fields)
 
 
 def dropped(broker_id: int, broker_epoch: int, number: int, count: int) -> ClusterEvent:

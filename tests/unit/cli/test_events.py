@@ -80,7 +80,9 @@ def test_unclean_elections(told: int, lost: str) -> None:
         (cluster_events.controller_elected(2, 7), "broker 2 controller epoch 7"),
         (cluster_events.controller_resigned(2, 7, "tired"), "broker 2 controller epoch 7 (tired)"),
         (
-            cluster_events.commands_behind(2, 17, 30_000, is_over=False, number=1),
+            cluster_events.commands_behind(
+                2, 17, 30_000, is_over=False, controller_epoch=7, number=1
+            ),
             "broker 2 epoch 17 has not taken its commands for 30000 ms",
         ),
         (cluster_events.dropped(2, 17, 1, 5), "broker=2 broker_epoch=17 count=5"),

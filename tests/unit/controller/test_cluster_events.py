@@ -152,9 +152,10 @@ def test_each_event_has_an_identity_of_its_own_and_says_what_it_is_about() -> No
         cluster_events.first_fetch(TP, topic_id("t"), 3, {"first_fetch_ms": 5}),
         cluster_events.takeover(TP, topic_id("t"), 3, {"ended_by": "all_seen"}),
         cluster_events.unclean_election(TP, topic_id("t"), 3, {"log_end_offset": 6}),
-        cluster_events.commands_behind(4, 9, 30_000, is_over=False, number=0),
-        cluster_events.commands_behind(4, 9, 31_000, is_over=True, number=0),
-        cluster_events.commands_behind(4, 9, 30_000, is_over=False, number=1),
+        cluster_events.commands_behind(4, 9, 30_000, is_over=False, controller_epoch=7, number=0),
+        cluster_events.commands_behind(4, 9, 31_000, is_over=True, controller_epoch=7, number=0),
+        cluster_events.commands_behind(4, 9, 30_000, is_over=False, controller_epoch=7, number=1),
+        cluster_events.commands_behind(4, 9, 30_000, is_over=False, controller_epoch=8, number=0),
         cluster_events.dropped(4, 9, 0, 17),
     ]
     identities = [(event.kind, event.identity) for event in events]
@@ -163,5 +164,5 @@ def test_each_event_has_an_identity_of_its_own_and_says_what_it_is_about() -> No
     assert events[1].fields["cause"] == "its session has expired"
     assert events[6].fields["first_fetch_ms"] == 5 and events[6].fields["leader_epoch"] == 3
     assert events[8].fields["log_end_offset"] == 6 and events[8].fields["leader_epoch"] == 3
-    assert [event.fields["is_over"] for event in events[9:12]] == [False, True, False]
-    assert events[12].fields["count"] == 17
+    assert [event.fields["is_over"] for event in events[9:13]] == [False, True, False, False]
+    assert events[13].fields["count"] == 17

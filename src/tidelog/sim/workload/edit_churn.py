@@ -82,7 +82,11 @@ class NodesEdited(ChurnKind):
 
     async def _grow(self) -> None:
         number = len(self._partitions)
-        if number >= _MAX_PARTITIONS:
+        published = self.work.cluster.published
+        former = published.partitions.get(published.key(self._topic_id, number))
+        if number >= _MAX_PARTITIONS or (former is not None and former.isr):
+            # A controller that took office when the partition was gone from the node knows nothing
+            # of its state, and brokers have set it aside: an operator would have to restore it.
             return
         self._partitions[number] = self._replicas()
         await self._write()

@@ -8,11 +8,11 @@ from tidelog.sim.workload import (  # noqa: F401
     edit_churn,
     leader_churn,
     lookup_churn,
-    mishap_churn,
     move_churn,
     offset_churn,
     record_churn,
     topic_churn,
+    topic_mishaps,
 )
 from tidelog.sim.workload.churning import CHURN, Churning, ChurnKind, Work
 
