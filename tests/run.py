@@ -137,7 +137,9 @@ MATRIX = sorted(
     for path in (TESTS / "clients").glob(pattern)
 )
 #: Tests of clusters that bring a store of their own: they are the same whatever the others run on.
-OWN_STORE = ("tests/cluster/test_histories.py", "tests/cluster/test_zookeeper.py")
+OWN_STORE = tuple(
+    f"tests/cluster/test_{name}.py" for name in ("histories", "kafka_peers", "zookeeper")
+)
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
 COMPUTING = ("sim", "rules", "wire_oracles", "breaks", "model")
 

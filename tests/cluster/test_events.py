@@ -85,12 +85,12 @@ def test_the_budget_of_a_failover_is_told_from_the_death_to_the_first_record(
     victim = next(one for one in (1, 2, 3) if one != election["controller"])
     begin_ms = time.monotonic_ns() // 1_000_000
     cluster.kill(victim)
+    [failover] = until(cluster, "failover", 1)
     with BlockingClient(cluster.bootstrap) as client:
         for partition in range(6):
             batch = bytes(build_batch([NewRecord(b"key", b"value", timestamp_ms=0)]))
             acknowledge(client, TopicPartition("t", partition), batch)
     whole_ms = time.monotonic_ns() // 1_000_000 - begin_ms
-    [failover] = until(cluster, "failover", 1)
     assert (failover["cause"], failover["brokers"]) == ("death", [victim])
     assert failover["detection_ms"] >= 0, "the controller followed what the victim led"
     moved = {

@@ -219,6 +219,8 @@ def produce(
             "bootstrap.servers": bootstrap,
             "compression.type": codec,
             "linger.ms": 1,
+            # Any broker may be asked for a producer id, also one that is paused.
+            "socket.timeout.ms": 5_000,
             "acks": acks,
             "enable.idempotence": acks == "all",
             "batch.num.messages": 50,
