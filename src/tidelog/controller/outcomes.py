@@ -173,8 +173,7 @@ class Outcomes:
             before = self._image.states.get(topic_partition)
             if before is not None:
                 self._effects.reports.append(adoption.last_known(topic_partition, before))
-            reason = outcome.reason or "its state node is gone"
-            self._image.apply(StateUnreadable(topic_partition, reason))
+            self._image.apply(StateUnreadable(topic_partition, outcome.reason))
         if topic_partition in self._image.moving:
             self._agenda.moves[topic_partition] = None
             self._agenda.stopping[topic_partition] = None

@@ -99,9 +99,31 @@ def test_a_state_that_cannot_be_read_is_named_once(desk: Desk) -> None:
         Create(f"{PATH}/partitions/0", b""),
         Create(state, b"{}"),
     )
-    assert desk.read() == desk.read() == [True]
+    assert desk.read() == desk.read() == [False]
     [line] = desk.told()
     assert state in line
+    one = TopicPartition("t", 0)
+    [found] = desk.office.do(desk.reader.topics(ignored, ignored, {})).found
+    assert isinstance(found, TopicFound) and list(found.unreadable) == [0] and not found.states
+
+    def again() -> PartitionState | str:
+        return desk.office.do(desk.reader.states([one])).found[one]
+
+    assert again() == found.unreadable[0]
+    assert desk.told() == []
+    desk.office.write(Delete(state, ANY_VERSION))
+    assert again() == f"{state}: is gone"
+    desk.office.write(Create(state, layout.encode_partition_state(STATE)))
+    assert again() == STATE
+    desk.office.write(SetData(state, b"{}", ANY_VERSION))
+    assert isinstance(again(), str)
+    assert len(desk.told()) == 1
+    desk.office.write(
+        *(Delete(path, ANY_VERSION) for path in (state, f"{PATH}/partitions/0")),
+        Delete(f"{PATH}/partitions", ANY_VERSION),
+        Delete(PATH, ANY_VERSION),
+    )
+    assert desk.read() == []
 
 
 @pytest.mark.parametrize("path", [layout.PREFERRED_REPLICA_ELECTION, layout.REASSIGN_PARTITIONS])
