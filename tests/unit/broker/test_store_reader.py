@@ -10,15 +10,16 @@ from tests.controller_builders import topic_id
 from tests.controller_office import Office, office
 
 from tidelog.broker.store_reader import StoreReader
-from tidelog.controller.changes import TopicUnreadable
+from tidelog.controller.changes import TopicFound, TopicUnreadable
 from tidelog.core.tasks import Tasks
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.layout import TopicAssignment
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, SetData, WatchEvent
 
 PATH = layout.topic_path("t")
 WHOLE = layout.encode_topic(TopicAssignment(topic_id("t"), {0: (1, 2, 3)}))
+STATE = PartitionState(1, 0, (1, 2), 1, 0, isr_epochs=(101, 102))
 
 
 class Desk:
