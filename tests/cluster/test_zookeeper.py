@@ -284,8 +284,10 @@ def test_a_node_that_cannot_be_read_is_named_and_the_rest_goes_on(
     tmp_path: Path, chroot: str
 ) -> None:
     with LocalCluster(str(tmp_path / "cluster"), 2, store=chroot, end_with_program=True) as cluster:
-        for topic in ("flights", "bad-topic", "bad-state"):
+        for topic in ("flights", "bad-topic"):
             make_topic(cluster, topic, 2)
+        make_topic(cluster, "bad-state", 2, partitions=3)
+        write_values(cluster.bootstrap, TopicPartition("bad-state", 0), [b"kept"])
         cluster.down()
         state = layout.partition_state_path(TopicPartition("bad-state", 0))
 

@@ -130,7 +130,7 @@ def test_the_end_of_a_deletion_that_is_under_way_is_no_edit() -> None:
 def test_a_topic_whose_nodes_cannot_be_read_is_kept_and_left_alone(three: Office) -> None:
     first = three.controller()
     three.create(first, "t", (1, 2, 3))
-    path = layout.partition_state_path(TP)
+    path = layout.topic_path("t")
     three.write(SetData(path, b"not JSON", ANY_VERSION))
     first.crash()
     three.until(lambda: three.controllers != [] and three.controllers != [first.broker_id])
@@ -148,11 +148,35 @@ def test_a_topic_whose_nodes_cannot_be_read_is_kept_and_left_alone(three: Office
     assert node.data == b"not JSON"
 
 
+@pytest.mark.rule("V25", "V35")
+def test_a_partition_whose_state_cannot_be_read_is_kept_and_the_others_go_on(three: Office) -> None:
+    first = three.controller()
+    three.create(first, "t", (1, 2, 3), (1, 2, 3))
+    path, beside = layout.partition_state_path(TP), TopicPartition("t", 1)
+    three.write(SetData(path, b"not JSON", ANY_VERSION))
+    first.crash()
+    three.until(lambda: three.controllers != [] and three.controllers != [first.broker_id])
+    second = three.controller()
+    three.pass_time(300)
+    assert first.broker_id not in three.state(beside).isr
+    [kept] = [
+        one
+        for one in second.script.of(LeaderAndIsrRequest)
+        if one.type == FULL and one.controller_epoch == 2
+    ][-1].topic_states
+    told = {one.partition_index: one.leader_epoch for one in kept.partition_states}
+    assert told == {0: -1, 1: 1}
+    node = three.read(path)
+    assert node is not None
+    assert node.data == b"not JSON"
+
+
 @pytest.mark.rule("V35")
-def test_a_topic_that_can_be_read_again_is_told_as_after_an_election(three: Office) -> None:
+@pytest.mark.parametrize("what", ["topic", "state"])
+def test_what_can_be_read_again_is_told_as_after_an_election(three: Office, what: str) -> None:
     first = three.controller()
     three.create(first, "t", (1, 2, 3))
-    path = layout.partition_state_path(TP)
+    path = layout.topic_path("t") if what == "topic" else layout.partition_state_path(TP)
     node = three.read(path)
     assert node is not None
     three.write(SetData(path, b"not JSON", ANY_VERSION))
@@ -167,6 +191,7 @@ def test_a_topic_that_can_be_read_again_is_told_as_after_an_election(three: Offi
             if request.controller_epoch == 2
             for told in request.topic_states
             for one in told.partition_states
+            if one.leader_epoch >= 0
         ]
 
     three.pass_time(1_000)

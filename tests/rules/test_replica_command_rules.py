@@ -540,6 +540,66 @@ def test_a_stale_replica_neither_joins_nor_is_served_under_the_new_topics_id() -
     run(story())
 
 
+@pytest.mark.rule("V30", "V35")
+@pytest.mark.parametrize("own_id", [TOPIC_ID, ZERO_TOPIC_ID])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_replica_whose_state_the_controller_could_not_read_is_kept_as_it_is(
+    own_id: bytes, is_named: bool
+) -> None:
+    unread = state(-1, leader_epoch=-1, partition_epoch=-1, replicas=(2, 3), isr=(2, 3))
+
+    async def story() -> None:
+        broker = a_cluster()[1]
+        broker.directory.logs[T0] = found = FakeLog(T0, own_id)
+        found.fill(0, 0, 0)
+        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        listed = [unread] if is_named else []
+        await broker.command(*listed, state(partition=1, is_new=True), full=True)
+        partition = broker.replicas.get(T0)
+        assert (partition is not None) is is_named
+        assert broker.directory.set_aside_logs == ([] if is_named else [T0])
+        if partition is not None:
+            assert partition.role is None
+        await broker.tasks.close()
+
+    run(story())
+
+
+@pytest.mark.rule("D3", "V35")
+def test_a_replica_whose_state_the_controller_could_not_read_is_not_made() -> None:
+    unread = state(-1, leader_epoch=-1, partition_epoch=-1)
+
+    async def story() -> None:
+        broker = a_cluster()[1]
+        [error] = errors(await broker.command(unread, full=True))
+        assert error == ErrorCode.INVALID_REQUEST
+        assert broker.replicas.get(T0) is None
+        await broker.tasks.close()
+
+    run(story())
+
+
+@pytest.mark.rule("V30", "V35")
+def test_who_leads_or_follows_what_the_controller_could_not_read_goes_on() -> None:
+    unread = state(-1, leader_epoch=-1, partition_epoch=-1)
+
+    async def story() -> None:
+        cluster = a_cluster()
+        for broker_id in (1, 2):
+            await cluster[broker_id].command(state(is_new=True))
+        before = [cluster[one].replicas.get(T0) for one in (1, 2)]
+        for broker_id in (1, 2):
+            await cluster[broker_id].command(unread, full=True)
+        assert [cluster[one].replicas.get(T0) for one in (1, 2)] == before
+        cluster[1].produce(3)
+        await settle()
+        assert cluster[2].log().log_end_offset == 3
+        for broker_id in (1, 2, 3):
+            await cluster[broker_id].tasks.close()
+
+    run(story())
+
+
 @pytest.mark.rule("V23")
 @pytest.mark.parametrize(
     ("isr", "is_new", "is_kept"),

@@ -41,6 +41,8 @@ class Announcements:
         self._every_config_changed = False
         #: Topics that the image has wrong.
         self._reread: dict[str, None] = {}
+        #: States that could not be read are to be read again.
+        self._states_due = False
 
     # what is announced without a watch
 
@@ -67,13 +69,18 @@ class Announcements:
         self._topics_changed = True
         self._wake.set()
 
+    def read_states_again(self) -> None:
+        """Those that could not be read may have been mended."""
+        self._states_due = True
+        self._wake.set()
+
     # reading
 
     async def load(self, term: Term) -> None:
         """Set the watches, then read everything (V41)."""
         self._brokers_changed = self._topics_changed = self._deletions_changed = False
         self._configs_changed, self._every_config_changed, self._reread = {}, False, {}
-        self._touched = {}
+        self._touched, self._states_due = {}, False
         ids, topics, deletions = await term.patiently(
             lambda: term.reader.lists(self._on_brokers, self._on_topics, self._on_deletions),
         )
@@ -105,6 +112,12 @@ class Announcements:
             controller.offer(
                 await term.patiently(lambda: reader.topics(self._on_topics, self._on_topic, known))
             )
+        if self._states_due:
+            self._states_due = False
+            image = controller.image
+            unread = [one for one in image.unreadable_states if not image.is_deleting(one.topic)]
+            if unread:
+                controller.offer(await term.patiently(lambda: reader.states(unread)))
         await self._refresh_requests(term)
         if self._deletions_changed:
             self._deletions_changed = False

@@ -275,11 +275,19 @@ class Channel:
         self, commands: Commands, request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse
     ) -> None:
         names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+        # What was listed only so that it is kept was not to be obeyed (V35).
+        kept = {
+            (topic.topic_id, state.partition_index): None
+            for topic in request.topic_states
+            for state in topic.partition_states
+            if state.leader_epoch < 0
+        }
         outcomes = [
             (TopicPartition(names[topic.topic_id], one.partition_index), ErrorCode(one.error_code))
             for topic in answer.topics
             if topic.topic_id in names
             for one in topic.partition_errors
+            if (topic.topic_id, one.partition_index) not in kept
         ]
         self._report_errors("LeaderAndIsr", outcomes)
         self._channels.events.answered(self.info.broker_id, outcomes)

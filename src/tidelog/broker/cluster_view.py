@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
+    NO_LEADER,
     ZERO_TOPIC_ID,
     BrokerInfo,
     Endpoint,
@@ -106,13 +107,21 @@ class ClusterView:
         """Take over what the controller tells; returns what is gone by it.
 
         A topic that everything is told about but this, without a partition, is one that the
-        controller could not read: it stays as it was known (V35).
+        controller could not read: it stays as it was known (V35). So does a partition without a
+        leader epoch; to who does not know it, it has no leader.
         """
         named = (
             self.topics if request.type == _FULL else [t.topic_name for t in request.topic_states]
         )
         known = {name: self.topics[name].topic_id for name in named if name in self.topics}
         before = self._told_of(request, known)
+        unread = {
+            (t.topic_name, state.partition_index): self.topics[t.topic_name]
+            for t in request.topic_states
+            if known.get(t.topic_name) == t.topic_id
+            for state in t.partition_states
+            if state.leader == NO_LEADER and state.leader_epoch < 0
+        }
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
         if request.type == _FULL:
@@ -140,6 +149,9 @@ class ClusterView:
             if topic_state.partition_states:
                 self._apply_topic(topic_state)
         after = self.topics
+        for (name, number), topic in unread.items():
+            if number in topic.partitions:
+                after[name].partitions[number] = topic.partitions[number]
         gone = [
             name
             for name, topic_id in known.items()
@@ -199,7 +211,7 @@ class ClusterView:
 
 def _has_ended(before: PartitionView, after: PartitionView | None) -> bool:
     """Whether a partition is gone, or of that number another one is there now (V71)."""
-    return after is None or before.leader_epoch < after.first_leader_epoch
+    return after is None or 0 <= before.leader_epoch < after.first_leader_epoch
 
 
 def _partition_view(state: UpdateMetadataPartitionState) -> PartitionView:

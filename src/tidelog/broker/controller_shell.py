@@ -420,7 +420,7 @@ class ControllerShell:
             await self._turn(term)
 
     def _look_again(self, term: Term) -> None:
-        """Read the nodes of topics again that could not be read: somebody may have mended them.
+        """Read the nodes again that could not be read: somebody may have mended them.
         Reassignments are swept, too (V50)."""
         if self._term is not term:
             return
@@ -430,6 +430,8 @@ class ControllerShell:
         unreadable = [name for name in image.unreadable if not image.is_deleting(name)]
         if unreadable:
             self._announcements.read_again(unreadable)
+        if image.unreadable_states:
+            self._announcements.read_states_again()
         self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
 
     async def _turn(self, term: Term) -> None:

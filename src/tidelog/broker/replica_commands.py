@@ -243,8 +243,8 @@ class _LeaderAndIsr:
         found = []
         for topic_partition, (_, topic_id, state) in self.commands.items():
             partition = self.replicas.get(topic_partition)
-            if partition is None:
-                continue
+            if partition is None or state.leader_epoch < 0:
+                continue  # its controller knows nothing of it, and lists it so that it is kept
             if state.is_new and not partition.has_topic_id(topic_id):
                 # The controller makes the new topic's replica now: the old topic is gone.
                 found.append(topic_partition)

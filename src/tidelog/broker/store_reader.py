@@ -28,6 +28,7 @@ from tidelog.controller.events import (
     ReassignmentsRead,
     RemovalsRead,
     RequestsUnreadable,
+    StatesRead,
     TopicsRead,
     UncleanRead,
 )
@@ -54,6 +55,8 @@ class StoreReader:
         self._tracer = tracer
         #: Topics that cannot be read, and why, as it is in the log: they are read again and again.
         self._logged: dict[str, str] = {}
+        #: The same of partitions' states.
+        self._logged_states: dict[TopicPartition, str] = {}
 
     async def lists(
         self, on_brokers: WatchCallback, on_topics: WatchCallback, on_deletions: WatchCallback
@@ -97,9 +100,12 @@ class StoreReader:
     ) -> TopicsRead:
         """All names, and the nodes of topics that are not `known`, watched from now on."""
         names = await self._watched(layout.TOPICS, on_change)
-        if self._logged:
+        if self._logged or self._logged_states:
             there = dict.fromkeys(names)
             self._logged = {one: why for one, why in self._logged.items() if one in there}
+            self._logged_states = {
+                one: why for one, why in self._logged_states.items() if one.topic in there
+            }
         new = [name for name in names if name not in known]
         return TopicsRead(names, await self._found(new, on_topic) if new else [])
 
@@ -175,6 +181,17 @@ class StoreReader:
                 except LayoutError as error:
                     self._report(str(error))
         return FormerRead(found)
+
+    async def states(self, wanted: Sequence[TopicPartition]) -> StatesRead:
+        """State nodes that could not be read, once more."""
+        paths = [layout.partition_state_path(one) for one in wanted]
+        nodes = await self._store.get_many(paths)
+        return StatesRead(
+            {
+                one: self._state(one, path, node) if node is not None else f"{path}: is gone"
+                for one, path, node in zip(wanted, paths, nodes, strict=True)
+            }
+        )
 
     async def deletions(self, on_change: WatchCallback) -> DeletionsRead:
         """The topics that somebody wants to be deleted."""
@@ -263,33 +280,35 @@ class StoreReader:
         paths = [layout.partition_state_path(one) for one in partitions]
         states = await self._store.get_many(paths) if paths else []
         by_topic: dict[str, dict[int, PartitionState]] = {topic.name: {} for topic in topics}
-        faults: dict[str, str] = {}
-        for topic_partition, path, state in zip(partitions, paths, states, strict=True):
-            self._decode_state(topic_partition, path, state, by_topic, faults)
-        for topic in topics:
-            if topic.name in faults:
-                found.append(self._unreadable(topic.name, faults[topic.name]))
+        faults: dict[str, dict[int, str]] = {topic.name: {} for topic in topics}
+        for topic_partition, path, node in zip(partitions, paths, states, strict=True):
+            if node is None:
+                continue
+            name, partition = topic_partition
+            state = self._state(topic_partition, path, node)
+            if isinstance(state, str):
+                faults[name][partition] = state
             else:
-                self._logged.pop(topic.name, None)
-                found.append(TopicFound(topic, by_topic[topic.name]))
+                by_topic[name][partition] = state
+        for topic in topics:
+            self._logged.pop(topic.name, None)
+            found.append(TopicFound(topic, by_topic[topic.name], faults[topic.name]))
         return found
 
-    @staticmethod
-    def _decode_state(
-        topic_partition: TopicPartition,
-        path: str,
-        node: Node | None,
-        by_topic: dict[str, dict[int, PartitionState]],
-        faults: dict[str, str],
-    ) -> None:
-        if node is None:
-            return
+    def _state(
+        self, topic_partition: TopicPartition, path: str, node: Node
+    ) -> PartitionState | str:
+        """A partition's state, or why it cannot be read, which is told once for each reason."""
         try:
             state = layout.decode_partition_state(path, node.data, node.stat)
         except LayoutError as error:
-            faults.setdefault(topic_partition.topic, str(error))
-        else:
-            by_topic[topic_partition.topic][topic_partition.partition] = state
+            reason = str(error)
+            if self._logged_states.get(topic_partition) != reason:
+                self._logged_states[topic_partition] = reason
+                self._report(reason)
+            return reason
+        self._logged_states.pop(topic_partition, None)
+        return state
 
     def _unreadable(self, name: str, reason: str) -> TopicUnreadable:
         """A topic that cannot be read, which is told once for each reason."""

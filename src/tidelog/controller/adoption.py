@@ -42,6 +42,7 @@ def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
     """
     name, after = before.name, found.topic
     states = dict(found.states)
+    unreadable = _unreadable(found, image)
     added = tuple(one for one in after.assignments if one not in before.assignments)
     removed = tuple(one for one in before.assignments if one not in after.assignments)
     kept = {one: state for one, state in states.items() if one not in added}
@@ -51,15 +52,16 @@ def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
     except KafkaError as error:
         left = replace(after, topic_id=before.topic_id, assignments=before.assignments)
         return Adopted(
-            TopicFound(left, kept),
+            TopicFound(left, kept, _of(left, unreadable)),
             report=f"the node of topic {name!r} was changed, which is left alone: {error.message}",
         )
     if removed:
         assignments = {**after.assignments, **{one: before.assignments[one] for one in removed}}
         request = RemovalsAdded(name, dict.fromkeys(removed, False), by_edit=True)
-        return Adopted(TopicFound(replace(after, assignments=assignments), kept), (request,))
+        left = replace(after, assignments=assignments)
+        return Adopted(TopicFound(left, kept, _of(left, unreadable)), (request,))
     former = FormerFound({TopicPartition(name, one): states.get(one) for one in added})
-    return Adopted(TopicFound(after, kept), (former,))
+    return Adopted(TopicFound(after, kept, unreadable), (former,))
 
 
 def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
@@ -91,6 +93,15 @@ def fault(found: TopicFound) -> str:
                 f" ISR {list(state.isr)} are not among them"
             )
     return ""
+
+
+def last_known(topic_partition: TopicPartition, state: PartitionState) -> str:
+    """What to say of a partition that is left alone, and whose state was known before."""
+    return (
+        f"partition {topic_partition} is left alone until its state node is mended: it was led by"
+        f" {state.leader} under leader epoch {state.leader_epoch}, ISR {list(state.isr)}; another"
+        f" state than that needs a leader epoch of at least {state.leader_epoch + 1}"
+    )
 
 
 def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
@@ -142,6 +153,22 @@ def _check(
     if added:
         chosen = [new[one] for one in added]
         growth.explicit(chosen, len(added), len(old), len(old[0]), image.brokers)
+
+
+def _unreadable(found: TopicFound, image: Image) -> dict[int, str]:
+    """Partitions that are left alone for their state nodes. One that could not be read and is gone
+    by now is no partition that has none yet: what it held is not known."""
+    name = found.topic.name
+    before = {
+        one.partition: reason
+        for one, reason in image.unreadable_states.items()
+        if one.topic == name and one.partition not in found.states
+    }
+    return {**before, **found.unreadable}
+
+
+def _of(topic: Topic, unreadable: Mapping[int, str]) -> dict[int, str]:
+    return {one: reason for one, reason in unreadable.items() if one in topic.assignments}
 
 
 def _known_states(name: str, partitions: Iterable[int], image: Image) -> dict[int, PartitionState]:

@@ -63,6 +63,8 @@ class TopicFound:
 
     topic: Topic
     states: Mapping[int, PartitionState]
+    #: Partitions whose state nodes are not what they should be, and why; they are left alone.
+    unreadable: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +115,17 @@ class TopicGone:
 
 @dataclass(frozen=True, slots=True)
 class TopicUnreadable:
-    """A topic's nodes are not what they should be; it is left alone."""
+    """A topic's node is not what it should be; it is left alone."""
 
     name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateUnreadable:
+    """A partition's state node is not what it should be; the partition is left alone."""
+
+    topic_partition: TopicPartition
     reason: str
 
 
@@ -253,6 +263,7 @@ Change = (
     | TopicGone
     | TopicUnreadable
     | StatePublished
+    | StateUnreadable
     | DeletionRequested
     | DeletionCommanded
     | RemovalChange

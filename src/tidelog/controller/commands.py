@@ -48,6 +48,9 @@ INCREMENTAL, FULL = 1, 2
 #: replica's own is (Kafka's LeaderDuringDelete, EpochDuringDelete).
 LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2
+#: Leader, and epochs, of a partition whose state cannot be read: its broker keeps what it has and
+#: knows, and obeys nothing (V35).
+_UNREADABLE = -1
 _SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
@@ -146,7 +149,12 @@ class Commands:
         """A replica that the broker has not been told to make yet is still to be made (D3)."""
         for topic_partition, role in roles.items():
             earlier = before.get(topic_partition)
-            if earlier is not None and earlier.state.is_new and earlier.topic_id == role.topic_id:
+            if (
+                earlier is not None
+                and earlier.state.is_new
+                and earlier.topic_id == role.topic_id
+                and role.state.leader_epoch != _UNREADABLE
+            ):
                 role = _as_new(role)
             self.roles[topic_partition] = role
 
@@ -339,6 +347,7 @@ class CommandBuilder:
     ) -> None:
         state = self._image.states.get(topic_partition)
         if state is None:
+            self._show_unreadable(topic_partition, shown)
             return
         replicas = self._image.replicas(topic_partition)
         deleting = self._image.is_deleting(topic_partition.topic) or elections.is_tombstone(state)
@@ -354,6 +363,48 @@ class CommandBuilder:
             offline_replicas=[one for one in replicas if one not in self._image.brokers],
             first_leader_epoch=state.first_epochs[0],
         )
+
+    def _show_unreadable(
+        self,
+        topic_partition: TopicPartition,
+        shown: dict[ShownKey, UpdateMetadataPartitionState],
+    ) -> None:
+        """The end of a partition whose state cannot be read, once its topic is deleted, and in what
+        is told in full that it is there. Else brokers know what they knew."""
+        deleting = self._image.is_deleting(topic_partition.topic)
+        if topic_partition not in self._image.unreadable_states or (
+            shown is self._shown and not deleting
+        ):
+            return
+        replicas = self._image.replicas(topic_partition)
+        key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
+        shown[key] = UpdateMetadataPartitionState(
+            partition_index=topic_partition.partition,
+            leader=LEADER_DURING_DELETE if deleting else _UNREADABLE,
+            leader_epoch=EPOCH_DURING_DELETE if deleting else _UNREADABLE,
+            zk_version=_UNREADABLE,
+            replicas=replicas,
+            offline_replicas=[one for one in replicas if one not in self._image.brokers],
+        )
+
+    def _unreadable(self) -> dict[TopicPartition, Role]:
+        """Roles that say nothing but that the replica, if there is one, is no stray (V35)."""
+        image = self._image
+        return {
+            one: Role(
+                image.topics[one.topic].topic_id,
+                LeaderAndIsrPartitionState(
+                    partition_index=one.partition,
+                    leader=_UNREADABLE,
+                    leader_epoch=_UNREADABLE,
+                    isr=image.assigned(one),
+                    partition_epoch=_UNREADABLE,
+                    replicas=image.assigned(one),
+                ),
+            )
+            for one in image.unreadable_states
+            if not image.is_deleting(one.topic)
+        }
 
     def delete(self, topic: str) -> dict[int, tuple[TopicPartition, ...]]:
         """Tell live replicas of a topic to delete; returns whom it told, and of what."""
@@ -429,6 +480,7 @@ class CommandBuilder:
                 role = known.get(topic_partition)
                 roles[topic_partition] = role or self._role(topic_partition, False)
             # Else it is to go, or has no roles: what comes back to life is stray there (V45).
+        roles.update(self._unreadable())
         commands.roles = roles
         commands.shown = everything
         commands.full = commands.shows_all = True
@@ -441,6 +493,8 @@ class CommandBuilder:
         self._placed = {}
         for topic_partition in self._image.partitions():
             if not self._has_roles(topic_partition):
+                if not self._image.is_deleting(topic_partition.topic):
+                    self._show_unreadable(topic_partition, everything)
                 continue
             self._placed[topic_partition] = self._image.replicas(topic_partition)
             key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)

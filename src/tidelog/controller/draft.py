@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.controller import elections, growth, isr, moves, removals, topics
+from tidelog.controller import elections, growth, isr, moves, reassignment, removals, topics
 from tidelog.controller.decision import (
     AddPartitions,
     AlterPartitionAnswer,
@@ -97,7 +97,12 @@ class Draft:
         """Look at a partition whose circumstances changed (V11)."""
         image = self.image
         topic = image.topics.get(topic_partition.topic)
-        if topic is None or image.is_deleting(topic.name) or topic_partition in self._written:
+        if (
+            topic is None
+            or image.is_deleting(topic.name)
+            or topic_partition in self._written
+            or topic_partition in image.unreadable_states
+        ):
             return
         replicas = image.replicas(topic_partition)
         state = image.states.get(topic_partition)
@@ -211,6 +216,7 @@ class Draft:
             )
         if image.is_deleting(topic_partition.topic):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
+        reassignment.check_readable(topic_partition, image)
         state = self._state(topic_partition)
         if state is None or elections.is_tombstone(state):
             raise KafkaError(

@@ -85,6 +85,13 @@ class FormerRead:
 
 
 @dataclass(frozen=True, slots=True)
+class StatesRead:
+    """State nodes that could not be read, read again: the state, or why it still cannot be."""
+
+    found: Mapping[TopicPartition, PartitionState | str]
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRead:
     """Partitions that every consumer group with offsets in them has read to the end (V71)."""
 
@@ -258,6 +265,7 @@ Reading = (
     | AdditionsRead
     | RequestsUnreadable
     | FormerRead
+    | StatesRead
     | DrainRead
     | ProducerIdsRead
     | UncleanRead

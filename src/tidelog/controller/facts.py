@@ -26,6 +26,8 @@ from tidelog.controller.changes import (
     ReplicaAnswered,
     ReplicasStopped,
     ShutdownBegun,
+    StatePublished,
+    StateUnreadable,
     TopicFound,
     TopicGone,
     TopicUnreadable,
@@ -49,6 +51,7 @@ from tidelog.controller.events import (
     RebalanceStepDue,
     RemovalsRead,
     RequestsUnreadable,
+    StatesRead,
     StopReplicaAnswered,
     SweepDue,
     TopicsRead,
@@ -93,6 +96,8 @@ class Facts:
                     self._agenda.refused[one, event.is_removal] = reason
             case FormerRead():
                 self._image.apply(FormerFound(event.states))
+            case StatesRead():
+                self._states_read(event)
             case DrainRead():
                 for name, partition in event.topic_partitions:
                     self._image.apply(PartitionsDrained(name, (partition,)))
@@ -184,8 +189,10 @@ class Facts:
                 self._vanished(name)
         for found in event.found:
             taken, changes = self._adopted(found) if isinstance(found, TopicFound) else (found, ())
-            if isinstance(taken, TopicFound) and self._is_news_to_brokers(taken):
-                self._agenda.full.update(dict.fromkeys(self._image.brokers))
+            if isinstance(taken, TopicFound):
+                if self._is_news_to_brokers(taken):
+                    self._agenda.full.update(dict.fromkeys(self._image.brokers))
+                self._report_unreadable(taken)
             self._image.apply(taken)
             # What is known of former lives of partitions goes when the topic is taken over.
             for change in changes:
@@ -213,9 +220,37 @@ class Facts:
         be read, and some may have registered meanwhile; or somebody has brought its nodes back,
         with what was published in them."""
         name = found.topic.name
-        if name in self._image.unreadable:
+        if name in self._image.unreadable or any(
+            TopicPartition(name, number) in self._image.unreadable_states for number in found.states
+        ):
             return True
         return name not in self._image.topics and bool(found.states)
+
+    def _states_read(self, event: StatesRead) -> None:
+        """States that could not be read: who had no role meanwhile gets one now (V35)."""
+        image, agenda = self._image, self._agenda
+        for topic_partition, found in event.found.items():
+            if topic_partition not in image.unreadable_states:
+                continue
+            if isinstance(found, str):
+                image.apply(StateUnreadable(topic_partition, found))
+                continue
+            image.apply(StatePublished(topic_partition, found))
+            agenda.full.update(dict.fromkeys(image.brokers))
+            agenda.dirty[topic_partition] = None
+            agenda.shown[topic_partition] = None
+            if topic_partition in image.moving:
+                agenda.moves[topic_partition] = None
+                agenda.stopping[topic_partition] = None
+            agenda.look_at_requests(image)
+
+    def _report_unreadable(self, found: TopicFound) -> None:
+        """Say what was known of a state that cannot be read any more."""
+        for partition in found.unreadable:
+            topic_partition = TopicPartition(found.topic.name, partition)
+            state = self._image.states.get(topic_partition)
+            if state is not None:
+                self._agenda.reports.append(adoption.last_known(topic_partition, state))
 
     def _adopted(
         self, found: TopicFound

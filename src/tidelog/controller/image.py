@@ -3,7 +3,8 @@
 Changes only by `apply`, and a change is a fact: something read from the store, written to it, or
 answered by a broker (DESIGN.md, rule 6). Decides nothing. Partitions are indexed by the brokers
 they are assigned to, so that an event costs what it touches. Topics whose nodes cannot be read are
-known by name only: they are left alone and named as "keep" in full commands (V35).
+known by name only: they are left alone and named as "keep" in full commands (V35). So are single
+partitions whose state nodes cannot be read; those have no state here.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from tidelog.controller.changes import (
     ReplicasStopped,
     ShutdownBegun,
     StatePublished,
+    StateUnreadable,
     Topic,
     TopicFound,
     TopicGone,
@@ -120,6 +122,8 @@ class Image:
         self.topics: dict[str, Topic] = {}
         self.unreadable: dict[str, str] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
+        #: Why the state node of a partition cannot be read; it has no state above.
+        self.unreadable_states: dict[TopicPartition, str] = {}
         self.deletions: dict[str, Deletion] = {}
         self.removals: dict[str, Removal] = {}
         #: Last states of partitions that a topic has no more, None where it never had any; only
@@ -238,6 +242,7 @@ class Image:
                 for one in sorted(self.moving)
             ),
             tuple(sorted(self.states.items(), key=lambda item: item[0])),
+            tuple(sorted(self.unreadable_states)),
             tuple(
                 (name, deletion.commanded, tuple(sorted(deletion.waiting)))
                 for name, deletion in sorted(self.deletions.items())
@@ -258,6 +263,7 @@ class Image:
         other.topics = dict(self.topics)
         other.unreadable = dict(self.unreadable)
         other.states = dict(self.states)
+        other.unreadable_states = dict(self.unreadable_states)
         other.deletions = {
             name: Deletion(
                 deletion.commanded,
@@ -284,7 +290,12 @@ class Image:
             case StatePublished():
                 if change.topic_partition.topic in self.topics:
                     self.states[change.topic_partition] = change.state
+                    self.unreadable_states.pop(change.topic_partition, None)
                     self.former.pop(change.topic_partition, None)
+            case StateUnreadable():
+                self.states.pop(change.topic_partition, None)
+                self._presence.pop(change.topic_partition, None)
+                self.unreadable_states[change.topic_partition] = change.reason
             case TopicFound():
                 self._add_topic(change)
             case PartitionsAdded():
@@ -386,6 +397,7 @@ class Image:
         for partition in partitions:
             topic_partition = TopicPartition(topic.name, partition)
             self.former[topic_partition] = self.states.pop(topic_partition, None)
+            self.unreadable_states.pop(topic_partition, None)
             self._presence.pop(topic_partition, None)
             for hosted in self._hosted.values():
                 hosted.pop(topic_partition, None)
@@ -406,6 +418,8 @@ class Image:
         self.unreadable.pop(topic.name, None)
         self._names[topic.topic_id] = topic.name
         self._place(topic, change.states)
+        for partition, reason in change.unreadable.items():
+            self.unreadable_states[TopicPartition(topic.name, partition)] = reason
 
     def _place(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
         self.topics[topic.name] = topic
@@ -445,6 +459,7 @@ class Image:
         for partition, replicas in topic.assignments.items():
             topic_partition = TopicPartition(name, partition)
             self.states.pop(topic_partition, None)
+            self.unreadable_states.pop(topic_partition, None)
             self._presence.pop(topic_partition, None)
             self._end_move(topic_partition)
             for replica in replicas:

@@ -180,7 +180,7 @@ class MovingDraft:
         """What is left of an entry, None for one that is done. Raises KafkaError."""
         topic_partition, target, _ = entry
         image = self._image
-        if topic_partition.topic in image.unreadable:
+        if topic_partition.topic in image.unreadable or topic_partition in image.unreadable_states:
             return entry
         reassignment.topic_of(topic_partition, image)
         if not self._is_free(topic_partition):

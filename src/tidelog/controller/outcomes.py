@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidelog.controller import adoption
 from tidelog.controller.agenda import Agenda
 from tidelog.controller.changes import (
     AssignmentsWritten,
@@ -21,9 +22,9 @@ from tidelog.controller.changes import (
     RemovalsAdded,
     ReplicasRemade,
     StatePublished,
+    StateUnreadable,
     TopicFound,
     TopicGone,
-    TopicUnreadable,
 )
 from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.commands import Commands
@@ -169,7 +170,10 @@ class Outcomes:
             self._image.apply(StatePublished(topic_partition, outcome.state))
             self._agenda.dirty[topic_partition] = None
         else:
-            self._image.apply(TopicUnreadable(topic_partition.topic, outcome.reason))
+            before = self._image.states.get(topic_partition)
+            if before is not None:
+                self._effects.reports.append(adoption.last_known(topic_partition, before))
+            self._image.apply(StateUnreadable(topic_partition, outcome.reason))
         if topic_partition in self._image.moving:
             self._agenda.moves[topic_partition] = None
             self._agenda.stopping[topic_partition] = None

@@ -23,6 +23,7 @@ def topic_of(topic_partition: TopicPartition, image: Image) -> Topic:
             f"the nodes of topic {topic_partition.topic!r} cannot be read, it is left alone:"
             f" {image.unreadable[topic_partition.topic]}",
         )
+    check_readable(topic_partition, image)
     if topic is None or topic_partition.partition not in topic.assignments:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}"
@@ -37,6 +38,17 @@ def topic_of(topic_partition: TopicPartition, image: Image) -> Topic:
             f"partitions of topic {topic.name!r} are being removed: ask again when that is done",
         )
     return topic
+
+
+def check_readable(topic_partition: TopicPartition, image: Image) -> None:
+    """Raise KafkaError for a partition that is left alone as its state node cannot be read."""
+    reason = image.unreadable_states.get(topic_partition)
+    if reason is not None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"the state node of partition {topic_partition} cannot be read, it is left alone:"
+            f" {reason}",
+        )
 
 
 def check_target(

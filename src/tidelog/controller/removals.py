@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tidelog.controller import elections, growth
+from tidelog.controller import elections, growth, reassignment
 from tidelog.controller.decision import RemovePartitions
 from tidelog.controller.image import Image
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -43,6 +43,8 @@ def plan(wanted: RemovePartitionsTopic, image: Image) -> dict[int, bool]:
             f"topic {topic.name!r} has {now} partitions: fewer than that can be left, not"
             f" {wanted.count}",
         )
+    for partition in range(wanted.count, now):
+        reassignment.check_readable(TopicPartition(topic.name, partition), image)
     return dict.fromkeys(range(wanted.count, now), wanted.drain)
 
 
@@ -65,9 +67,12 @@ def refusal(topic_partition: TopicPartition, image: Image) -> str | None:
 
 
 def ready(name: str, image: Image) -> Iterator[int]:
-    """The partitions that can go now, the highest first: nobody has to read them any more."""
+    """The partitions that can go now, the highest first: nobody has to read them any more, and
+    their states are known."""
     removal = image.removals[name]
     for partition in reversed(image.closing(name)):
+        if TopicPartition(name, partition) in image.unreadable_states:
+            return
         if removal.requested[partition] and partition not in removal.drained:
             return
         yield partition

@@ -485,6 +485,14 @@ PROFILES: Final[Mapping[str, Profile]] = {
             mean_interval_ms=(1_500, 3_000),
             scenario="unreadable_topic",
         ),
+        # The same with the state node of one partition: the others of its topic go on.
+        Profile(
+            "unreadable_partition",
+            weights={"crash_any": 1.0, "slow_link": 1.0},
+            mean_interval_ms=(1_500, 3_000),
+            scenario="unreadable_partition",
+            has_own_streams=True,
+        ),
         # Controllers are deposed with writes on their way, or elected without hearing of it (V42).
         Profile(
             "unlucky_elections",

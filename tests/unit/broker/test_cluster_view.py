@@ -122,3 +122,39 @@ def test_a_topic_that_the_controller_could_not_read_stays_as_it_was_known() -> N
     assert list(view.topics) == ["t", "u"]
     assert view.apply(told("u", ID_B, full=True)) == (["t"], [])
     assert view.topic_name(ID_A) is None
+
+
+def without_epoch(topic_id: bytes = ID_A) -> UpdateMetadataRequest:
+    """In full; of the topic there is one more partition, and the first could not be read."""
+    everything = told(topic_id=topic_id, full=True)
+    [topic] = everything.topic_states
+    unread = UpdateMetadataPartitionState(
+        partition_index=0, leader=-1, leader_epoch=-1, zk_version=-1, replicas=[1, 2, 3]
+    )
+    topic.partition_states[0].partition_index = 1
+    topic.partition_states.append(unread)
+    return everything
+
+
+def test_a_partition_that_the_controller_could_not_read_stays_as_it_was_known() -> None:
+    view = ClusterView()
+    view.apply(told())
+    assert view.apply(without_epoch()) == ([], [])
+    known = view.partition(TopicPartition("t", 0))
+    assert known is not None and (known.leader, known.leader_epoch, known.isr) == (1, 4, (1, 2))
+    assert list(view.topics["t"].partitions) == [1, 0]
+    view.apply(without_epoch(ID_B))
+    known = view.partition(TopicPartition("t", 0))
+    assert known is not None and known.leader == -1
+
+
+def test_one_that_could_not_be_read_and_was_not_known_has_no_leader_until_it_is_told() -> None:
+    view = ClusterView()
+    view.apply(without_epoch())
+    known = view.partition(TopicPartition("t", 0))
+    assert known is not None and (known.leader, known.replicas) == (-1, (1, 2, 3))
+    later = told()
+    later.topic_states[0].partition_states[0].first_leader_epoch = 3
+    assert view.apply(later) == ([], [])  # nothing has ended
+    known = view.partition(TopicPartition("t", 0))
+    assert known is not None and known.leader == 1

@@ -10,15 +10,16 @@ from tests.controller_builders import topic_id
 from tests.controller_office import Office, office
 
 from tidelog.broker.store_reader import StoreReader
-from tidelog.controller.changes import TopicUnreadable
+from tidelog.controller.changes import TopicFound, TopicUnreadable
 from tidelog.core.tasks import Tasks
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.layout import TopicAssignment
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, SetData, WatchEvent
 
 PATH = layout.topic_path("t")
 WHOLE = layout.encode_topic(TopicAssignment(topic_id("t"), {0: (1, 2, 3)}))
+STATE = PartitionState(1, 0, (1, 2), 1, 0, isr_epochs=(101, 102))
 
 
 class Desk:
@@ -99,9 +100,31 @@ def test_a_state_that_cannot_be_read_is_named_once(desk: Desk) -> None:
         Create(f"{PATH}/partitions/0", b""),
         Create(state, b"{}"),
     )
-    assert desk.read() == desk.read() == [True]
+    assert desk.read() == desk.read() == [False]
     [line] = desk.told()
     assert state in line
+    one = TopicPartition("t", 0)
+    [found] = desk.office.do(desk.reader.topics(ignored, ignored, {})).found
+    assert isinstance(found, TopicFound) and list(found.unreadable) == [0] and not found.states
+
+    def again() -> PartitionState | str:
+        return desk.office.do(desk.reader.states([one])).found[one]
+
+    assert again() == found.unreadable[0]
+    assert desk.told() == []
+    desk.office.write(Delete(state, ANY_VERSION))
+    assert again() == f"{state}: is gone"
+    desk.office.write(Create(state, layout.encode_partition_state(STATE)))
+    assert again() == STATE
+    desk.office.write(SetData(state, b"{}", ANY_VERSION))
+    assert isinstance(again(), str)
+    assert len(desk.told()) == 1
+    desk.office.write(
+        *(Delete(path, ANY_VERSION) for path in (state, f"{PATH}/partitions/0")),
+        Delete(f"{PATH}/partitions", ANY_VERSION),
+        Delete(PATH, ANY_VERSION),
+    )
+    assert desk.read() == []
 
 
 @pytest.mark.parametrize("path", [layout.PREFERRED_REPLICA_ELECTION, layout.REASSIGN_PARTITIONS])

@@ -235,14 +235,14 @@ class TestConflicts:
         assert list(after) == [TP]
         assert (after[TP].leader_epoch, after[TP].partition_epoch) == (10, 21)
 
-    def test_a_state_that_cannot_be_read_any_more_takes_its_topic_out(self) -> None:
+    def test_a_state_that_cannot_be_read_any_more_takes_its_partition_out(self) -> None:
         two = TopicFound(topic("t", {0: (1, 2), 1: (1, 2)}), {0: state((1, 2)), 1: state((1, 2))})
         controller = loaded(two)
         _, effects = step(
             controller, BrokersRead(brokers(2)), outcomes={1: Conflict(reason="not JSON")}
         )
-        assert controller.image.unreadable == {"t": "not JSON"}
-        assert roles_told(effects) == {}
+        assert controller.image.unreadable_states == {TopicPartition("t", 1): "not JSON"}
+        assert [one for one, _ in effects.published] == [TP]
         assert not controller.has_work
 
     def test_a_leader_hears_of_a_conflict_and_of_the_state_that_holds(self) -> None:

@@ -339,15 +339,15 @@ class TestCompleting:
         now = controller.image.states[TP]
         assert (now.reassigned_to, now.isr_epochs) == ((4, 2, 1), (101, 302, 104))
 
-    def test_a_topic_that_becomes_unreadable_meanwhile_is_left_alone(self) -> None:
+    def test_a_partition_that_becomes_unreadable_meanwhile_is_left_alone(self) -> None:
         two = topic(assignments={0: (1, 2), 1: (3, 1)})
         controller = cluster(TopicFound(two, {0: state((1, 2)), 1: state((3, 1))}))
         events = (BrokersRead(brokers(1, 2, 4, 5)), reassign(TP, [4, 1]))
         writes, effects = step(controller, *events, outcomes={0: Conflict()})
         assert kinds(writes) == [WritePartitionState, WriteAssignments, WritePartitionState]
-        assert "t" in controller.image.unreadable
+        [left] = controller.image.unreadable_states
+        assert left == writes[0].topic_partition
         assert effects.reassigned == []
-        assert not controller.image.moving
 
     def test_a_leader_is_needed(self) -> None:
         lone = TopicFound(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
 from tidelog.sim.checkers.published import PublishedPartition
 from tidelog.sim.disk import Loss
@@ -128,7 +129,7 @@ def left_behind(stage: Stage) -> Scenario:
         yield stage.draw.uniform(500, 2_500)
 
 
-#: What a topic's node holds while it cannot be read.
+#: What a node holds while it cannot be read.
 _NONSENSE: Final = b"{"
 
 
@@ -161,6 +162,49 @@ def unreadable_topic(stage: Stage) -> Scenario:
         scribbled.append((path, cluster.store.write_from_outside(path, _NONSENSE)))
         stage.note(f"{path} holds nonsense")
         expire_controller(stage)
+        yield stage.draw.uniform(500, 2_500)
+        restore()
+        yield 3_000
+
+
+@scenario
+def unreadable_partition(stage: Stage) -> Scenario:
+    """Somebody writes nonsense into a partition's state node, and a new controller reads it, or the
+    one in office runs into it; brokers restart meanwhile."""
+    cluster = stage.cluster
+    #: Nodes that hold nonsense, and what they held: one at most.
+    scribbled: list[tuple[str, bytes]] = []
+
+    def restore() -> None:
+        """What was scribbled on is as it was; the controller finds out, or the next one does."""
+        if scribbled:
+            path, data = scribbled.pop()
+            node = cluster.store.tree.get(path)
+            if node is not None and node.data == _NONSENSE:  # else it is of another incarnation
+                cluster.store.write_from_outside(path, data)
+            stage.note("the partition's state node is as it was")
+            if stage.draw.random() < 0.5:
+                replace_controller(stage, cluster.published.controller_epoch)
+
+    stage.at_end(restore)
+    while True:
+        yield stage.draw.uniform(300, 1_500)
+        state = _healthy_partition(stage)
+        if state is None or cluster.health():
+            continue
+        topics = cluster.published.topics.items()
+        names = [name for name, topic in topics if topic.topic_id == state.key.topic_id]
+        if not names or names[0].startswith("__"):
+            continue
+        stage.count("scenario")
+        path = layout.partition_state_path(TopicPartition(names[0], state.key.partition))
+        scribbled.append((path, cluster.store.write_from_outside(path, _NONSENSE)))
+        stage.note(f"{path} holds nonsense")
+        if stage.draw.random() < 0.7:
+            expire_controller(stage)
+        yield stage.draw.uniform(200, 1_000)
+        if stage.draw.random() < 0.5:
+            stage.crash(cluster.brokers[state.leader], "the leader of what cannot be read dies")
         yield stage.draw.uniform(500, 2_500)
         restore()
         yield 3_000

@@ -204,6 +204,14 @@ def unreadable_topic_is_stray(original: Any) -> Any:
     return lambda hosted, commanded, kept_topics: original(hosted, commanded, {})
 
 
+@_breaks(
+    "V35", "tidelog.controller.commands:CommandBuilder._unreadable", profile="unreadable_partition"
+)
+def unreadable_partition_is_stray(_: Any) -> Any:
+    """Full commands do not list partitions whose state nodes the controller could not read."""
+    return lambda builder: {}
+
+
 @_breaks("V64", "tidelog.broker.purgatory:PartitionWatchers.wait_for_acks")
 def ack_before_replication(_: Any) -> Any:
     """acks=all is answered when the leader has the batch."""
