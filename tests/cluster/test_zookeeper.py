@@ -67,8 +67,12 @@ def make_topic(cluster: LocalCluster, topic: str, replicas: int = 3) -> None:
         client.await_topic(topic, replicas)
 
 
-def leader_of(cluster: LocalCluster, topic: str) -> int:
-    return next(each.leader for each in cluster.status().partitions if each.topic == topic)
+def leader_of(cluster: LocalCluster, topic: str, partition: int = 0) -> int:
+    return next(
+        each.leader
+        for each in cluster.status().partitions
+        if (each.topic, each.partition) == (topic, partition)
+    )
 
 
 def test_a_cluster_with_a_server_of_its_own_comes_and_goes_with_it(tmp_path: Path) -> None:
@@ -286,12 +290,19 @@ def test_a_node_that_cannot_be_read_is_named_and_the_rest_goes_on(
     with LocalCluster(str(tmp_path / "cluster"), 2, store=chroot, end_with_program=True) as cluster:
         for topic in ("flights", "bad-topic"):
             make_topic(cluster, topic, 2)
-        make_topic(cluster, "bad-state", 2, partitions=3)
-        write_values(cluster.bootstrap, TopicPartition("bad-state", 0), [b"kept"])
+        bad, *beside = (TopicPartition("bad-state", number) for number in range(3))
+        with BlockingClient(cluster.bootstrap, timeout_ms=30_000) as client:
+            client.create_topic("bad-state", 3, 2, {"min.insync.replicas": "1"})
+            client.await_topic("bad-state", 2)
+        write_values(cluster.bootstrap, bad, [b"kept"])
         cluster.down()
-        state = layout.partition_state_path(TopicPartition("bad-state", 0))
+        whole: list[bytes] = []
+        state = layout.partition_state_path(bad)
 
         async def damage(store: ZookeeperStore) -> None:
+            node = await store.get(state)
+            assert node is not None
+            whole.append(node.data)
             await store.transact(
                 [
                     SetData(layout.topic_path("bad-topic"), b"{not json", ANY_VERSION),
@@ -312,6 +323,22 @@ def test_a_node_that_cannot_be_read_is_named_and_the_rest_goes_on(
             "no topic!",
         ):
             assert words in logs
+        victim = leader_of(cluster, "bad-state", beside[0].partition)
+        cluster.kill(victim)
+        for one in beside:
+            write_values(cluster.bootstrap, one, [b"moved"], timeout_ms=60_000)
+            assert leader_of(cluster, "bad-state", one.partition) not in (victim, -1)
+        cluster.start(victim)
+
+        async def mend(store: ZookeeperStore) -> None:
+            node = await store.get(state)
+            assert node is not None and node.data == b'{"leader":"one"}'
+            await store.transact([SetData(state, whole[0], ANY_VERSION)])
+
+        in_store(chroot, mend)
+        write_values(cluster.bootstrap, bad, [b"mended"], timeout_ms=60_000)
+        assert read_values(cluster.bootstrap, bad) == [b"kept", b"mended"]
+        cluster.await_full_isrs()
 
 
 def test_a_broker_that_cannot_reach_zookeeper_says_where_and_for_how_long(tmp_path: Path) -> None:

@@ -151,9 +151,7 @@ class Outcomes:
                 self._producer_ids_taken(write, outcome)
 
     def _changed(self, write: WritePartitionState, before: PartitionState | None) -> None:
-        topic = self._image.topics.get(write.topic_partition.topic)
-        if topic is None:
-            return  # a state of it could not be read: it is left alone
+        topic = self._image.topics[write.topic_partition.topic]
         change = StateChange(
             write.topic_partition, topic.topic_id, before, write.state, write.asked_by_leader
         )
@@ -215,8 +213,6 @@ class Outcomes:
     ) -> list[tuple[TopicPartition, tuple[int, ...]]]:
         """Take over a topic's node; returns the reassignments that are over with it."""
         topic = write.topic
-        if topic.name not in self._image.topics:
-            return []  # a state of it could not be read: it is left alone
         before = self._image.topics[topic.name].moves
         since = {
             partition: replace(topic.moves[partition], since_zxid=outcome.mzxid)

@@ -27,7 +27,7 @@ from tests.controller_builders import (
 )
 from tests.unit.controller.test_removals import remove
 
-from tidelog.controller.changes import StateUnreadable, TopicFound
+from tidelog.controller.changes import ReassignmentsFound, StateUnreadable, TopicFound
 from tidelog.controller.commands import Commands, Part, Sender
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Conflict, RemoveTopic
@@ -40,7 +40,6 @@ from tidelog.controller.events import (
     StopReplicaAnswered,
     TopicsRead,
 )
-from tidelog.controller.changes import ReassignmentsFound
 from tidelog.controller.moves import Move
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import PartitionState, ReassignmentEntry, TopicPartition
