@@ -485,6 +485,20 @@ def test_unreadable_topic_holds_nonsense_for_a_while(at: Stand) -> None:
     at.until(lambda: data() == whole)
 
 
+def test_unreadable_partition_holds_nonsense_for_a_while(at: Stand) -> None:
+    at.play("unreadable_partition")
+    at.until(lambda: bool(at.noted("/state holds nonsense")))
+    path = at.noted("/state holds nonsense")[0].split(" holds ")[0].split()[-1]
+
+    def data() -> bytes:
+        node = at.cluster.store.tree.get(path)
+        assert node is not None
+        return node.data
+
+    assert data() == b"{"
+    at.until(lambda: data() != b"{")
+
+
 def test_controller_lost_at_each_write_counts_on(at: Stand) -> None:
     at.play("controller_lost_at_each_write")
     at.until(lambda: len(at.noted(" fault strike controller ")) >= 3, 60_000)
