@@ -217,9 +217,13 @@ class Facts:
 
     def _is_news_to_brokers(self, found: TopicFound) -> bool:
         """Whether brokers are to be told of a topic even if nothing of it is decided: it could not
-        be read, and some may have registered meanwhile; or somebody has brought its nodes back,
-        with what was published in them."""
+        be read, and some may have registered meanwhile; somebody has brought its nodes back, with
+        what was published in them; or it has taken the place of another one of its name, whose
+        replicas are strays."""
         name = found.topic.name
+        known = self._image.topics.get(name)
+        if known is not None and known.topic_id != found.topic.topic_id:
+            return True
         if name in self._image.unreadable or any(
             TopicPartition(name, number) in self._image.unreadable_states for number in found.states
         ):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
-from tests.controller_builders import brokers, delete, loaded, state, step, topic
+from tests.controller_builders import TP, brokers, delete, loaded, state, step, topic, topic_id
 
 from tidelog.controller.events import BrokersRead, TopicFound, TopicsRead
 
@@ -32,6 +33,16 @@ def test_such_a_topic_is_named_once_and_left_alone(
     writes, effects = step(controller, read, BrokersRead(brokers(1, 2)))
     assert effects.reports == [], "it was told"
     assert all(name.topic != "edited" for name, _ in effects.published)
+
+
+@pytest.mark.rule("V25")
+def test_a_topic_in_another_ones_place_makes_all_of_that_ones_replicas_strays() -> None:
+    controller = loaded(TopicFound(topic(assignments={0: (1, 2, 3), 1: (1, 2, 3)}), {0: state()}))
+    another = TopicFound(replace(topic(), topic_id=topic_id("another")), {})
+    _, effects = step(controller, TopicsRead(("t",), (another,)))
+    assert sorted(effects.commands) == [1, 2, 3]
+    for told in effects.commands.values():
+        assert told.full and list(told.roles) == [TP]
 
 
 @pytest.mark.rule("V25")
