@@ -72,6 +72,8 @@ class TopicsMislaid(OfTopics):
             await self._bring_back(nodes)
             await self._restore()
             self.told("restored")
+        # What was brought back at once may have been set aside since, by who heard late of its loss.
+        await self._restore()
         self.is_done = True
 
     async def _write(self) -> None:
