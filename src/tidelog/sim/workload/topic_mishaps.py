@@ -72,7 +72,7 @@ class TopicsMislaid(OfTopics):
             await self._bring_back(nodes)
             await self._restore()
             self.told("restored")
-        # What was brought back at once may have been set aside since, by who heard late of its loss.
+        # What was brought back at once may have been set aside since, by who heard late of it.
         await self._restore()
         self.is_done = True
 
