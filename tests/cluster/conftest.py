@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -53,3 +54,11 @@ def tidelog(*words: str, timeout_s: float = 90.0) -> subprocess.CompletedProcess
         timeout=timeout_s,
         check=False,
     )
+
+
+def eventually(holds: Callable[[], bool], what: str, patience_s: float = 40.0) -> None:
+    """Wait until it holds; what is asked for is told where it does not come."""
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.05)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition as PythonPartition
+from tests.cluster.conftest import eventually
 from tests.unit.cli.test_command_line import run
 
 from tidelog.core.types import TopicPartition
@@ -17,7 +17,6 @@ from tidelog.local import LocalCluster
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 
-PATIENCE_S = 30.0
 RECORDS = [NewRecord(None, b"%d" % number, 1) for number in range(500)]
 
 
@@ -37,13 +36,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def client(cluster: LocalCluster) -> Iterator[BlockingClient]:
     with BlockingClient(cluster.bootstrap, timeout_ms=20_000) as made:
         yield made
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.05)
 
 
 def holding(cluster: LocalCluster, name: str) -> dict[int, list[str]]:

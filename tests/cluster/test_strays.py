@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.cluster.conftest import eventually
 from tests.unit.cli.test_command_line import run
 
 from tidelog.cli import stores
@@ -18,7 +18,6 @@ from tidelog.metadata.store import ANY_VERSION, Create, Delete, MetadataStore, O
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 
-PATIENCE_S = 40.0
 RECORDS = [NewRecord(None, b"%d" % number, 1) for number in range(300)]
 Tree = dict[str, bytes]
 
@@ -39,13 +38,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def client(cluster: LocalCluster) -> Iterator[BlockingClient]:
     with BlockingClient(cluster.bootstrap, timeout_ms=20_000) as made:
         yield made
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.05)
 
 
 async def read(store: MetadataStore, path: str, found: Tree) -> None:

@@ -6,6 +6,7 @@ to wait, and stops where it stands when the faults end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.core.types import TopicPartition
@@ -133,25 +134,37 @@ def left_behind(stage: Stage) -> Scenario:
 _NONSENSE: Final = b"{"
 
 
+def _scribbling(stage: Stage, what: str) -> tuple[Callable[[str], None], Callable[[], None]]:
+    """How somebody writes nonsense into a node, one at a time, and how it is as it was again: told
+    to, and in any case at the end."""
+    store = stage.cluster.store
+    #: Nodes that hold nonsense, and what they held: one at most.
+    scribbled: list[tuple[str, bytes]] = []
+
+    def scribble(path: str) -> None:
+        scribbled.append((path, store.write_from_outside(path, _NONSENSE)))
+        stage.note(f"{path} holds nonsense")
+
+    def restore() -> None:
+        """The controller finds out, or the next one does."""
+        if scribbled:
+            path, data = scribbled.pop()
+            node = store.tree.get(path)
+            if node is not None and node.data == _NONSENSE:  # else it is of another incarnation
+                store.write_from_outside(path, data)
+            stage.note(f"the {what} is as it was")
+            if stage.draw.random() < 0.5:
+                replace_controller(stage, stage.cluster.published.controller_epoch)
+
+    stage.at_end(restore)
+    return scribble, restore
+
+
 @scenario
 def unreadable_topic(stage: Stage) -> Scenario:
     """Somebody writes nonsense into a topic's node, and a new controller reads it."""
     cluster = stage.cluster
-    #: Nodes that hold nonsense, and what they held: one at most.
-    scribbled: list[tuple[str, bytes]] = []
-
-    def restore() -> None:
-        """What was scribbled on is as it was; the controller finds out, or the next one does."""
-        if scribbled:
-            path, data = scribbled.pop()
-            node = cluster.store.tree.get(path)
-            if node is not None and node.data == _NONSENSE:  # else it is of another incarnation
-                cluster.store.write_from_outside(path, data)
-            stage.note("the topic's node is as it was")
-            if stage.draw.random() < 0.5:
-                replace_controller(stage, cluster.published.controller_epoch)
-
-    stage.at_end(restore)
+    scribble, restore = _scribbling(stage, "topic's node")
     while True:
         yield stage.draw.uniform(300, 1_500)
         topics = [name for name in cluster.published.topics if not name.startswith("__")]
@@ -159,8 +172,7 @@ def unreadable_topic(stage: Stage) -> Scenario:
             continue
         stage.count("scenario")
         path = layout.topic_path(stage.draw.choice(topics))
-        scribbled.append((path, cluster.store.write_from_outside(path, _NONSENSE)))
-        stage.note(f"{path} holds nonsense")
+        scribble(path)
         expire_controller(stage)
         yield stage.draw.uniform(500, 2_500)
         restore()
@@ -172,21 +184,7 @@ def unreadable_partition(stage: Stage) -> Scenario:
     """Somebody writes nonsense into a partition's state node, and a new controller reads it, or the
     one in office runs into it; brokers restart meanwhile."""
     cluster = stage.cluster
-    #: Nodes that hold nonsense, and what they held: one at most.
-    scribbled: list[tuple[str, bytes]] = []
-
-    def restore() -> None:
-        """What was scribbled on is as it was; the controller finds out, or the next one does."""
-        if scribbled:
-            path, data = scribbled.pop()
-            node = cluster.store.tree.get(path)
-            if node is not None and node.data == _NONSENSE:  # else it is of another incarnation
-                cluster.store.write_from_outside(path, data)
-            stage.note("the partition's state node is as it was")
-            if stage.draw.random() < 0.5:
-                replace_controller(stage, cluster.published.controller_epoch)
-
-    stage.at_end(restore)
+    scribble, restore = _scribbling(stage, "partition's state node")
     while True:
         yield stage.draw.uniform(300, 1_500)
         state = _healthy_partition(stage)
@@ -198,8 +196,7 @@ def unreadable_partition(stage: Stage) -> Scenario:
             continue
         stage.count("scenario")
         path = layout.partition_state_path(TopicPartition(names[0], state.key.partition))
-        scribbled.append((path, cluster.store.write_from_outside(path, _NONSENSE)))
-        stage.note(f"{path} holds nonsense")
+        scribble(path)
         if stage.draw.random() < 0.7:
             expire_controller(stage)
         yield stage.draw.uniform(200, 1_000)
