@@ -70,7 +70,7 @@ class Draining:
         image = self._term.controller.image
         offsets = image.topics.get(CONSUMER_OFFSETS)
         found: dict[TopicPartition, PartitionState] = {}
-        for one in (*waiting, *(() if offsets is None else offsets.partitions())):
+        for one in (*waiting, *(() if offsets is None else offsets.partitions)):
             state = image.states.get(one)
             if state is None or state.leader not in image.brokers:
                 return None

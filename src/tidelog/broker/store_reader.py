@@ -276,7 +276,7 @@ class StoreReader:
                 topics.append(_decode_topic(name, node, config))
             except (LayoutError, KafkaError) as error:
                 found.append(self._unreadable(name, str(error)))
-        partitions = [one for topic in topics for one in topic.partitions()]
+        partitions = [one for topic in topics for one in topic.partitions]
         paths = [layout.partition_state_path(one) for one in partitions]
         states = await self._store.get_many(paths) if paths else []
         by_topic: dict[str, dict[int, PartitionState]] = {topic.name: {} for topic in topics}

@@ -206,7 +206,7 @@ def _known_below(write: RemoveTopic) -> list[str]:
     if write.topic is None:
         return []
     paths: list[str] = []
-    for topic_partition in write.topic.partitions():
+    for topic_partition in write.topic.partitions:
         paths.append(layout.partition_state_path(topic_partition))
         paths.append(layout.partition_path(topic_partition))
     paths.append(layout.topic_partitions_path(write.name))

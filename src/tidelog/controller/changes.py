@@ -5,7 +5,7 @@ A fact was read from the store, written to it, or answered by a broker; `image` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidelog.controller.moves import Move
@@ -31,16 +31,17 @@ class Topic:
     version: int = 0
     #: Reassignments under way, by partition.
     moves: Mapping[int, Move] = field(default_factory=dict)
+    #: Its partitions, ascending: made once, as every look at the topic goes through them.
+    partitions: tuple[TopicPartition, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        made = tuple(TopicPartition(self.name, number) for number in sorted(self.assignments))
+        object.__setattr__(self, "partitions", made)
 
     @property
     def is_reassigning(self) -> bool:
         """Whether the node names replicas that a reassignment brings or takes."""
         return bool(self.moves)
-
-    def partitions(self) -> Iterator[TopicPartition]:
-        """Its partitions, ascending."""
-        for partition in sorted(self.assignments):
-            yield TopicPartition(self.name, partition)
 
 
 @dataclass(frozen=True, slots=True)

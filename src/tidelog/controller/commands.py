@@ -12,7 +12,7 @@ Versions are those that Kafka 3.9 sends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -288,7 +288,7 @@ class CommandBuilder:
         #: Roles that are nobody's first: the same for all replicas of a partition.
         self._roles: dict[TopicPartition, Role] = {}
         #: The replicas of each partition that has roles, where somebody is told everything.
-        self._placed: dict[TopicPartition, tuple[int, ...]] = {}
+        self._placed: dict[TopicPartition, Sequence[int]] = {}
 
     def tell_brokers(self) -> None:
         """Tell everybody who is alive."""
@@ -409,7 +409,7 @@ class CommandBuilder:
     def delete(self, topic: str) -> dict[int, tuple[TopicPartition, ...]]:
         """Tell live replicas of a topic to delete; returns whom it told, and of what."""
         told: dict[int, list[TopicPartition]] = {}
-        for topic_partition in self._image.topics[topic].partitions():
+        for topic_partition in self._image.topics[topic].partitions:
             self.show(topic_partition)
             for replica in self._image.assigned(topic_partition):
                 if replica in self._image.brokers:
@@ -491,17 +491,19 @@ class CommandBuilder:
     def _everything(self) -> Shown:
         everything: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._placed = {}
-        for topic_partition in self._image.partitions():
-            if not self._has_roles(topic_partition):
-                if not self._image.is_deleting(topic_partition.topic):
-                    self._show_unreadable(topic_partition, everything)
+        for topic in self._image.topics.values():
+            if self._image.is_deleting(topic.name):
                 continue
-            self._placed[topic_partition] = self._image.replicas(topic_partition)
-            key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
-            if key in self._shown:
-                everything[key] = self._shown[key]
-            else:
-                self._show(topic_partition, everything)
+            for topic_partition in topic.partitions:
+                if not self._has_roles(topic_partition):
+                    self._show_unreadable(topic_partition, everything)
+                    continue
+                key = (topic.topic_id, topic_partition)
+                if key in self._shown:
+                    everything[key] = self._shown[key]
+                else:
+                    self._show(topic_partition, everything)
+                self._placed[topic_partition] = everything[key].replicas
         return everything
 
     def _role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
@@ -514,6 +516,9 @@ class CommandBuilder:
 
     def _new_role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
         state = self._image.states[topic_partition]
+        replicas = self._placed.get(topic_partition)
+        if replicas is None:
+            replicas = self._image.replicas(topic_partition)
         move = self._image.move(topic_partition)
         if move is not None and self._image.is_completing(topic_partition):
             move = None
@@ -528,7 +533,7 @@ class CommandBuilder:
                 leader_epoch=state.leader_epoch,
                 isr=state.isr,
                 partition_epoch=state.partition_epoch,
-                replicas=self._image.replicas(topic_partition),
+                replicas=replicas,
                 adding_replicas=adding,
                 removing_replicas=removing,
                 is_new=is_new,

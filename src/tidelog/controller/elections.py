@@ -88,7 +88,7 @@ def elect(
     state: PartitionState,
     replicas: Sequence[int],
     brokers: Brokers,
-    absent: Container[int],
+    absent: Sequence[int],
     unclean: bool,
     controller_epoch: int,
 ) -> Election | None:
@@ -97,6 +97,8 @@ def elect(
     `absent`: live brokers that said that they have no such replica (D3). `unclean`: the effective
     unclean.leader.election.enable.
     """
+    if not absent and _is_untouched(state, brokers):
+        return None
     restarted = liveness.restarted_members(state, brokers)
     leads_here = _is_here(state.leader, brokers, absent) and state.leader not in restarted
     bounced = liveness.bounced_members(state, brokers) if restarted else ()
@@ -148,6 +150,19 @@ def elect_preferred(
     return Election(
         _published(state, preferred, live, brokers, controller_epoch, state.leader_recovery_state)
     )
+
+
+def _is_untouched(state: PartitionState, brokers: Brokers) -> bool:
+    """Whether the leader and all of the ISR live as they did when they joined, and none leaves: in
+    one look what nearly all partitions are that a new controller reads."""
+    recorded = state.isr_epochs
+    if recorded is None or len(recorded) != len(state.isr):
+        return False
+    for member, epoch in zip(state.isr, recorded, strict=True):
+        broker = brokers.get(member)
+        if broker is None or broker.broker_epoch != epoch or broker.is_leaving:
+            return False
+    return state.leader in state.isr
 
 
 def _is_here(broker_id: int, brokers: Brokers, absent: Container[int]) -> bool:

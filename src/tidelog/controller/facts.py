@@ -198,7 +198,7 @@ class Facts:
             for change in changes:
                 self._image.apply(change)
             if isinstance(taken, TopicFound):
-                for topic_partition in taken.topic.partitions():
+                for topic_partition in taken.topic.partitions:
                     self._agenda.dirty[topic_partition] = None
                     self._agenda.shown[topic_partition] = None
                 for partition in taken.topic.moves:
@@ -302,7 +302,7 @@ class Facts:
                 self._look_at_leaderless(name)
 
     def _look_at_leaderless(self, name: str) -> None:
-        for topic_partition in self._image.topics[name].partitions():
+        for topic_partition in self._image.topics[name].partitions:
             state = self._image.states.get(topic_partition)
             if state is not None and state.leader == NO_LEADER:
                 self._agenda.dirty[topic_partition] = None

@@ -205,7 +205,7 @@ class Image:
     def partitions(self) -> Iterator[TopicPartition]:
         """Every partition of every readable topic."""
         for topic in self.topics.values():
-            yield from topic.partitions()
+            yield from topic.partitions
 
     def presence(self, topic_partition: TopicPartition) -> Mapping[int, bool]:
         """Who said that it has the replica, or that it has not; only where somebody had not."""
@@ -213,11 +213,10 @@ class Image:
 
     def absent(self, topic_partition: TopicPartition) -> tuple[int, ...]:
         """Live brokers that said that they do not have the replica (D3)."""
-        return tuple(
-            broker_id
-            for broker_id, present in self.presence(topic_partition).items()
-            if not present
-        )
+        answers = self._presence.get(topic_partition)
+        if answers is None:
+            return ()
+        return tuple(broker_id for broker_id, present in answers.items() if not present)
 
     def key(self) -> tuple[object, ...]:
         """Equal for images that decide alike."""
@@ -423,15 +422,15 @@ class Image:
 
     def _place(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
         self.topics[topic.name] = topic
-        for partition, replicas in topic.assignments.items():
-            topic_partition = TopicPartition(topic.name, partition)
-            for replica in replicas:
+        for topic_partition in topic.partitions:
+            for replica in topic.assignments[topic_partition.partition]:
                 self._hosted.setdefault(replica, {})[topic_partition] = None
             self.former.pop(topic_partition, None)
+            state = states.get(topic_partition.partition)
+            if state is not None:
+                self.states[topic_partition] = state
         for partition in topic.moves:
             self.moving[TopicPartition(topic.name, partition)] = None
-        for partition, state in states.items():
-            self.states[TopicPartition(topic.name, partition)] = state
 
     def _assign(self, topic: Topic) -> None:
         """Other replicas, or other reassignments; states stay."""
