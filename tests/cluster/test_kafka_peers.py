@@ -326,6 +326,17 @@ def test_records_of_all_codecs_are_the_same_bytes_everywhere(
     assert len(peers.check_same_bytes(tp, (1, 2, OURS))) >= len(CODECS)
 
 
+def test_a_partition_without_a_record_is_led_by_the_one_and_the_other(peers: Peers) -> None:
+    """Kafka's broker keeps the epoch that it led, although there is no record of it."""
+    tp = TopicPartition("empty", 0)
+    peers.make_topic(tp.topic, (1, 3))
+    for replicas in ((OURS, 1), (1, OURS), (OURS, 1)):
+        peers.reassign(tp, replicas)
+    produce(peers.bootstrap, tp, values_of("the first ones"))
+    peers.check_same_bytes(tp, (1, OURS))
+    assert f"for partition {tp.topic}-0 is out of range" not in peers.brokers[1].log.read_text()
+
+
 def test_our_isr_changes_go_through_kafkas_controller(peers: Peers) -> None:
     tp = TopicPartition("shrinking", 0)
     peers.make_topic(tp.topic, (3, 2))

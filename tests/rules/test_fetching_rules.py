@@ -360,10 +360,15 @@ def made(
 
 
 def fetched(
-    broker: FakeBroker, offset: int, last_fetched_epoch: int, *, session: tuple[int, int] = (0, -1)
+    broker: FakeBroker,
+    offset: int,
+    last_fetched_epoch: int,
+    *,
+    session: tuple[int, int] = (0, -1),
+    log_start_offset: int = 0,
 ) -> Any:
     """What broker 2 is answered as a follower."""
-    asked = FetchPartition(0, -1, offset, last_fetched_epoch, 0, 1_000)
+    asked = FetchPartition(0, -1, offset, last_fetched_epoch, log_start_offset, 1_000)
     message = FetchRequest(
         replica_state=ReplicaState(2, 2),
         session_id=session[0],
@@ -636,6 +641,47 @@ def test_a_follower_below_the_leaders_log_drops_everything_and_starts_there() ->
         assert ("truncate_fully_and_start_at", 6) in cluster[2].log().calls
         assert cluster[2].log().log_start_offset == 6
         assert cluster[2].log().log_end_offset == 9
+
+    run(story())
+
+
+@pytest.mark.rule("V67", "V32")
+@pytest.mark.parametrize("records", [0, 2])
+def test_a_follower_that_holds_nothing_begins_whatever_epoch_it_led(records: int) -> None:
+    """A Kafka broker that led without a record keeps the epoch, and where it is told to begin anew
+    it would ask with it from the same offset again."""
+
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await replicate({1: leader}, isr=(1, 2))
+        await leader.command(state(leader_epoch=3, partition_epoch=1, isr=(1, 2)))
+        if records:
+            leader.produce(records)
+        [answer] = fetched(leader, 0, 2).responses[0].partitions
+        assert (answer.error_code, answer.diverging_epoch.epoch) == (0, -1)
+        assert role_of(leader).followers[2].log_end_offset == 0
+        [answer] = fetched(leader, 1, 2).responses[0].partitions
+        if records:
+            assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (2, 0)
+        else:
+            assert answer.diverging_epoch.end_offset == 0
+
+    run(story())
+
+
+@pytest.mark.rule("V67", "V32")
+def test_a_follower_that_holds_records_below_the_leaders_log_start_is_compared() -> None:
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await replicate({1: leader}, isr=(1, 2))
+        await leader.command(state(leader_epoch=3, partition_epoch=1, isr=(1, 2)))
+        leader.produce(4)
+        leader.log().advance_log_start(4)
+        [answer] = fetched(leader, 4, 2).responses[0].partitions
+        assert answer.error_code == 0
+        assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (2, 0)
+        [answer] = fetched(leader, 4, 2, log_start_offset=4).responses[0].partitions
+        assert (answer.error_code, answer.diverging_epoch.epoch) == (0, -1)
 
     run(story())
 

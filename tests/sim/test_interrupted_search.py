@@ -7,9 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
+
+from tidelog.cli.seed_search import Interruptions
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "tidelog", "sim", "run"]
@@ -77,6 +80,30 @@ def test_what_was_covered_is_told_and_kept(
     assert after["events"] >= before["events"]
     assert [pid for pid in workers if Path(f"/proc/{pid}").exists()] == []
     assert list(tmp_path.iterdir()) == [kept]
+
+
+class _Watched:
+    """What a weak reference can refer to."""
+
+
+def test_a_signal_that_python_raises_to_nobody_is_noted_without_a_word(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    told: list[sys.UnraisableHookArgs] = []
+    before, sys.unraisablehook = sys.unraisablehook, told.append
+    try:
+        with Interruptions() as interruptions:
+            for raised in (lambda: signal.raise_signal(signal.SIGTERM), lambda: 1 / 0):
+                watched = _Watched()
+                reference = weakref.ref(watched, lambda _, raised=raised: raised())
+                del watched
+                assert reference() is None
+        assert sys.unraisablehook == told.append
+    finally:
+        sys.unraisablehook = before
+    assert interruptions.exit_code == 128 + signal.SIGTERM
+    assert [one.exc_type for one in told] == [ZeroDivisionError]
+    assert capfd.readouterr().err == ""
 
 
 def test_a_file_that_holds_no_coverage_is_told_before_anything_is_run(tmp_path: Path) -> None:

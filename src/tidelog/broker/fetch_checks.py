@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import EpochEnd, TopicPartition
+from tidelog.core.types import NO_EPOCH, EpochEnd, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -39,8 +39,13 @@ def readable(broker: Broker, session: FetchSession, item: SessionPartition) -> P
         if error:
             return Refusal(error)
     log = partition.log
+    last_epoch = item.last_fetched_epoch
+    if item.fetch_offset == item.log_start_offset == log.log_start_offset:
+        # It holds nothing, where one that starts over begins (V67), whatever it led before: a Kafka
+        # broker keeps the epoch, and would ask from there again and again.
+        last_epoch = NO_EPOCH
     try:
-        end = partition.diverging_epoch(item.last_fetched_epoch, item.fetch_offset)
+        end = partition.diverging_epoch(last_epoch, item.fetch_offset)
     except KafkaError as refused:
         return Refusal(refused.code, None, partition)
     if end is not None:

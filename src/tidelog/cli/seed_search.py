@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
@@ -36,16 +37,22 @@ class Interrupted(BaseException):
 
 
 class Interruptions:
-    """While it is entered, signals raise Interrupted, once; `number` says which came."""
+    """While it is entered, signals raise Interrupted, once; `number` says which came.
+
+    Raised in a callback of a weak reference or in a finalizer it reaches nobody, so look at
+    `number`, too; Python's word of that is not passed on.
+    """
 
     def __init__(self) -> None:
         self.number = 0
 
     def __enter__(self) -> Interruptions:
         self._before = {each: signal.signal(each, self._came) for each in _SIGNALS}
+        self._hook_before, sys.unraisablehook = sys.unraisablehook, self._unraisable
         return self
 
     def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._hook_before
         for each, handler in self._before.items():
             signal.signal(each, handler)
 
@@ -53,6 +60,10 @@ class Interruptions:
         if not self.number:
             self.number = number
             raise Interrupted
+
+    def _unraisable(self, told: sys.UnraisableHookArgs) -> None:
+        if not isinstance(told.exc_value, Interrupted):
+            self._hook_before(told)
 
     @property
     def exit_code(self) -> int:

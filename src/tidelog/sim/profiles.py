@@ -230,10 +230,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
             "late_roles",
             weights={
                 "late_roles": 5.0,
-                "elect_preferred": 5.0,
+                "elect_preferred": 8.0,
                 "expire_session": 4.0,
                 "expire_controller": 2.0,
-                "slow_link": 4.0,
+                "slow_link": 8.0,
                 "cut_one_way": 1.0,
             },
             left_out=0.0,
