@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 
 import pytest
 from tests.controller_builders import CONTROLLER_EPOCH, broker, brokers, epoch, state
@@ -10,7 +12,12 @@ from tests.controller_builders import CONTROLLER_EPOCH, broker, brokers, epoch, 
 from tidelog.controller import elections
 from tidelog.controller.elections import Election
 from tidelog.controller.liveness import Brokers
-from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState
+from tidelog.core.types import (
+    NO_BROKER_EPOCH,
+    NO_LEADER,
+    RECOVERING,
+    PartitionState,
+)
 
 
 def elect(
@@ -209,3 +216,29 @@ class TestCreationCutShort:
     )
     def test_otherwise_it_did_exist(self, published: PartitionState, live: Brokers) -> None:
         assert not elections.cut_short(published, (1, 2, 3), live)
+
+
+def test_one_look_at_an_untouched_partition_says_what_all_looks_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every state of up to two members, each of them gone, as it was, leaving or restarted."""
+    states = [
+        state(isr, leader, isr_epochs=epochs)
+        for isr in ((1,), (1, 2))
+        for leader in (NO_LEADER, 1, 2, 3)
+        for epochs in ("first lives", None, (NO_BROKER_EPOCH,) * len(isr))
+    ]
+    lives = [
+        (None, broker(one), replace(broker(one), is_leaving=True), broker(one, life=2))
+        for one in (1, 2)
+    ]
+    cases = [
+        (published, brokers(*(one for one in alive if one is not None)))
+        for published in states
+        for alive in product(*lives)
+    ]
+    quickly = [elect(published, live) for published, live in cases]
+    untouched = [elections._is_untouched(published, live) for published, live in cases]
+    monkeypatch.setattr(elections, "_is_untouched", lambda *_: False)
+    assert quickly == [elect(published, live) for published, live in cases]
+    assert 0 < untouched.count(True) < len(cases)
