@@ -35,7 +35,7 @@ test: $(TEST_READY)  ## everything that proves it, with the time of each part
 bench: $(RUN_READY)  ## speed of produce, consume, groups and compaction, failover, start and memory as tables
 	$(BIN)/python -m bench
 
-soak: $(TEST_READY)  ## mutants, larger models, all clients, then the simulator over fresh seeds: an hour, or MINUTES=n, or HOURS=n
+soak: $(TEST_READY)  ## mutants, larger models, all clients, chaos, then the simulator over fresh seeds: an hour, or MINUTES=n, or HOURS=n
 	$(BIN)/python -m tests.sim.soak --minutes $(if $(HOURS),$$(( $(HOURS) * 60 )),$(MINUTES))
 
 breaks: $(TEST_READY)  ## every rule broken in a copy of the sources: its tests must notice (RULES="V12 A4")

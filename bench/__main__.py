@@ -1,9 +1,11 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
-Parts: throughput failover scale controller shutdown isr groups offsets compaction simulation. With
+Parts: throughput produce failover scale controller shutdown isr groups offsets compaction
+memory simulation. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without. The parts
-scale and controller measure both stores, or with `--store` one of them.
+scale and controller measure both stores, or with `--store` one of them. The part produce compares
+with the brokers of another checkout (`--against`), for changes of the append path.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from bench import (
     groups,
     isr,
     log,
+    memory,
     offsets,
+    produce,
     scale,
     shutdown,
     simulation,
@@ -30,6 +34,7 @@ from bench.systems import TIDELOG, System
 
 PARTS = (
     "throughput",
+    "produce",
     "failover",
     "scale",
     "controller",
@@ -38,6 +43,7 @@ PARTS = (
     "groups",
     "offsets",
     "compaction",
+    "memory",
     "simulation",
 )
 
@@ -49,6 +55,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="runs per figure (default 5)")
     parser.add_argument("--mib", type=int, default=512, help="MiB per run (default 512)")
     parser.add_argument("--beside", metavar="VERSION", help="Apache Kafka to compare with: 3.9.2")
+    parser.add_argument("--against", metavar="CHECKOUT", help="of produce: other sources beside")
     parser.add_argument("--store", choices=scale.STORES, help="of scale and controller: only this")
     options = parser.parse_args()
     stores = (options.store,) if options.store else scale.STORES
@@ -64,7 +71,11 @@ def main() -> None:
     )
     systems = [TIDELOG, *(_kafka(options.beside) if options.beside else [])]
     for part in options.parts or PARTS:
-        for text in _tables(part, systems, options.rounds, options.mib * MIB, stores):
+        if part == "produce":
+            texts = produce.run(options.rounds, options.mib * MIB, options.against)
+        else:
+            texts = _tables(part, systems, options.rounds, options.mib * MIB, stores)
+        for text in texts:
             print(text, flush=True)
 
 
@@ -90,6 +101,8 @@ def _tables(
             return offsets.run(systems, rounds)
         case "compaction":
             return log.compactions(rounds)
+        case "memory":
+            return memory.run(systems, run_bytes)
         case _:
             return simulation.run()
 

@@ -254,6 +254,7 @@ async def controlling(
         random=system_random(),
         network=network,
         tracer=phases,
+        on_turn=lambda callback: None,
         open_lane=lambda path: open_lane(path, loop, clock),
         halt=_halt,
     )

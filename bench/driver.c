@@ -12,6 +12,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,6 @@
 
 enum { PRODUCER = 0, CONSUMER = 1 };
 enum { OFFSET_BEGINNING = -2 };
-enum { FLAG_BLOCK = 4 };
 
 /* The leading members of rd_kafka_message_t, in librdkafka's order. */
 typedef struct {
@@ -112,6 +112,15 @@ static void set(void *conf, const char *key, const char *value) {
     if (conf_set(conf, key, value, error, sizeof error)) die(key, error);
 }
 
+/* Hands one record over. A full queue is emptied here: records count until their delivery reports
+ * are polled, and librdkafka's own blocking would wait for this very thread. */
+static void send_record(void *client, void *topic, int partition, char *payload, size_t size) {
+    while (produce(topic, partition, 0, payload, size, NULL, 0, NULL)) {
+        if (errno != ENOBUFS) die("produce", strerror(errno));
+        poll_client(client, 10);
+    }
+}
+
 /* key=value arguments after the fixed ones. */
 static void set_all(void *conf, char **arguments) {
     for (; *arguments; arguments++) {
@@ -165,13 +174,12 @@ static void run_produce(char **arguments) {
     char *payload = random_bytes(record);
     /* The first record of each partition opens connections and is not measured. */
     for (int p = 0; p < partitions; p++)
-        produce(topic, p, FLAG_BLOCK, payload, record, NULL, 0, NULL);
+        send_record(client, topic, p, payload, record);
     wait_for(client, partitions);
     long count = total / record, warm = delivered;
     double begin = now(), cpu_begin = cpu();
     for (long i = 0; i < count; i++) {
-        if (produce(topic, (i / 64) % partitions, FLAG_BLOCK, payload, record, NULL, 0, NULL))
-            die("produce", "refused");
+        send_record(client, topic, (i / 64) % partitions, payload, record);
         if ((i & 1023) == 0) poll_client(client, 0);
     }
     wait_for(client, warm + count);
@@ -190,14 +198,14 @@ static void run_latency(char **arguments) {
     long capacity = 1 << 20, count = 0, sent = 0;
     double *samples = malloc(capacity * sizeof *samples);
     for (int i = 0; i < 50 * partitions; i++) {
-        produce(topic, i % partitions, FLAG_BLOCK, payload, record, NULL, 0, NULL);
+        send_record(client, topic, i % partitions, payload, record);
         wait_for(client, ++sent);
     }
     double end = now() + duration;
     while (count < capacity) {
         double begin = now();
         if (begin >= end) break;
-        produce(topic, count % partitions, FLAG_BLOCK, payload, record, NULL, 0, NULL);
+        send_record(client, topic, count % partitions, payload, record);
         sent++;
         while (delivered + failed < sent) poll_client(client, 100);
         if (failed) die("delivery", err2str(last_error));

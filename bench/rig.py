@@ -24,6 +24,8 @@ MIB = 1024 * 1024
 #: Writing into the page cache is this quick once its pages are warm, even on a busy machine.
 _WARM_MIB_PER_S = 3000
 _MAX_WARM_UPS = 8
+#: What the client may queue, beside the records themselves.
+CLIENT_BYTES = 256 * MIB
 
 #: Beyond librdkafka's defaults, the same for every broker that is compared.
 PRODUCER_OPTIONS = {

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bench.rig import (
+    CLIENT_BYTES,
     CONSUMER_OPTIONS,
     LATENCY_OPTIONS,
     MIB,
@@ -27,8 +28,6 @@ from tidelog.runtime.blocking import BlockingClient
 
 PARTITIONS = 6
 RECORD_BYTES = 1024
-#: What the client may queue, beside the records themselves.
-_CLIENT_BYTES = 256 * MIB
 _LATENCY_S = 3
 
 
@@ -84,13 +83,13 @@ class _Scene:
         self.latencies.append(self._run("latency", *arguments, options=LATENCY_OPTIONS))
 
     def _produce(self, figure: _Figure, topic: str, replicas: int, acks: int) -> None:
-        warm_pages(self._driver.directory, self._run_bytes * replicas + _CLIENT_BYTES)
+        warm_pages(self._driver.directory, self._run_bytes * replicas + CLIENT_BYTES)
         arguments = (topic, PARTITIONS, RECORD_BYTES, self._run_bytes, acks)
         self._note(figure, "produce", *arguments, options=PRODUCER_OPTIONS)
 
     def _consume(self, topic: str) -> None:
         time.sleep(0.2)  # the high watermark of the last batch; not measured
-        warm_pages(self._driver.directory, self._run_bytes + _CLIENT_BYTES)
+        warm_pages(self._driver.directory, self._run_bytes + CLIENT_BYTES)
         arguments = (topic, PARTITIONS, self._run_bytes)
         self._note(self.consume, "consume", *arguments, options=CONSUMER_OPTIONS)
 

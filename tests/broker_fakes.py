@@ -59,6 +59,12 @@ HANDLERS = {
 }
 
 
+#: The connection of a request whose handler is called without one.
+CONNECTION: Any = SimpleNamespace(
+    peer="10.0.0.1:5000", listener="PLAINTEXT", serves_own=True, close=lambda reason: None
+)
+
+
 class FakeClock:
     """Time that is moved by hand; timers fire in order."""
 
@@ -420,7 +426,7 @@ class FakeConnection:
         request = Request(
             RequestHeader(api_key, version, 0, f"broker-{peers.broker_id}"),
             message,
-            SimpleNamespace(peer="", close=lambda reason: None),
+            CONNECTION,
             other.clock.monotonic_ms(),
         )
         answer = HANDLERS[api_key](other, request)
@@ -490,10 +496,13 @@ class FakeBroker:
         self.metrics = Metrics()
         self.failures: list[tuple[str, BaseException]] = []
         self.tasks = Tasks(loop, clock, lambda name, error: self.failures.append((name, error)))
-        self.timers = TimerWheel(clock)
+        self.timers = self.serving_timers = TimerWheel(clock)
         self.ports = SimpleNamespace(loop=loop, random=random.Random(broker_id))
         self.store = FakeStore()
         self.view = ClusterView()
+        self.view.is_known = True
+        self.admission = SimpleNamespace(is_open=True, sends_answers=True)
+        self.fencing = SimpleNamespace(is_fenced=False, is_in_doubt=False, late_from_ms=1 << 62)
         self.peers = FakePeers(broker_id, cluster)
         self.fetch_sessions = FetchSessions()
         self.planned: dict[Partition, None] = {}
@@ -546,9 +555,6 @@ class FakeBroker:
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return self.view.topic_name(topic_id) or self.replicas.topic_name(topic_id)
-
-    def client_endpoint(self, broker_id: int) -> None:
-        return None
 
     def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request) -> Pending:
         pending = Pending()

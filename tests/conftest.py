@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gc
-from pathlib import Path
 
 import pytest
 from tests import volume
-
-RULES = Path(__file__).resolve().parent / "rules" / "rules.txt"
+from tests.rules.document import rule_ids
 
 volume.load_profile()
 
@@ -18,8 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    lines = RULES.read_text(encoding="utf-8").splitlines()
-    known = [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+    known = rule_ids()
     wanted = config.getoption("--rule")
     unknown = [rule for rule in wanted if rule not in known]
     if unknown:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
-from tests.broker_fakes import FakeBroker, FakeClock, FakeLog, errors, settle, state
+from tests.broker_fakes import CONNECTION, FakeBroker, FakeClock, FakeLog, errors, settle, state
 from tests.cluster.group_requests import GROUP, join_group
 
 from tidelog.broker.apis import handlers
@@ -140,7 +140,6 @@ class CoordinatorBroker:
         }
         broker: Any = self.broker
         broker.auto_creation = AutoCreation(broker)
-        broker.client_endpoint = lambda broker_id: broker.view.endpoint(broker_id, "PLAINTEXT")
         self._handlers = handlers()
 
     @property
@@ -192,9 +191,8 @@ class CoordinatorBroker:
     def send(self, api_key: int, version: int, message: Any) -> Any:
         """Hand in a request: its answer, or the Pending that waits for it. The turn of the
         loop goes on: nothing is written yet."""
-        connection = SimpleNamespace(peer="10.0.0.1:5000", close=lambda reason: None)
         header = RequestHeader(api_key, version, 0, "a-client")
-        request = Request(header, message, connection, self.clock.now_ms)
+        request = Request(header, message, CONNECTION, self.clock.now_ms)
         broker: Any = self.broker
         return self._handlers[api_key].handle(broker, request)
 

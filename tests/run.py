@@ -125,7 +125,7 @@ LIMITS_S = {
     "store": 600,
     "fuzz": 600,
     "clients": 900,
-    "cluster": 900,
+    "cluster": 1800,
     "testing": 900,
     "guide": 900,
     "spark": 900,
@@ -136,9 +136,11 @@ MATRIX = sorted(
     for pattern in ("test_matrix.py", "test_tools*.py")
     for path in (TESTS / "clients").glob(pattern)
 )
+#: Of tests/sim, what is a part of its own: whole runs of recorded seeds, half of its time.
+SEEDS = ("tests/sim/test_seeds.py",)
 #: Tests of clusters that bring a store of their own: they are the same whatever the others run on.
 OWN_STORE = tuple(
-    f"tests/cluster/test_{name}.py" for name in ("histories", "kafka_peers", "zookeeper")
+    f"tests/cluster/test_{name}.py" for name in ("chaos", "histories", "kafka_peers", "zookeeper")
 )
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
 COMPUTING = ("sim", "rules", "wire_oracles", "breaks", "model")
@@ -152,9 +154,11 @@ def all_parts() -> list[Part]:
         if (TESTS / name).is_dir() and has_tests(name):
             limit_s, has_processes = LIMITS_S.get(name, 600), name not in COMPUTING
             words = [f"tests/{name}"]
-            if name == "clients":
-                words += [f"--ignore={path}" for path in MATRIX]
+            own = {"clients": MATRIX, "sim": SEEDS}.get(name, ())
+            words += [f"--ignore={path}" for path in own]
             parts.append(pytest_part(name, *words, limit_s=limit_s, has_processes=has_processes))
+        if name == "sim":
+            parts.append(pytest_part("seeds", *SEEDS, limit_s=limit_s))
         if name == "clients":
             parts.append(pytest_part("matrix", *MATRIX, limit_s=1500, has_processes=True))
         if name == "cluster":

@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 TABLE = ROOT / "tests" / "rules" / "breaks.toml"
 #: All that the tests of the rules need.
-COPIED = ("pyproject.toml", "src", "tests")
+COPIED = ("pyproject.toml", "src", "tests", "docs")
 #: Tests that have not ended by then never will.
 LIMIT_S = 60
 #: A break that makes these is no broken rule but a broken line.

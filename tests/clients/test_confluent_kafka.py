@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata
 from tests.clients import confluent, kcat
 from tests.clients.conftest import MakeTopic
@@ -138,3 +138,28 @@ def test_refused_topics_come_with_reasons(bootstrap: str) -> None:
     refused = refusal(admin.create_topics([odd])["odd"])
     assert refused.code() == KafkaError.INVALID_CONFIG
     assert "retention.ms='soon' is not valid: an integer of at least -1" in refused.str()
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_records_without_a_key_on_a_compacted_topic_fail_by_themselves(
+    bootstrap: str, make_topic: MakeTopic, idempotent: bool
+) -> None:
+    """librdkafka fails them as INVALID_RECORD, and their batch's good ones as bystanders."""
+    topic = make_topic(cleanup_policy="compact")
+    outcome: dict[int, str] = {}
+    options = {"linger.ms": 500, "enable.idempotence": idempotent, "acks": "all"}
+    producer = Producer({"bootstrap.servers": bootstrap, **options})
+    for number in range(100):
+        producer.produce(
+            topic,
+            value=b"%d" % number,
+            key=None if number % 10 == 3 else b"k%d" % number,
+            partition=0,
+            on_delivery=lambda error, _, at=number: outcome.update(
+                {at: error.name() if error else ""}
+            ),
+        )
+    assert producer.flush(PATIENCE_S) == 0
+    bad = [number for number in range(100) if outcome[number] == "INVALID_RECORD"]
+    assert bad == list(range(3, 100, 10)), outcome
+    assert set(outcome.values()) == {"INVALID_RECORD", "_INVALID_DIFFERENT_RECORD"}

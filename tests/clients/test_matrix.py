@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.clients import thorough
 from tests.clients.matrix.driver import Absent, Driver
-from tests.clients.matrix.table import CLIENTS, FEATURES, Check, Client, Feature, Gap, cell
+from tests.clients.matrix.table import CLIENTS, FEATURES, Check, Client, Feature, cell
 from tests.clients.matrix.world import World
 
-from tidelog.broker.apis import handlers
 from tidelog.local import LocalCluster
 
 CELLS = [
@@ -20,7 +19,6 @@ CELLS = [
     if thorough.IS_WANTED or not client.thorough
     if callable(cell(client, feature))
 ]
-GAPS = [feature for feature in FEATURES if isinstance(feature.check, Gap)]
 Drivers = Callable[[Client], Driver]
 
 
@@ -64,13 +62,6 @@ def test_feature(
     assert callable(check)
     run: Check = check
     run(World(cluster, driver, f"matrix.{client.name}.{feature.name}"))
-
-
-@pytest.mark.parametrize("feature", GAPS, ids=lambda feature: feature.name)
-def test_a_gap_is_one(feature: Feature) -> None:
-    """What is served must be checked: the table may not say any longer that it is not there."""
-    assert isinstance(feature.check, Gap)
-    assert feature.check.api_key not in handlers()
 
 
 def test_the_table_names_only_features_that_there_are() -> None:

@@ -43,6 +43,32 @@ def test_kafka_configs(tools: Tools, server: tuple[str, str], world: World) -> N
     assert "log.dirs=" in tools.run("kafka-configs", *server, *of_broker)
 
 
+def test_kafka_tools_see_the_codec_of_the_topic_and_set_throttles(
+    tools: Tools, server: tuple[str, str], world: World
+) -> None:
+    topic = world.name()
+    words = ("--create", "--topic", topic, "--partitions", "1", "--replication-factor", "3")
+    codec = ("--config", "compression.type=zstd", "--config", "compression.zstd.level=9")
+    throttles = ("--config", "leader.replication.throttled.replicas=*")
+    tools.run("kafka-topics", *server, *words, *codec, *throttles)
+    sent = ("--topic", topic, "--compression-codec", "gzip")
+    tools.run("kafka-console-producer", *server, *sent, sent=NUMBERS)
+    read = ("--topic", topic, "--from-beginning", "--max-messages", "100")
+    assert tools.run("kafka-console-consumer", *server, *read) == NUMBERS
+    files = sorted(Path(world.cluster.directory).glob(f"**/{topic}-0/*.log"))
+    assert len(files) == 3
+    lines = tools.run("kafka-dump-log", "--files", str(files[0])).splitlines()
+    batches = [line for line in lines if line.startswith("baseOffset")]
+    assert batches and all("compresscodec: zstd" in line.lower() for line in batches)
+
+    of_broker = ("--entity-type", "brokers", "--entity-name", "1")
+    rate = "leader.replication.throttled.rate=1000000"
+    tools.run("kafka-configs", *server, *of_broker, "--alter", "--add-config", rate)
+    assert rate in tools.run("kafka-configs", *server, *of_broker, "--describe")
+    name = rate.partition("=")[0]
+    tools.run("kafka-configs", *server, *of_broker, "--alter", "--delete-config", name)
+
+
 def test_the_consoles_and_kafka_consumer_groups(
     tools: Tools, server: tuple[str, str], world: World
 ) -> None:

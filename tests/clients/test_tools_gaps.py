@@ -1,4 +1,7 @@
-"""Kafka's command line tools for what brokers do not serve: they say so at once, with its name."""
+"""Kafka's command line tools for what brokers do not have: they say so at once.
+
+Most APIs are answered as by a Kafka 3.9 broker without an authorizer and with PLAINTEXT listeners.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,62 @@ from tests.clients.java.tools import Tools
 
 from tidelog.broker.apis import handlers
 
-#: Of each tool: its words, the API that it would need, and how Kafka's clients call that.
-GAPS = {
-    "kafka-acls": (("--list",), 29, "DESCRIBE_ACLS"),
-    "kafka-transactions": (("list",), 66, "LIST_TRANSACTIONS"),
-    "kafka-delegation-tokens": (
-        ("--describe", "--command-config", "/dev/null"),
-        41,
-        "DESCRIBE_DELEGATION_TOKEN",
+_ALTER_USERS = ("--alter", "--entity-type", "users")
+#: The words of each tool, and what it prints.
+ANSWERED = {
+    "list acls": ("kafka-acls", ("--list",), "SecurityDisabledException"),
+    "add acl": (
+        "kafka-acls",
+        ("--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "t"),
+        "SecurityDisabledException",
     ),
-    "kafka-metadata-quorum": (("describe", "--status"), 55, "DESCRIBE_QUORUM"),
-    "kafka-configs": (("--describe", "--entity-type", "users"), 48, "DESCRIBE_CLIENT_QUOTAS"),
+    "describe transaction": (
+        "kafka-transactions",
+        ("describe", "--transactional-id", "nobody"),
+        "authorization failure",
+    ),
+    "list delegation tokens": (
+        "kafka-delegation-tokens",
+        ("--describe", "--command-config", "/dev/null"),
+        "DelegationTokenDisabledException|Delegation Token requests are not allowed",
+    ),
+    "set quota": (
+        "kafka-configs",
+        (*_ALTER_USERS, "--entity-default", "--add-config", "producer_byte_rate=1024"),
+        "brokers enforce no quotas",
+    ),
+    "set scram": (
+        "kafka-configs",
+        (*_ALTER_USERS, "--entity-name", "a", "--add-config", "SCRAM-SHA-256=[password=secret]"),
+        "the listener is PLAINTEXT",
+    ),
+}
+#: What is not there is listed as nothing, without an error.
+EMPTY = {
+    "list transactions": ("kafka-transactions", ("list",)),
+    "describe quotas and scram": ("kafka-configs", ("--describe", "--entity-type", "users")),
 }
 
 
-@pytest.mark.parametrize("tool", GAPS)
-def test_a_tool_names_what_is_not_served(tools: Tools, server: tuple[str, str], tool: str) -> None:
-    words, api_key, name = GAPS[tool]
-    assert api_key not in handlers(), "it is served now: test what it does"
-    assert f"does not support {name}" in tools.run(tool, *server, *words, fails=None)
+@pytest.mark.parametrize("case", ANSWERED)
+def test_a_tool_shows_the_brokers_refusal(tools: Tools, server: tuple[str, str], case: str) -> None:
+    tool, words, expected = ANSWERED[case]
+    told = tools.run(tool, *server, *words, fails=None)
+    assert any(text in told for text in expected.split("|")), told
+
+
+@pytest.mark.parametrize("case", EMPTY)
+def test_a_tool_lists_nothing(tools: Tools, server: tuple[str, str], case: str) -> None:
+    tool, words = EMPTY[case]
+    told = tools.run(tool, *server, *words)
+    assert "Exception" not in told
+
+
+def test_a_tool_names_what_is_not_served(tools: Tools, server: tuple[str, str]) -> None:
+    """Controllers of KRaft alone answer DescribeQuorum."""
+    assert 55 not in handlers()
+    told = tools.run("kafka-metadata-quorum", *server, "describe", "--status", fails=None)
+    assert "does not support DESCRIBE_QUORUM" in told
 
 
 def test_levels_of_loggers_are_refused_with_the_reason(

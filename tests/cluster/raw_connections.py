@@ -30,10 +30,10 @@ def sized(body: bytes, size: int | None = None) -> bytes:
 
 
 class RawConnection:
-    """One connection to the first broker of a cluster."""
+    """One connection to a broker of a cluster, the first if none is named."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
-        place = cluster.places()[1]
+    def __init__(self, cluster: LocalCluster, broker_id: int = 1) -> None:
+        place = cluster.places()[broker_id]
         self._socket = socket.create_connection(("127.0.0.1", place.port), timeout=PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

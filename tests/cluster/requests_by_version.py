@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.cluster.group_requests import GROUP_REQUESTS
+from tests.cluster.unserved_requests import UNSERVED_REQUESTS
 
 from tidelog.broker.apis import handlers
 from tidelog.records.builder import NewRecord, build_batch
@@ -132,6 +133,7 @@ CLIENT_APIS = [
     LIST_STRAYS,
     ALTER_STRAYS,
     *GROUP_REQUESTS,
+    *UNSERVED_REQUESTS,
 ]
 
 
@@ -310,4 +312,6 @@ def sensible_request(
     """A request about a topic (CreateTopics and DeleteTopics: about topics of their own)."""
     if api_key in GROUP_REQUESTS:
         return GROUP_REQUESTS[api_key](version, topic)
+    if api_key in UNSERVED_REQUESTS:
+        return UNSERVED_REQUESTS[api_key](version, topic)
     return _MAKERS[api_key](version, topic, topic_id, partition)

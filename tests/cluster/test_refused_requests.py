@@ -6,6 +6,7 @@ Damaged batches, impossible topics and configurations; what was refused leaves n
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.cluster.raw_connections import (
 )
 from tests.cluster.records import read_values, write_values
 from tests.cluster.requests_by_version import produce_of, sensible_request, versions_of
+from tests.unit.records.walks import record_bytes
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -37,11 +39,6 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tidelog.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.registry import (
     CREATE_TOPICS,
@@ -102,9 +99,7 @@ def refused(cluster: LocalCluster, records: bytes | bytearray | None) -> tuple[E
             assert partition.error_message is None
     assert len(dict.fromkeys(codes)) == 1, codes
     assert partition.base_offset == -1
-    if partition.error_code == ErrorCode.INVALID_RECORD:
-        (why,) = partition.record_errors
-        assert why.batch_index_error_message == partition.error_message
+    assert partition.record_errors == []
     return ErrorCode(partition.error_code), partition.error_message or ""
 
 
@@ -131,6 +126,11 @@ def with_payload(payload: bytes, codec: int, count: int = 1) -> bytearray:
     data = batch(count, codec)[:61] + payload
     struct.pack_into(">i", data, 8, len(data) - 12)
     return resealed(data)
+
+
+def records_of(*deltas: int) -> bytes:
+    """Uncompressed records with these offset deltas."""
+    return b"".join(record_bytes(0, delta=delta) for delta in deltas)
 
 
 def test_a_wrong_crc_is_a_corrupt_message(cluster: LocalCluster) -> None:
@@ -184,6 +184,10 @@ def test_what_is_no_whole_batch_is_a_corrupt_message(
         (with_payload(b"", compression.NONE), "record 0"),
         (with_payload(b"\x01" * 20, compression.NONE), "record 0"),
         (with_payload(b"\xff" * 20, compression.NONE), "record 0"),
+        (with_payload(records_of(0, 0, 0), compression.NONE, 3), "record 1: its offset delta is 0"),
+        (with_payload(records_of(0, 1, -2), compression.NONE, 3), "record 2: its offset delta"),
+        (with_payload(records_of(0, 1, 2), compression.NONE, 5), "record 3: the records end"),
+        (with_payload(records_of(0)[:-9] + b"\x20" + b"\xff" * 16, 0), "a number has too many"),
         (with_payload(b"\xfe\xff\xff\xff\x0f" * 4, compression.NONE), "does not fit"),
         (with_payload(b"\x10\0\0\0\xfe\x7f" + bytes(3), compression.NONE), "a key of"),
     ],
@@ -297,24 +301,14 @@ def test_acks_that_mean_nothing_are_named(cluster: LocalCluster, acks: int) -> N
     assert str(acks) in answer.error_message
 
 
-def test_a_batch_that_lies_beyond_its_first_record_hurts_who_reads_it_alone(
-    cluster: LocalCluster,
-) -> None:
-    """Its framing is not walked when it is taken, but a look for a timestamp walks it."""
-    with BlockingClient(cluster.bootstrap) as client:
-        client.create_topic("lies", 1, 1)
-        client.await_topic("lies")
+def test_a_batch_that_lies_beyond_its_first_record_is_refused(cluster: LocalCluster) -> None:
+    """Consumers of librdkafka stop at such a record, for good and without an error."""
     first = bytes(batch(1)[61:])
     lie = with_payload(first + b"\xff" * 40, compression.NONE, 3)
-    assert codes_of(ask(cluster, PRODUCE, 9, produce_of(lie, "lies"))) == [0]
-    asked = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic("lies", [ListOffsetsPartition(0, timestamp=0)])]
+    assert refused(cluster, lie) == (
+        ErrorCode.INVALID_RECORD,
+        "record batch at byte 0: record 1: a number has too many bytes",
     )
-    answer = ask(cluster, LIST_OFFSETS, 9, asked)
-    assert codes_of(answer) == [ErrorCode.CORRUPT_MESSAGE]
-    fetched = ask(cluster, FETCH, 12, sensible_request(FETCH, 12, "lies", b""))
-    (partition,) = fetched.responses[0].partitions
-    assert bytes(partition.records)[61:] == bytes(lie)[61:]
 
 
 # -- topics -------------------------------------------------------------------------------------
@@ -435,7 +429,7 @@ def test_a_topic_that_cannot_be_is_refused_with_what_is_wrong(
         ("min.insync.replicas", "0", ["min.insync.replicas='0'", "at least 1"]),
         ("unclean.leader.election.enable", "maybe", ["='maybe'", "true or false"]),
         ("segment.bytes", "99999999999", ["segment.bytes='99999999999'", "an integer"]),
-        ("compression.type", "zstd", ["compression.type='zstd'", "not supported yet"]),
+        ("compression.type", "brotli", ["compression.type='brotli'", "producer or uncompressed"]),
         ("retentoin.ms", "1", ["retentoin.ms", "did you mean retention.ms?"]),
     ],
 )
@@ -458,3 +452,31 @@ def test_one_bad_topic_of_a_request_does_not_keep_the_others_from_being_made(
     names = [DeleteTopicState("fine"), DeleteTopicState("nowhere")]
     gone = ask(cluster, DELETE_TOPICS, 6, DeleteTopicsRequest(names, timeout_ms=10_000)).responses
     assert [each.error_code for each in gone] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+# -- records ------------------------------------------------------------------------------------
+
+
+def test_every_bad_record_is_named_with_its_reason(cluster: LocalCluster) -> None:
+    """KIP-467: by index, in order; other faults than those of records name none."""
+    with BlockingClient(cluster.bootstrap) as client:
+        client.create_topic("keyed", 1, 1, {"cleanup.policy": "compact"})
+        client.create_topic("timed", 1, 1, {"message.timestamp.before.max.ms": "60000"})
+        for topic in ("keyed", "timed"):
+            client.await_topic(topic)
+    now_ms = time.time_ns() // 1_000_000
+    keyless = [NewRecord(None if n % 10 == 3 else b"k", b"v", now_ms) for n in range(100)]
+    old = [NewRecord(b"k", b"v", now_ms - 3_600_000 * (n % 2)) for n in range(5)]
+    for topic, records, code, words, bad in (
+        ("keyed", keyless, ErrorCode.INVALID_RECORD, "no key", range(3, 100, 10)),
+        ("timed", old, ErrorCode.INVALID_TIMESTAMP, f"timestamp {now_ms - 3_600_000}", (1, 3)),
+    ):
+        for codec in (compression.NONE, compression.LZ4):
+            message = produce_of(build_batch(records, codec=codec), topic)
+            answer = ask(cluster, PRODUCE, REASON_VERSION, message)
+            (partition,) = answer.responses[0].partition_responses
+            assert partition.error_code == code and partition.base_offset == -1
+            assert [each.batch_index for each in partition.record_errors] == [*bad]
+            reasons = [each.batch_index_error_message for each in partition.record_errors]
+            assert all(words in (reason or "") for reason in reasons)
+            assert f"{len(reasons)} of {len(records)} records" in partition.error_message

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
@@ -364,6 +367,58 @@ def test_a_broker_that_cannot_reach_zookeeper_says_where_and_for_how_long(tmp_pa
     assert f"{LOOPBACK}:{port}" in message
     assert "within 700 ms (zookeeper.connection.timeout.ms)" in message
     assert "refused" in message
+
+
+def test_without_a_quorum_an_administrator_is_answered_with_the_name_of_the_store(
+    tmp_path: Path,
+) -> None:
+    require_zookeeper()
+    directory = str(tmp_path / "cluster")
+    with LocalCluster(directory, 1, store="zookeeper", end_with_program=True) as cluster:
+        zookeeper = cluster.zookeeper
+        assert zookeeper is not None
+        zookeeper.kill()
+        told = tidelog("topics", "create", "flights", "--dir", directory, "--timeout", "20")
+        assert told.returncode == 1, told.stderr
+        assert f"the metadata store zookeeper://{zookeeper.address} has not answered" in told.stderr
+        assert "it has no quorum" in told.stderr
+        assert "could not be reached" not in told.stderr
+        moves = tidelog("reassign", "list", "--dir", directory, "--timeout", "2")
+        assert moves.returncode == 1
+        assert f"the metadata store zookeeper://{zookeeper.address} has not" in moves.stderr
+        health = tidelog("health", "--dir", directory, "-o", "json")
+        assert health.returncode == 1, health.stdout
+        [finding] = json.loads(health.stdout)["findings"]
+        assert (finding["level"], finding["kind"]) == ("degraded", "controller_blocked")
+        assert "it has no quorum" in finding["message"]
+
+
+def test_a_broker_waits_for_a_quorum_and_says_so(tmp_path: Path) -> None:
+    """It waits for a session timeout where no other time is set, as Kafka does, and then starts."""
+    require_zookeeper()
+    [port] = free_ports(1)
+    config = properties(
+        tmp_path,
+        metadata_store=f"zookeeper://{LOOPBACK}:{port}",
+        metadata_session_timeout_ms="90000",
+    )
+    words = [sys.executable, "-m", "tidelog.runtime.main", "--config", config]
+    broker = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    try:
+        assert broker.stderr is not None
+        waiting = next(line for line in broker.stderr if "waiting for ZooKeeper" in line)
+        assert f"waiting for ZooKeeper at {LOOPBACK}:{port}: " in waiting
+        assert waiting.rstrip().endswith("given up after 90000 ms (tidelog.store)")
+        server = LocalZookeeper(str(tmp_path / "zookeeper"), port, end_with_program=True)
+        server.start()
+        try:
+            assert any(" started on " in line for line in broker.stderr)
+        finally:
+            broker.kill()
+            server.stop()
+    finally:
+        broker.kill()
+        broker.communicate()
 
 
 def test_a_chroot_that_is_not_there_is_named(tmp_path: Path, server: LocalZookeeper) -> None:

@@ -46,7 +46,8 @@ _DOCUMENTED = {
     "OffsetCommit": f"{_MEMBER} ILLEGAL_GENERATION REBALANCE_IN_PROGRESS OFFSET_METADATA_TOO_LARGE"
     " INVALID_COMMIT_OFFSET_SIZE UNKNOWN_TOPIC_OR_PARTITION POLICY_VIOLATION REQUEST_TIMED_OUT",
     "OffsetFetch": f"{_GROUP} UNKNOWN_TOPIC_OR_PARTITION UNSTABLE_OFFSET_COMMIT",
-    "FindCoordinator": "COORDINATOR_NOT_AVAILABLE INVALID_GROUP_ID INVALID_REQUEST",
+    "FindCoordinator": "COORDINATOR_NOT_AVAILABLE INVALID_GROUP_ID INVALID_REQUEST"
+    " TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     "JoinGroup": f"{_MEMBER} INCONSISTENT_GROUP_PROTOCOL INVALID_SESSION_TIMEOUT"
     " MEMBER_ID_REQUIRED GROUP_MAX_SIZE_REACHED REBALANCE_IN_PROGRESS POLICY_VIOLATION"
     " INVALID_REQUEST UNSUPPORTED_VERSION",
@@ -63,7 +64,7 @@ _DOCUMENTED = {
     " POLICY_VIOLATION",
     "InitProducerId": "COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR"
     " INVALID_REQUEST INVALID_PRODUCER_EPOCH PRODUCER_FENCED INVALID_TRANSACTION_TIMEOUT"
-    " UNSUPPORTED_VERSION",
+    " TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     "OffsetForLeaderEpoch": f"{_LEADER} {_EPOCH}",
     "DescribeConfigs": _CONFIGS,
     "AlterConfigs": f"{_CONFIGS} REQUEST_TIMED_OUT",
@@ -90,6 +91,30 @@ _DOCUMENTED = {
     " INELIGIBLE_REPLICA NEW_LEADER_ELECTED OPERATION_NOT_ATTEMPTED",
     "DescribeCluster": "INVALID_REQUEST UNSUPPORTED_ENDPOINT_TYPE MISMATCHED_ENDPOINT_TYPE",
     "AllocateProducerIds": "NOT_CONTROLLER STALE_BROKER_EPOCH BROKER_ID_NOT_REGISTERED",
+    "SaslHandshake": "ILLEGAL_SASL_STATE",
+    "SaslAuthenticate": "ILLEGAL_SASL_STATE",
+    "AddPartitionsToTxn": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "AddOffsetsToTxn": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "EndTxn": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "TxnOffsetCommit": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "DescribeAcls": "SECURITY_DISABLED",
+    "CreateAcls": "SECURITY_DISABLED",
+    "DeleteAcls": "SECURITY_DISABLED",
+    "AlterReplicaLogDirs": "LOG_DIR_NOT_FOUND REPLICA_NOT_AVAILABLE UNSUPPORTED_VERSION",
+    "CreateDelegationToken": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
+    "RenewDelegationToken": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
+    "ExpireDelegationToken": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
+    "DescribeDelegationToken": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
+    "DescribeClientQuotas": "",
+    "AlterClientQuotas": "UNSUPPORTED_VERSION",
+    "DescribeUserScramCredentials": "RESOURCE_NOT_FOUND DUPLICATE_RESOURCE",
+    "AlterUserScramCredentials": "RESOURCE_NOT_FOUND UNSUPPORTED_SASL_MECHANISM",
+    "DescribeProducers": "UNKNOWN_TOPIC_OR_PARTITION NOT_LEADER_OR_FOLLOWER"
+    " INVALID_TOPIC_EXCEPTION",
+    "DescribeTransactions": "TRANSACTIONAL_ID_NOT_FOUND",
+    "ListTransactions": "",
+    "ConsumerGroupHeartbeat": "UNSUPPORTED_VERSION",
+    "ConsumerGroupDescribe": "UNSUPPORTED_VERSION",
     "DescribeTopicPartitions": "LEADER_NOT_AVAILABLE UNKNOWN_TOPIC_OR_PARTITION"
     " INVALID_TOPIC_EXCEPTION INVALID_REQUEST",
 }
@@ -104,11 +129,24 @@ def errors_in(answer: Any) -> Iterator[int]:
     """Every error code of an answer, at any depth."""
     for field in dataclasses.fields(answer):
         value = getattr(answer, field.name)
-        if field.name == "error_code":
+        if field.name in ("error_code", "partition_error_code"):
             yield value
         for item in value if isinstance(value, list) else [value]:
             if dataclasses.is_dataclass(item):
                 yield from errors_in(item)
+
+
+def messages_without_error(answer: Any) -> Iterator[str]:
+    """Every error message that stands beside the error code NONE, at any depth."""
+    if getattr(answer, "error_code", None) == ErrorCode.NONE:
+        message = getattr(answer, "error_message", None)
+        if message is not None:
+            yield message
+    for field in dataclasses.fields(answer):
+        value = getattr(answer, field.name)
+        for item in value if isinstance(value, list) else [value]:
+            if dataclasses.is_dataclass(item):
+                yield from messages_without_error(item)
 
 
 def check_answer(header: codec.RequestHeader, message: Any, answer: bytes) -> Any:
@@ -123,4 +161,6 @@ def check_answer(header: codec.RequestHeader, message: Any, answer: bytes) -> An
     assert again[4:] == answer, f"{name}: the answer is written otherwise again"
     for error in errors_in(decoded):
         assert error in DOCUMENTED[header.api_key], f"{name}: error {error} of {message}"
+    empty = list(messages_without_error(decoded))
+    assert not empty, f"{name}: {empty} is the message of no error"
     return decoded

@@ -14,7 +14,6 @@ from random import Random
 from crc32c import crc32c
 
 from tidelog.core.errors import KafkaError
-from tidelog.core.limits import MAX_RECORDS_CHECKED
 from tidelog.log.producers import DamagedSnapshot, ProducerState
 from tidelog.records import compression
 from tidelog.records.batch import (
@@ -31,15 +30,16 @@ from tidelog.records.batch import (
     set_log_append_time,
 )
 from tidelog.records.builder import NewRecord, Producer, build_batch
+from tidelog.records.checking import Demands, check_records
 from tidelog.records.control import COMMIT, build_end_marker, read_marker
 from tidelog.records.reader import (
     KeyedRecord,
     RecordColumns,
-    check_records,
     read_columns,
     read_keys,
 )
 from tidelog.records.rewriting import emptied, rewritten
+from tidelog.records.walk import MAX_INT64, MIN_INT64, walk, walk_in_python
 
 #: Small, so that a bomb of a few bytes is refused as early as one of megabytes.
 MAX_BYTES = 16 * 1024
@@ -147,6 +147,7 @@ def examine(batch: BatchView) -> None:
     check(batch)
     repr(batch)
     columns = columns_of(batch)
+    _walks_agree(batch)
     _taken_is_readable(batch, columns)
     if columns is not None and batch.is_control:
         with suppress(CorruptBatch):
@@ -174,21 +175,30 @@ def _taken_is_readable(batch: BatchView, columns: RecordColumns | None) -> None:
     """What a broker checked and took from a client, consumers can read."""
     try:
         check_from_client(batch)
-        check_records(batch, MAX_BYTES)
+        largest = check_records(batch, MAX_BYTES)
     except CorruptBatch:
         return
-    walked = batch.compression and batch.record_count <= MAX_RECORDS_CHECKED
-    if walked:
-        assert columns is not None, "taken, and cannot be read"
-        assert columns.offsets == list(range(batch.record_count))
+    assert columns is not None, "taken, and cannot be read"
+    assert columns.offsets == [batch.base_offset + n for n in range(batch.record_count)]
+    assert max(columns.timestamps_ms) == largest, "not the largest timestamp"
     try:
-        largest = check_records(batch, MAX_BYTES, keys_required=True)
+        check_records(batch, MAX_BYTES, Demands(keys=True))
     except CorruptBatch:
-        return
-    assert columns is not None, "taken for a compacted topic, and cannot be read"
-    assert None not in columns.keys
-    if batch.record_count:
-        assert max(columns.timestamps_ms) == largest, "not the largest timestamp"
+        assert None in columns.keys
+    else:
+        assert None not in columns.keys
+
+
+def _walks_agree(batch: BatchView) -> None:
+    """The compiled walk and the one in Python have one verdict; without the former nothing is
+    compared."""
+    for bounds in ((False, MIN_INT64, MAX_INT64), (True, NOW_MS - 100, NOW_MS)):
+        keys, earliest, latest = bounds
+        arguments = (
+            batch.buffer, batch.position + HEADER_BYTES, batch.end_position,
+            max(batch.record_count, 0), batch.base_timestamp, earliest, latest, keys, 3,
+        )  # fmt: skip
+        assert walk(*arguments) == walk_in_python(*arguments), "the walks differ"
 
 
 def compacted(
@@ -306,7 +316,7 @@ class Producers:
         if not batch.has_producer_id:
             return
         try:
-            if not batch.is_control and state.check(batch) is not None:
+            if not batch.is_control and state.check(batch, NOW_MS) is not None:
                 return  # repeated: not appended again
         except KafkaError:
             return

@@ -41,6 +41,8 @@ def _primitives(kind: str) -> st.SearchStrategy[Any]:
         return integers(kind)
     if kind == "bool":
         return st.booleans()
+    if kind == "float64":
+        return st.floats()
     if kind == "uuid":
         return UUIDS
     return TEXTS if kind == "string" else BLOBS

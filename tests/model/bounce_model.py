@@ -7,7 +7,7 @@ asked for, and are judged by that view. Commands are for one registration. Real,
 recorded and compared broker epochs (V10, V63), proofs of a clean shutdown (E3).
 
 Bounds: records, leader epochs, deaths and clean stops. min.insync.replicas is 2, so that what is
-committed must survive one loss (see docs/guarantees): none is lost while a member of the ISR has
+committed must survive one loss (rules.md, A15 and E6): none is lost while a member of the ISR has
 left it before, for that takes eligible leader replicas (E1, E2).
 """
 

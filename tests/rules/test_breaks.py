@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-
 import pytest
 from tests.breaks.broken_rules import ROOT, Break, BreakError, read_table
-from tests.rules.test_coverage import HERE, rule_ids
+from tests.rules.document import pending, rule_ids
 
 BREAKS = read_table()
 
 
 def rules_in_force() -> list[str]:
-    pending = tomllib.loads((HERE / "pending.toml").read_text(encoding="utf-8"))["pending"]
-    return [rule for rule in rule_ids() if rule not in pending]
+    return [rule for rule in rule_ids() if rule not in pending("pending")]
 
 
 def test_every_tested_rule_has_a_break_that_must_be_noticed() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.broker_fakes import (
+    CONNECTION,
     TOPIC_ID,
     FakeBroker,
     a_cluster,
@@ -133,7 +134,7 @@ def ask(broker: FakeBroker, timestamp: int, version: int = 7, replica_id: int = 
         replica_id=replica_id,
         topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])],
     )
-    request = Request(RequestHeader(LIST_OFFSETS, version, 0, None), message, None, 0)  # type: ignore[arg-type]
+    request = Request(RequestHeader(LIST_OFFSETS, version, 0, None), message, CONNECTION, 0)
     return list_offsets.handle(broker, request)  # type: ignore[arg-type]
 
 
@@ -196,7 +197,7 @@ def consume(broker: FakeBroker, offset: int) -> Any:
         session_epoch=-1,
         topics=[FetchTopic("t", b"", [FetchPartition(0, -1, offset, -1, -1, 1_000)])],
     )
-    request = Request(RequestHeader(FETCH, 12, 0, None), message, None, 0)  # type: ignore[arg-type]
+    request = Request(RequestHeader(FETCH, 12, 0, None), message, CONNECTION, 0)
     return fetch.handle(broker, request).responses[0].partitions[0]  # type: ignore[arg-type, union-attr]
 
 
@@ -230,7 +231,7 @@ def test_a_session_that_names_the_topic_by_its_old_id_reads_nothing_of_the_new_o
                 session_epoch=session_epoch,
                 topics=list(topics),
             )
-            request = Request(RequestHeader(FETCH, 17, 0, None), message, None, 0)  # type: ignore[arg-type]
+            request = Request(RequestHeader(FETCH, 17, 0, None), message, CONNECTION, 0)
             return fetch.handle(leader, request)  # type: ignore[arg-type]
 
         wanted = FetchTopic("", TOPIC_ID, [FetchPartition(0, -1, 0, -1, -1, 1_000)])
@@ -375,7 +376,7 @@ def fetched(
         session_epoch=session[1],
         topics=[FetchTopic("", TOPIC_ID, [asked])] if session[1] <= 0 else [],
     )
-    request = Request(RequestHeader(FETCH, 17, 0, None), message, None, 0)  # type: ignore[arg-type]
+    request = Request(RequestHeader(FETCH, 17, 0, None), message, CONNECTION, 0)
     return fetch.handle(broker, request)  # type: ignore[arg-type]
 
 

@@ -5,26 +5,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.broker_fakes import T0, TOPIC_ID, FakeLog, a_cluster, errors, replicate, settle, state
 from tests.unit.broker.test_connections import FakeBroker, FakeTransport, frame
 
-from tidelog.broker.apis import handlers
+from tidelog.broker.apis import api_versions, handlers
 from tidelog.broker.broker import Broker
 from tidelog.broker.cluster_view import ClusterView
 from tidelog.broker.connections import Connection
+from tidelog.broker.requests import Request
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
-from tidelog.wire.codec import encode_request
+from tidelog.wire.codec import RequestHeader, encode_request
+from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest
 from tidelog.wire.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from tidelog.wire.registry import FIRST_OWN_KEY, REMOVE_PARTITIONS
+from tidelog.wire.registry import API_VERSIONS, FIRST_OWN_KEY, REMOVE_PARTITIONS
 
 T = bytes(range(16))
 
@@ -201,13 +204,33 @@ def test_our_own_requests_are_taken_on_the_listener_between_brokers_alone(
 
 @pytest.mark.rule("G5")
 def test_our_own_requests_are_named_on_the_listener_between_brokers_alone() -> None:
+    own = [key for key in handlers() if key >= FIRST_OWN_KEY]
+    assert REMOVE_PARTITIONS in own
+    assert [key for key in advertised("tidelog") if key >= FIRST_OWN_KEY] == own
+    assert [key for key in advertised("tidelog-sim") if key >= FIRST_OWN_KEY] == own
+    assert max(advertised("tidelog", serves_own=False)) < FIRST_OWN_KEY
+
+
+@pytest.mark.rule("G5")
+@pytest.mark.parametrize(
+    ("software", "version"),
+    [("apache-kafka-java", 4), ("kafka-python", 3), ("kgo", 3), ("tidelogs", 3), ("", 0)],
+)
+def test_our_own_requests_are_named_to_our_own_clients_alone(software: str, version: int) -> None:
+    assert max(advertised(software, version=version)) < FIRST_OWN_KEY
+
+
+def advertised(software: str, *, version: int = 3, serves_own: bool = True) -> list[int]:
+    """The API keys that ApiVersions answers to a client of this name."""
+
     class Named:
         _handlers = handlers()
+        advertised_versions = Broker.advertised_versions
 
-    def keys(serves_own: bool) -> list[int]:
-        versions = Broker.advertised_versions(Named(), serves_own)  # type: ignore[arg-type]
-        return [version.api_key for version in versions]
-
-    own = [key for key in Named._handlers if key >= FIRST_OWN_KEY]
-    assert REMOVE_PARTITIONS in own
-    assert [key for key in keys(True) if key not in keys(False)] == own
+    connection = SimpleNamespace(serves_own=serves_own)
+    message = ApiVersionsRequest(software, "1" if software else "")
+    header = RequestHeader(API_VERSIONS, version, 1, None)
+    request = Request(header, message, connection, 0)  # type: ignore[arg-type]
+    answer = api_versions.handle(Named(), request)  # type: ignore[arg-type]
+    assert answer.error_code == ErrorCode.NONE
+    return [each.api_key for each in answer.api_keys]

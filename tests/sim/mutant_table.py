@@ -31,11 +31,11 @@ _HEAD = """\
 # Mutants
 
 Brokers with one safety rule taken out, each of which the simulator or a model catches. `make test`
-replays the seed that is named here, tells how many of the five seeds beside it catch the mutant as
-early, and replays the same seed without it, which shows nothing until then; `make soak` searches
-anew (`tidelog sim mutants`). `tidelog sim replay SEED --profile PROFILE --mutant NAME` tells a kill
-step by step; `python -m tests.sim.mutant_table` writes this page, with `--search` after a search of
-up to 200 seeds each.
+replays the seed that is named here, and replays it without the mutant, which shows nothing until
+then. `make soak` searches other seeds and counts those that catch each mutant (`tidelog sim
+mutants`). `tidelog sim replay SEED --profile PROFILE --mutant NAME` prints a kill step by step.
+`python -m tests.sim.mutant_table` writes this page, with `--search` after a search of up to 200
+seeds each.
 
 | mutant | rule | what it does | profile | seed | events | found by |
 |---|---|---|---|---:|---:|---|

@@ -2,8 +2,9 @@
 
 `python -m tests.sim.soak --minutes N`: the search of mutants on all cores but one and the larger
 models on that one take up to a third of the time, all clients up to a sixth, and beside them real
-brokers on an ensemble of ZooKeeper servers, all killed in turns; what is left, half of it at least,
-is for the simulator: the seeds that are kept, then fresh ones of all profiles on all
+brokers on an ensemble of ZooKeeper servers, all killed in turns. Chaos strikes a cluster on each
+store, side by side, for a sixth of the time, ten minutes at most. What is left, a third of it at
+least, is for the simulator: the seeds that are kept, then fresh ones of all profiles on all
 cores. Then the coverage table of both is printed, and a state that none of them reached is a
 failure. What does not end in its share is ended, and told; every step that failed is told at the
 end, and the exit code is 1.
@@ -28,6 +29,10 @@ PYTHON = sys.executable
 #: Shares of the time that what goes before the simulator has at most.
 MUTANTS_AND_MODELS = 1 / 3
 CLIENTS = 1 / 6
+CHAOS = 1 / 6
+SIMULATOR = 1 / 3
+#: Of the chaos on each store, however long a soak is.
+MOST_CHAOS_MINUTES = 10.0
 #: What a search has beyond its share to end by itself.
 SPARE_S = 120.0
 #: What an ended process has to say its last words.
@@ -73,7 +78,15 @@ def before(minutes: float, cores: int) -> list[list[Step]]:
                 (("TIDELOG_TEST_HISTORY_S", f"{minutes * CLIENTS * 60:.0f}"),),
             ),
         ],
+        [chaos(minutes, store) for store in ("embedded", "zookeeper")],
     ]
+
+
+def chaos(minutes: float, store: str) -> Step:
+    """Faults on a real cluster with real clients; ends by itself, for its clients are awaited."""
+    share = min(MOST_CHAOS_MINUTES, minutes * CHAOS)
+    words = (PYTHON, "-m", "tests.cluster.chaos", "--minutes", f"{share:.2f}", "--store", store)
+    return Step(f"chaos on {store}", words)
 
 
 def known(kept: Path) -> list[list[Step]]:
@@ -103,7 +116,7 @@ def soak(
     began_s = now_s()
     earlier = [*before(minutes, cores), *known(kept)]
     problems = [problem for steps in earlier for problem in call(steps)]
-    left = max(minutes / 2, minutes - (now_s() - began_s) / 60)
+    left = max(minutes * SIMULATOR, minutes - (now_s() - began_s) / 60)
     for steps in fresh(left, int(time.time()), kept):
         problems += call(steps)
     return problems

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tidelog.broker.late_appends import LateAppends
+from tidelog.core.errors import KafkaError
 from tidelog.core.ports import Buffer
 from tidelog.log import partition_log
 from tidelog.log.partition_log import PartitionLog
@@ -26,9 +29,9 @@ def test_nothing_is_lost_or_out_of_order_where_every_second_batch_is_checked_lat
             raise CostlyBatch("so it is said")
         return check_on_loop(log, records)
 
-    def counted(late: LateAppends) -> None:
+    def counted(late: LateAppends, note: Callable[[Buffer, KafkaError], None]) -> None:
         ended.append(len(late._waiting))
-        refused(late)
+        refused(late, note)
 
     monkeypatch.setattr(partition_log, "check_on_loop", costly)
     monkeypatch.setattr(LateAppends, "refuse", counted)

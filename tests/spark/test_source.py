@@ -110,6 +110,38 @@ def test_a_wrong_option_fails_when_the_source_is_loaded(
         load(spark, filled, subscribe="t", startingOffsets="latest")
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"subscribe": "t", "startingOfsets": "earliest"},
+            "option startingofsets is not known to format tidelog; did you mean startingOffsets?",
+        ),
+        ({"subscribe": "t", "minPartitions": "0"}, "option minPartitions is '0'; expected"),
+        ({"subscribe": "nope"}, "topic 'nope'"),
+    ],
+)
+def test_the_driver_shows_the_sentence_and_no_traceback_of_a_worker(
+    spark: SparkSession, filled: FakeLogs, options: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(PySparkException) as raised:
+        load(spark, filled, **options).count()
+    told = str(raised.value)
+    assert sentence in told.splitlines()[0]
+    assert "Traceback" not in told
+
+
+def test_an_error_of_a_task_begins_with_the_sentence(spark: SparkSession, filled: FakeLogs) -> None:
+    damaged = bytearray(filled.batches[T0][1])
+    damaged[-1] ^= 1
+    filled.batches[T0][1] = bytes(damaged)
+    with pytest.raises(PySparkException) as raised:
+        load(spark, filled, subscribe="t").collect()
+    told = str(raised.value)
+    assert "t-0, at or after offset 0" in told
+    assert "Traceback" not in told
+
+
 def test_an_unknown_topic_fails_with_its_name(spark: SparkSession, filled: FakeLogs) -> None:
     with pytest.raises(PySparkException, match="topic 'nope'"):
         load(spark, filled, subscribe="nope").count()

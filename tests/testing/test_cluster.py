@@ -134,6 +134,30 @@ def test_waiting_for_nothing_is_refused(tidelog_cluster_module: Cluster) -> None
         tidelog_cluster_module.wait_for()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"under_replicatd": 0}, "no condition 'under_replicatd'.*did you mean under_replicated"),
+        ({"leaders": 3}, "no condition 'leaders'.*expected"),
+        ({"running": 4}, "running=4.* can never hold: this cluster has 3 brokers"),
+        ({"leaderless": -1}, "leaderless=-1.* can never hold: 0 or more"),
+        ({"controller": 7}, "no broker 7"),
+    ],
+)
+def test_a_condition_that_can_never_hold_is_refused_at_once(
+    tidelog_cluster_module: Cluster, wrong: dict[str, int], told: str
+) -> None:
+    with pytest.raises((TypeError, ValueError, LocalClusterError), match=told):
+        tidelog_cluster_module.wait_for(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_cluster_without_a_fixture_names_a_fault_without_an_action(tmp_path: Path) -> None:
+    cluster = Cluster(str(tmp_path), 1)
+    with pytest.raises(ValueError, match="says which requests"), cluster:
+        cluster.on_request("Produce").nth(3)
+    assert cluster.local.process(1) is None
+
+
 def test_a_report_is_small_and_tells_what_happened(tidelog_cluster_module: Cluster) -> None:
     cluster = tidelog_cluster_module
     cluster.create_topic("many", partitions=40)

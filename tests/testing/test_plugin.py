@@ -129,8 +129,105 @@ def test_a_marker_that_comes_too_late_is_an_error(pytester: pytest.Pytester) -> 
         """
     )
     result = run(pytester)
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*on test_otherwise has no effect: its cluster is shared*"])
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        ["*on test_otherwise has no effect: its cluster, tidelog_cluster, is shared*"]
+    )
+
+
+def test_a_marker_on_a_test_of_a_shared_fixture_is_an_error(pytester: pytest.Pytester) -> None:
+    """Of a function or class for a module's cluster, of a module for the session's."""
+    pytester.makeini("[pytest]\ntidelog_brokers = 1\n")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        ran = []
+
+        @pytest.mark.tidelog(brokers=2)
+        def test_of_the_module(tidelog_cluster_module): ran.append("module")
+
+        @pytest.mark.tidelog(config={"num.partitions": 3})
+        class TestOfAll:
+            def test_it(self, tidelog_cluster_session): ran.append("session")
+
+        @pytest.mark.tidelog(brokers=2)
+        def test_that_has_its_own(tidelog_cluster, tidelog_cluster_session):
+            assert tidelog_cluster.brokers == (1, 2)
+            assert tidelog_cluster_session.brokers == (1,)
+
+        def test_that_nothing_else_ran(): assert ran == []
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(passed=2, errors=2)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*on test_of_the_module has no effect: its cluster, tidelog_cluster_module, is*",
+            "*on test_it has no effect: its cluster, tidelog_cluster_session, is shared*",
+        ]
+    )
+
+
+def test_a_misspelt_key_is_an_error_wherever_it_is_given(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from tidelog.testing import Cluster
+
+        @pytest.mark.tidelog(config={"num.partitons": 3})
+        def test_marker(tidelog_cluster): pass
+
+        key = {"retention.ms": 1}
+
+        @pytest.mark.parametrize("tidelog_cluster", [{"config": key}], indirect=True)
+        def test_parameter(tidelog_cluster): pass
+
+        def test_factory(tidelog_cluster_factory):
+            tidelog_cluster_factory(brokers=1, config={"autocreate.topics.enable": True})
+
+        def test_without_a_fixture(tmp_path):
+            with pytest.raises(ValueError, match="did you mean min.insync.replicas?"):
+                Cluster(str(tmp_path), 1, config={"min.insync.replica": 1})
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(passed=1, failed=1, errors=2)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*config has 'num.partitons', which is no key of*; did you mean num.partitions[?]",
+            "*config has 'retention.ms', which is no key*; did you mean log.retention.ms[?]",
+            "*config has 'autocreate.topics.enable'*; did you mean auto.create.topics.enable[?]",
+        ]
+    )
+
+
+def test_requests_without_an_action_fail_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ntidelog_brokers = 1\n")
+    pytester.makepyfile(
+        """
+        def test_nothing_behind(tidelog_cluster_session):
+            tidelog_cluster_session.on_request("Produce").nth(3)
+
+        def test_one_of_two(tidelog_cluster_session):
+            produces = tidelog_cluster_session.on_request("Produce").where(topic="t")
+            produces.nth(3).drop()
+            produces.nth(4)
+
+        def test_all_have_one(tidelog_cluster_session):
+            produces = tidelog_cluster_session.on_request("Produce").where(topic="t")
+            produces.nth(3).drop()
+            produces.nth(4).after().disconnect()
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines_random(
+        [
+            "on_request('Produce').nth(3) says which requests, and not what happens to them*",
+            "on_request('Produce').where(topic='t').nth(4) says which requests, and not*",
+        ]
+    )
 
 
 def test_a_failure_shows_the_cluster_and_what_the_test_printed(pytester: pytest.Pytester) -> None:

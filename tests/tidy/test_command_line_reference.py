@@ -10,11 +10,11 @@ import pytest
 import typer
 from tests.tidy.sources import ROOT
 
-from tidelog.cli.app import app
+from tidelog.cli.app import command_tree
 from tidelog.cli.reference import commands_of, reference
 
 REFERENCE = ROOT / "docs" / "reference" / "cli.md"
-ROOT_COMMAND = typer.main.get_command(app)
+ROOT_COMMAND = typer.main.get_command(command_tree())
 
 
 def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -29,12 +29,12 @@ def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
 
 COMMANDS = dict(commands(ROOT_COMMAND))
 #: As they were written: typer wraps them.
-FUNCTIONS = commands_of(app)
+FUNCTIONS = commands_of(command_tree())
 
 
 def test_the_reference_is_up_to_date() -> None:
     assert len(COMMANDS) > 30
-    assert reference(app) == REFERENCE.read_text(encoding="utf-8"), (
+    assert reference(command_tree()) == REFERENCE.read_text(encoding="utf-8"), (
         "run: python -m tidelog.cli.reference docs/reference/cli.md"
     )
 

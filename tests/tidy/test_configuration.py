@@ -18,10 +18,9 @@ from tidelog.core.unsupported import why
 #: Keys without a reader, and why they are accepted all the same.
 WITHOUT_READER = {
     "zookeeper_connect": "read by BrokerConfig, which makes metadata.store of it",
-    "compression_type": "has one supported value",
-    "preallocate": "has one supported value",
     "remote_storage_enable": "has one supported value",
-    "segment_jitter_ms": "has one supported value",
+    "remote_log_copy_disable": "has one supported value",
+    "remote_log_delete_on_disable": "has one supported value",
 }
 
 
@@ -30,12 +29,17 @@ def attributes_read() -> list[str]:
     found: dict[str, None] = {}
     for source in python_sources(below="src/tidelog/"):
         if not source.path.endswith(("core/config.py", "core/topic_config.py")):
-            found.update(dict.fromkeys(re.findall(r"\.([a-z_]+)\b", source.text)))
+            found.update(dict.fromkeys(re.findall(r"\.([a-z0-9_]+)\b", source.text)))
     return list(found)
 
 
 def keys(config: type) -> list[str]:
-    return [field.name for field in dataclasses.fields(config) if "key" in field.metadata]
+    """The attributes of a configuration whose keys have an effect."""
+    return [
+        field.name
+        for field in dataclasses.fields(config)
+        if "key" in field.metadata and not field.metadata["key"].without_effect
+    ]
 
 
 def test_every_topic_key_has_a_reader() -> None:

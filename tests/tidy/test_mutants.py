@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.rules.document import rule_ids
 from tests.sim.mutant_table import SEEDS, TABLE, load, render
-from tests.tidy.sources import ROOT
 
 from tidelog.sim.mutants import MUTANTS
 
@@ -13,7 +13,7 @@ def test_the_page_is_as_its_command_writes_it() -> None:
 
 
 def test_every_mutant_names_a_rule_and_says_what_it_does() -> None:
-    rules = (ROOT / "tests" / "rules" / "rules.txt").read_text(encoding="utf-8").split()
+    rules = rule_ids()
     for mutant in MUTANTS.values():
         assert mutant.rule in rules, mutant.name
         assert mutant.removes.endswith("."), mutant.name

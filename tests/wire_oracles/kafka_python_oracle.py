@@ -20,6 +20,11 @@ MODULES = [
     "kafka.protocol.admin.cluster",
     "kafka.protocol.admin.configs",
     "kafka.protocol.admin.groups",
+    "kafka.protocol.admin.acl",
+    "kafka.protocol.admin.client_quotas",
+    "kafka.protocol.admin.users",
+    "kafka.protocol.admin.transactions",
+    "kafka.protocol.sasl",
 ]
 
 

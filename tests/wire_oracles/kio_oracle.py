@@ -57,7 +57,7 @@ def write(entity_class: Any, value: Any) -> bytes:
 
 def plain(value: Any) -> Any:
     """A value without kio's types: numbers, strings, hex for bytes, lists, dicts."""
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or isinstance(value, (bool, float, str)):
         return value
     if isinstance(value, enum.Enum):
         return value.value

@@ -45,6 +45,8 @@ class AutoCreation:
 
     def create(self, names: Iterable[str]) -> None:
         """Have these topics made, unless they are being made already."""
+        if not self._broker.view.is_known:
+            return  # the topics may exist: no view of the cluster has come yet
         wanted = [name for name in dict.fromkeys(names) if name not in self._asked]
         if wanted:
             self._asked.update(dict.fromkeys(wanted))

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker import apis
+from tidelog.broker.admission import Admission
 from tidelog.broker.auto_creation import AutoCreation
 from tidelog.broker.cluster_events import ClusterEvents
 from tidelog.broker.cluster_view import ClusterView
@@ -35,7 +36,9 @@ from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.refusals import refusal
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.requests import Pending, Request
+from tidelog.broker.self_fencing import SelfFencing
 from tidelog.broker.session import Session
+from tidelog.broker.store_trouble import StoreTrouble
 from tidelog.broker.strays import Strays
 from tidelog.broker.takeovers import Takeovers
 from tidelog.broker.timers import TimerWheel
@@ -43,6 +46,7 @@ from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ErrorCode, TidelogError
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import FrameHandler, Lane, Listener, Ports, Transport
+from tidelog.core.receive_budget import ReceiveBudget, budget_bytes
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartition
 from tidelog.log.directory import LogDirectory
@@ -73,7 +77,11 @@ class Broker:
         self.cluster_id = ""
         self.tasks = Tasks(ports.loop, ports.clock, self._task_failed)
         self.timers = TimerWheel(ports.clock)
+        #: Timeouts of requests and groups: none fires while this broker is fenced (V47).
+        self.serving_timers = TimerWheel(ports.clock)
         self.view = ClusterView()
+        self.fencing = SelfFencing(self)
+        self.admission = Admission(self)
         self.peers = Peers(self)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.directories: list[LogDirectory] = []
@@ -89,12 +97,14 @@ class Broker:
         self.groups = GroupCoordinators(self)
         self.producer_ids = ProducerIds(self)
         self.auto_creation = AutoCreation(self)
+        self.store_trouble = StoreTrouble(self)
         self.session = Session(self)
         self.config_store = ConfigStore(self)
         self.live_configs = LiveConfigs(self)
         self._handlers = apis.handlers()
         self._lanes: list[Lane] = []
         self._listeners: list[Listener] = []
+        self._receive_budget = self._make_receive_budget()
         self._ports_listened: dict[str, int] = {}
         self._connections: dict[Connection, None] = {}
         self.idle = IdleConnections(self.timers, config.connections_max_idle_ms, self._connections)
@@ -121,11 +131,22 @@ class Broker:
             self._ports_listened[endpoint.listener] = listener.port
         await self.session.register()
         self.is_serving = True
-        for connection in list(self._connections):
+        for connection in self.connections():
             connection.begin()
         self.idle.start()
         self.groups.start()
         await self.controller.start()
+
+    def _make_receive_budget(self) -> ReceiveBudget | None:
+        max_bytes = budget_bytes(self.config)
+        if max_bytes is None:
+            return None
+        return ReceiveBudget(
+            max_bytes,
+            self.config.socket_request_max_bytes,
+            self.clock,
+            partial(self.tracer.log, "request", logging.WARNING),
+        )
 
     async def _listen(self, endpoint: Endpoint) -> Listener:
         try:
@@ -134,6 +155,7 @@ class Broker:
                 endpoint.port,
                 partial(self._accept, endpoint.listener),
                 self.config.socket_request_max_bytes,
+                self._receive_budget,
             )
         except OSError as error:
             raise ConfigError(
@@ -164,6 +186,7 @@ class Broker:
         for lane in self._lanes:
             await lane.close()
         self.timers.close()
+        self.serving_timers.close()
 
     def _close_connections(self) -> None:
         for listener in self._listeners:
@@ -200,12 +223,13 @@ class Broker:
         nothing for a later registration of this process (E3)."""
         self.broker_epoch = broker_epoch
         self.clean_shutdown_epoch = NO_BROKER_EPOCH
+        self.fencing.registered()
 
     # connections
 
     def _accept(self, listener: str, transport: Transport) -> FrameHandler:
         serves_own = listener == self.config.inter_broker_listener_name
-        connection = Connection(self, transport, serves_own)
+        connection = Connection(self, transport, serves_own, listener)
         if len(self._connections) >= self.config.max_connections:
             connection.close(f"max.connections={self.config.max_connections} reached")
         self._connections[connection] = None
@@ -214,6 +238,11 @@ class Broker:
     def connection_closed(self, connection: Connection) -> None:
         """A connection told that it is gone."""
         self._connections.pop(connection, None)
+        self.admission.gone(connection)
+
+    def connections(self) -> list[Connection]:
+        """The accepted connections that are open."""
+        return list(self._connections)
 
     def handler(self, api_key: int, version: int) -> Handler | None:
         """The handler of an API, None where the version is not served."""
@@ -222,17 +251,22 @@ class Broker:
             return None
         return entry.handle
 
+    def is_inter_broker(self, api_key: int) -> bool:
+        """Whether an API is one between brokers, by its card."""
+        entry = self._handlers.get(api_key)
+        return entry is not None and entry.card.inter_broker
+
     def wrap_handlers(self, wrap: Callable[[apis.Served], apis.Served]) -> None:
         """Put something before every handler; before `start` only."""
         self._handlers = {key: wrap(entry) for key, entry in self._handlers.items()}
 
-    def advertised_versions(self, serves_own: bool) -> list[ApiVersion]:
-        """What ApiVersions answers, derived from the cards; APIs of ours only where they are
-        served, which is on the listener between brokers (G5)."""
+    def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
+        """Return the ranges that ApiVersions answers, derived from the cards. Our own APIs are
+        among them for those clients alone that know their keys (G5)."""
         return [
             ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)
             for key, entry in self._handlers.items()
-            if serves_own or key < FIRST_OWN_KEY
+            if include_own or key < FIRST_OWN_KEY
         ]
 
     def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request) -> Pending:
@@ -289,13 +323,9 @@ class Broker:
 
     def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
         """Why a partition is not led here: it is elsewhere, or there is none."""
-        if self.view.partition(topic_partition) is not None:
+        if not self.view.is_known or self.view.partition(topic_partition) is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    def client_endpoint(self, broker_id: int) -> Endpoint | None:
-        """Where clients reach a live broker (first advertised listener)."""
-        return self.view.endpoint(broker_id, self.config.advertised_listeners[0].listener)
 
     def advertised_endpoints(self) -> tuple[Endpoint, ...]:
         """Own endpoints; a listener on port 0 is advertised with the port it got."""

@@ -2,7 +2,8 @@
 
 Filled by the controller's UpdateMetadata requests only, so that clients are told published state
 and nothing else. A full request (type 2, sent by a new controller and to a new registration)
-replaces everything, so that a deletion that this broker missed cannot stay visible.
+replaces everything, so that a deletion that this broker missed cannot stay visible. Until one comes
+the last view stays in force, also when this broker has lost its session.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tidelog.wire.messages.update_metadata import (
 
 #: Leader that marks a topic as being deleted (Kafka's LeaderDuringDelete).
 LEADER_DURING_DELETE = -2
-_FULL = 2
+_INCREMENTAL, _FULL = 1, 2
 _PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
@@ -70,6 +71,9 @@ class ClusterView:
     def __init__(self) -> None:
         self.controller_id = -1
         self.controller_epoch = 0
+        #: Whether the controller has sent the whole view since the broker started, or since it was
+        #: stopped beyond its session. The first request may list the live brokers alone.
+        self.is_known = False
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicView] = {}
         self._names: dict[TopicId, str] = {}
@@ -97,12 +101,6 @@ class ClusterView:
                 return endpoint
         return None
 
-    def forget(self) -> None:
-        """Know nothing: a new registration is told everything anew."""
-        self.brokers = {}
-        self.topics = {}
-        self._names = {}
-
     def apply(self, request: UpdateMetadataRequest) -> Gone:
         """Take over what the controller tells; returns what is gone by it.
 
@@ -124,6 +122,8 @@ class ClusterView:
         }
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
+        # Kafka's controllers name no type, and begin with everything.
+        self.is_known = self.is_known or request.type != _INCREMENTAL
         if request.type == _FULL:
             kept = [t.topic_name for t in request.topic_states if not t.partition_states]
             self.topics = {name: self.topics[name] for name in kept if name in known}

@@ -3,7 +3,7 @@
 Topics, and the defaults of all brokers (broker resource without a name), are changed by whichever
 broker is asked; a broker's own settings by that broker only, where clients send them (KIP-226).
 Each resource succeeds or fails by itself. A key that cannot be set says why: it needs a restart, it
-is Kafka's and not supported here, it is unknown, or its value is bad.
+is a topic's and unknown, or its value is bad. Brokers take unknown keys, which have no effect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
 
 #: Resource types (ConfigResource.Type).
-TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE = 2, 4, 8
+TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 2, 4, 8, 16
+GROUP_RESOURCE = 32
 #: Resources of one request between two turns of the loop.
 _PER_TURN = 100
 
@@ -67,7 +68,12 @@ def entity_of(broker: Broker, resource_type: int, name: str) -> tuple[str, str]:
             f"broker {name!r} was asked for, this is broker {broker.broker_id}: ask that broker, or"
             " leave the name empty for what holds for all brokers",
         )
-    what = "levels of loggers" if resource_type == LOGGER_RESOURCE else "these"
+    # As Kafka 3.9 with ZooKeeper, where groups have no configuration either.
+    what = {
+        LOGGER_RESOURCE: "levels of loggers",
+        CLIENT_METRICS_RESOURCE: "subscriptions of client metrics",
+        GROUP_RESOURCE: "configurations of groups",
+    }.get(resource_type, "these")
     raise KafkaError(
         ErrorCode.INVALID_REQUEST,
         f"resource type {resource_type} is not supported: {TOPIC_RESOURCE} (topic) and"
@@ -98,6 +104,8 @@ async def alter(
 
 
 async def _alter(broker: Broker, resource: Resource, replace: bool, validate_only: bool) -> None:
+    if resource.type == TOPIC_RESOURCE and not resource.name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of a topic is empty")
     entity_type, entity = entity_of(broker, resource.type, resource.name)
     static = broker.live_configs.static
     declared: dict[str, Key]

@@ -64,6 +64,7 @@ class FetchWait:
         "_answered",
         "_answers",
         "_broker",
+        "_listener",
         "_max_bytes",
         "_min_bytes",
         "_missing_bytes",
@@ -82,8 +83,11 @@ class FetchWait:
         min_bytes: int,
         max_bytes: int,
         all_partitions: bool,
+        listener: str,
     ) -> None:
+        """`listener` accepted the request: leader hints name endpoints there."""
         self._broker = broker
+        self._listener = listener
         self._session = session
         self._version = version
         # More than may be answered is never there: Kafka waits for what fits, too.
@@ -145,7 +149,7 @@ class FetchWait:
 
     def _wait(self, max_wait_ms: int) -> None:
         self._session.waiting = self
-        self._timeout = self._broker.timers.after(max_wait_ms, self._timed_out)
+        self._timeout = self._broker.serving_timers.after(max_wait_ms, self._timed_out)
 
     def _timed_out(self) -> None:
         if not self._answered and not self._reading:
@@ -313,7 +317,7 @@ class FetchWait:
         response = FetchResponse(session_id=session.session_id, responses=list(topics.values()))
         if self._version >= _LEADER_HINT_VERSION:
             for leader in hinted:
-                endpoint = self._broker.client_endpoint(leader)
+                endpoint = self._broker.view.endpoint(leader, self._listener)
                 if endpoint is not None:
                     response.node_endpoints.append(
                         NodeEndpoint(leader, endpoint.host, endpoint.port)

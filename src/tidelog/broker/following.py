@@ -197,11 +197,12 @@ class FollowedPartition:
             if isinstance(effect, BackOff):
                 self._back_off(effect.error)
             elif isinstance(effect, TruncateTo):
-                self._cut(self.partition.log.truncate_to(effect.offset), effect.offset)
+                is_empty = effect.offset >= self.role.log_end_offset
+                self._cut(self.partition.log.truncate_to(effect.offset), effect.offset, is_empty)
             elif isinstance(effect, TruncateFullyAndStartAt):
-                self._cut(
-                    self.partition.log.truncate_fully_and_start_at(effect.offset), effect.offset
-                )
+                is_empty = self.role.log_start_offset == self.role.log_end_offset == effect.offset
+                completion = self.partition.log.truncate_fully_and_start_at(effect.offset)
+                self._cut(completion, effect.offset, is_empty)
             elif isinstance(effect, AskLogStart):
                 self._ask_log_start()
             elif isinstance(effect, AdvanceLogStart):
@@ -244,8 +245,18 @@ class FollowedPartition:
             self._ready()
             self._fetcher.pump()
 
-    def _cut(self, completion: Completion[None], offset: int) -> None:
+    def _cut(self, completion: Completion[None], offset: int, is_empty: bool) -> None:
         self._not_ready()
+        # The histories can part at the log end itself; then nothing is removed.
+        if not is_empty:
+            self._report_cut(offset)
+        if completion.done:
+            self._cut_done(completion)
+            return
+        self.partition.track(completion)
+        completion.then(self._cut_done_late)
+
+    def _report_cut(self, offset: int) -> None:
         self._mark_cut(offset)
         log_end_offset = self.role.log_end_offset
         self._broker.tracer.event(
@@ -261,11 +272,6 @@ class FollowedPartition:
             f"cutting {self.partition.topic_partition} from {log_end_offset} to {offset}, "
             f"as leader {self.role.leader} of epoch {self.role.leader_epoch} has it",
         )
-        if completion.done:
-            self._cut_done(completion)
-            return
-        self.partition.track(completion)
-        completion.then(self._cut_done_late)
 
     def _mark_cut(self, offset: int) -> None:
         tracer = self._broker.tracer

@@ -100,7 +100,7 @@ class IsrChanges:
         self._due = True
         delay_ms = min(_FIRST_RETRY_MS << min(self._failures, 10), _MAX_RETRY_MS)
         self._failures += 1
-        self._broker.timers.after(delay_ms, self._send)
+        self._broker.serving_timers.after(delay_ms, self._send)
 
     def _send(self) -> None:
         self._due = False

@@ -55,16 +55,16 @@ class LateAppends:
             self._check(late)
         return late.completion
 
-    def refuse(self) -> None:
-        """The leadership is over: nothing of it is appended any more."""
+    def refuse(self, note: Callable[[Buffer, KafkaError], None]) -> None:
+        """Refuse all that waits, as the leadership is over; `note` is called for each."""
         waiting, self._waiting = self._waiting, []
         for late in waiting:
-            late.completion.fail(
-                KafkaError(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                    f"the leadership of {self._log.topic_partition} ended before this was appended",
-                )
+            error = KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"the leadership of {self._log.topic_partition} ended before this was appended",
             )
+            note(late.records, error)
+            late.completion.fail(error)
 
     def _check(self, late: Late) -> None:
         self._log.check_on_thread(late.records).then(lambda done: self._checked(late, done))

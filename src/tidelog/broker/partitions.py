@@ -17,11 +17,12 @@ from tidelog.broker import unclean
 from tidelog.broker.late_appends import LateAppends
 from tidelog.broker.purgatory import PartitionWatchers
 from tidelog.core.completion import Completion
-from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
+from tidelog.core.errors import ErrorCode, InvariantError, KafkaError, StorageError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.ports import Buffer
 from tidelog.core.types import NO_EPOCH, NO_LEADER, RECOVERING, EpochEnd, TopicId
-from tidelog.log.planning import Checked, CostlyBatch, turn_away
+from tidelog.log.planning import Checked, CostlyBatch, note_refused
+from tidelog.log.refused_batches import EarlierBatchRefusedError
 from tidelog.replication import commands, truncation, watermark
 from tidelog.replication.effects import (
     MOVED,
@@ -45,6 +46,12 @@ if TYPE_CHECKING:
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 
+#: Refusals after which an idempotent producer sends the same batch again.
+_PASSING = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 #: What DeleteRecords calls the high watermark.
 TO_HIGH_WATERMARK = -1
 
@@ -173,7 +180,24 @@ class Partition:
     def _plan(
         self, records: Buffer, acks: int, now_ms: int, checked: Checked | None
     ) -> Completion[AppendInfo]:
-        """Raises CostlyBatch, too."""
+        """Raises CostlyBatch, too. A batch that is refused for the moment is awaited (V38)."""
+        try:
+            return self._plan_as_leader(records, acks, now_ms, checked)
+        except (KafkaError, StorageError) as error:
+            self._note_refusal(records, error)
+            raise
+
+    def _note_refusal(self, records: Buffer, error: KafkaError | StorageError) -> None:
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+        if isinstance(error, EarlierBatchRefusedError):
+            self._broker.tracer.mark("produce_refused_behind_refused")
+        elif code in _PASSING:
+            now_ms = self._broker.clock.monotonic_ms()
+            note_refused(self.log.producers.refused, records, code, now_ms)
+
+    def _plan_as_leader(
+        self, records: Buffer, acks: int, now_ms: int, checked: Checked | None
+    ) -> Completion[AppendInfo]:
         role = self.role
         if type(role) is not LeaderReplica:
             raise KafkaError(
@@ -186,23 +210,23 @@ class Partition:
             )
         if acks == -1 and role.is_below_minimum:
             self._broker.tracer.mark("produce_refused_at_small_isr")
-            turn_away(self.log, records)
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self._below_minimum(role))
         completion = self.log.plan_leader_append(records, role.leader_epoch, now_ms, checked)
         self._appends.append(completion)
         return completion
 
     def flush_appends(self) -> bool:
-        """Submit what was planned; True when all of it is written already.
+        """Submit what was planned; True when all that was appended is written already.
 
         The planned batches become readable together, and the high watermark is looked at once.
         """
         appends = self._appends
         self.log.submit_planned()
+        # What waits for a check is not even planned, and its bytes are still to be read.
+        all_done = not self._late
         if not appends:
-            return True
+            return all_done
         self._appends = []
-        all_done = True
         for completion in appends:
             if not completion.done:
                 # Not the last one alone: a repeated batch is done with its original.
@@ -425,7 +449,7 @@ class Partition:
             if self.topic_partition.topic == CONSUMER_OFFSETS:
                 self._broker.groups.role_ended(self)
             self.flush_appends()
-            self._late.refuse()
+            self._late.refuse(self._note_refusal)
             self._broker.isr_changes.withdraw(self)
             if self.watchers.acks_waiting:
                 self._broker.tracer.mark("acks_waiting_at_lost_leadership")
@@ -514,8 +538,6 @@ class Partition:
         log = self.log
         if state.leader == NO_LEADER:
             self._broker.tracer.mark("follower_without_leader")
-        else:
-            log.producers.forget_turned_away()
         role = FollowerReplica(
             leader=state.leader,
             leader_epoch=state.leader_epoch,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tidelog.broker import unserved
 from tidelog.broker.requests import Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
@@ -82,7 +83,6 @@ from tidelog.wire.messages.remove_partitions import (
 )
 from tidelog.wire.registry import (
     ALTER_CONFIGS,
-    API,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_GROUPS,
@@ -119,9 +119,7 @@ def refusal(request: Request, error: ErrorCode) -> Any:
     """The answer that tells `error`; None for a Produce that wants no answer."""
     api_key = request.header.api_key
     special = _BY_API.get(api_key)
-    if special is None:
-        return API[api_key].response(error_code=error)
-    return special(request, error)
+    return unserved.refuse(request, error) if special is None else special(request, error)
 
 
 def _produce(request: Request, error: ErrorCode) -> ProduceResponse | None:

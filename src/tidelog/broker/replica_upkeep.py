@@ -111,6 +111,8 @@ class ReplicaUpkeep:
             await directory.checkpoint()
 
     async def _examine_followers(self) -> None:
+        if self._broker.fencing.is_fenced:
+            return  # the followers' fetches wait here (V47)
         for partition in self._broker.replicas.all():
             partition.examine()
         self._broker.takeovers.expire()

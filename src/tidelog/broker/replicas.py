@@ -14,12 +14,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidelog.broker import replica_commands
+from tidelog.broker.early_batches import EarlyBatches
 from tidelog.broker.partitions import Partition
 from tidelog.broker.replica_upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
+from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.names import CONSUMER_OFFSETS
-from tidelog.core.topic_config import TopicConfig
+from tidelog.core.shared_keys import CODECS
+from tidelog.core.topic_config import TopicConfig, settings_without_effect
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
     ZERO_TOPIC_ID,
@@ -57,6 +60,8 @@ class Replicas:
         self._configs: dict[str, TopicConfig] = {}
         self._default_config = TopicConfig.of(broker.config, {})
         self.directories: list[LogDirectory] = []
+        #: Clients' batches that came before their partitions' replicas.
+        self.early_batches = EarlyBatches()
         self.controller_epoch = 0
         #: Of the latest command: (controller epoch, broker epoch), and its correlation id.
         self._commanded_under = (-1, NO_BROKER_EPOCH)
@@ -105,6 +110,7 @@ class Replicas:
         """Host a log that is there."""
         # The topic's configuration may have changed while the log was made.
         log.config = self.log_config(log.topic_partition.topic)
+        log.producers.refused = self.early_batches.taken(log.topic_partition)
         partition = Partition(self._broker, directory, log, high_watermark)
         self._partitions[log.topic_partition] = partition
         self._count_topic(partition, 1)
@@ -189,6 +195,8 @@ class Replicas:
             self._configs[topic], problems = TopicConfig.lenient(self._broker.config, overrides)
             for problem in problems:
                 self._broker.tracer.log("server", logging.ERROR, f"{path}: {problem}")
+            for note in settings_without_effect(overrides):
+                self._broker.tracer.log("server", logging.WARNING, f"topic {topic}: {note}")
 
     def configs_changed(self, topics: Iterable[str]) -> None:
         """Give replicas of these topics what was loaded for them (V60)."""
@@ -327,6 +335,17 @@ class Replicas:
 
 
 def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
+    levels = {
+        "gzip": topic.compression_gzip_level,
+        "lz4": topic.compression_lz4_level,
+        "zstd": topic.compression_zstd_level,
+    }
+    # The older key holds where the newer ones are at their default (KIP-937).
+    difference_ms = topic.message_timestamp_difference_max_ms
+    before_ms, after_ms = (
+        topic.message_timestamp_before_max_ms,
+        topic.message_timestamp_after_max_ms,
+    )
     return LogConfig(
         segment_bytes=topic.segment_bytes,
         segment_ms=topic.segment_ms,
@@ -345,6 +364,11 @@ def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
         max_compaction_lag_ms=topic.max_compaction_lag_ms,
         min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
         flush_ms=topic.flush_ms,
+        codec=CODECS[topic.compression_type],
+        compression_level=levels.get(topic.compression_type),
+        segment_jitter_ms=topic.segment_jitter_ms,
+        timestamp_before_max_ms=difference_ms if before_ms == INT64_MAX else before_ms,
+        timestamp_after_max_ms=difference_ms if after_ms == INT64_MAX else after_ms,
         max_decompressed_bytes=broker.max_decompressed_message_bytes,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
     )

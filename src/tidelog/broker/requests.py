@@ -24,6 +24,8 @@ class Card:
     #: Accepted from other brokers only, and not advertised to clients' feature checks.
     inter_broker: bool = False
     note: str = ""
+    #: Why every request is refused, where brokers have nothing behind the API (`broker.unserved`).
+    refused: str = ""
     #: Told to clients instead of `min_version`, where some of them ask for a version that is gone.
     advertised_min_version: int | None = None
 
@@ -40,6 +42,10 @@ class RequestConnection(Protocol):
     @property
     def peer(self) -> str:
         """`host:port` of the other side."""
+
+    @property
+    def listener(self) -> str:
+        """Name of the listener that accepted it; answers name the brokers' endpoints there."""
 
     @property
     def serves_own(self) -> bool:

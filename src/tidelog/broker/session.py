@@ -4,8 +4,9 @@ Rules V4, V40, E3, S3, S5.
 
 A broker is alive as long as its session is: the loop itself proves life (`beat`), so that a broker
 that does not turn is not alive (DESIGN.md, rule 4). A store that cannot be reached is not an
-expired session: the broker serves on (S3). On expiry it stops leading at once, registers anew under
-a new broker epoch, and takes its state from the controller again.
+expired session: the broker serves on (S3). On expiry the broker stops leading at once, registers
+again under a new broker epoch, and takes its state from the controller. Its view of the cluster
+stays until the controller replaces it: clients drop the brokers that an empty one does not list.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Session:
         self._store.on_session(self._session_event)
         await self._store.open()
         self._beat()
+        self._broker.fencing.start()
         await self._ensure_roots()
         return await self._cluster_id()
 
@@ -95,6 +97,7 @@ class Session:
         broker.tracer.log("server", logging.WARNING, "the session with the store has expired")
         broker.broker_epoch = NO_BROKER_EPOCH
         broker.controller.resign("the session has expired")
+        broker.fencing.session_over()
         broker.replicas.stop_leading("the session has expired")
         if not self._registering:
             broker.tasks.spawn("register again", self._register_again())
@@ -106,7 +109,6 @@ class Session:
             while not self._closing:
                 try:
                     await self._store.open()
-                    broker.view.forget()
                     await self._register()
                     broker.controller.session_renewed()
                     broker.live_configs.session_renewed()

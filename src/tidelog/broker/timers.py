@@ -36,6 +36,7 @@ class TimerWheel:
         self._order: list[int] = []
         self._timer: TimerHandle | None = None
         self._armed_for = 0
+        self._is_held = False
 
     def __len__(self) -> int:
         return sum(len(bucket) for bucket in self._buckets.values())
@@ -55,6 +56,16 @@ class TimerWheel:
             entries.append(timeout)
         return timeout
 
+    def hold(self) -> None:
+        """Make no call until `release`."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Call back again; what came due meanwhile does so with the next bucket."""
+        self._is_held = False
+        if self._order and self._timer is None:
+            self._arm()
+
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -64,6 +75,8 @@ class TimerWheel:
 
     def _fire(self) -> None:
         self._timer = None
+        if self._is_held:
+            return
         now_bucket = self._clock.monotonic_ms() // BUCKET_MS
         while self._order and self._order[0] <= now_bucket:
             for timeout in self._buckets.pop(heappop(self._order)):

@@ -1,4 +1,4 @@
-"""`tidelog brokers` and `tidelog log-dirs`: who is live, and what lies in their directories.
+"""`tidelog brokers` and `tidelog log-dirs`: the brokers, and what lies in their directories.
 
 Both read only. How many partitions a broker leads and holds comes from one broker's metadata, sizes
 come from each broker itself.
@@ -12,8 +12,18 @@ import typer
 
 from tidelog.cli.completion import broker_ids, topic_names
 from tidelog.cli.documents import BrokerListed, LogDirDescribed, Replica, prints
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import broker_named, topics_named
-from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_line, print_table
+from tidelog.cli.output import (
+    DOUBTFUL,
+    WRONG,
+    Marked,
+    OutputFormat,
+    OutputOption,
+    print_document,
+    print_line,
+    print_table,
+)
 from tidelog.cli.target import (
     BootstrapOption,
     OptionalDirectoryOption,
@@ -23,10 +33,13 @@ from tidelog.cli.target import (
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.upkeep import LogDirectory
 from tidelog.core.errors import ErrorCode
+from tidelog.local.status import Holding, holdings_of
 
-app = typer.Typer(help="Show brokers.", no_args_is_help=True)
-log_dirs_app = typer.Typer(help="Show log directories.", no_args_is_help=True)
+app = CommandGroup("Show brokers.")
+log_dirs_app = CommandGroup("Show log directories.")
 
+#: The state of a broker that is not registered.
+_DOWN = "down"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -38,23 +51,27 @@ def list_brokers(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """List the live brokers, and how many partitions each leads and holds."""
+    """List the brokers, and how many partitions each leads and holds.
+
+    A broker that holds replicas and is not registered is down; its address is not known.
+    """
     with choose_target(bootstrap, directory).client(timeout) as client:
         rows = _brokers(client.metadata())
     if output is OutputFormat.JSON:
         print_document(rows)
         return
     print_table(
-        ("broker", "address", "rack", "controller", "leads", "replicas", "out of sync"),
+        ("broker", "address", "state", "rack", "controller", "leads", "replicas", "out of sync"),
         (
             (
                 each.id,
-                f"{each.host}:{each.port}",
+                None if each.host is None else f"{each.host}:{each.port}",
+                Marked("DOWN", WRONG) if each.state == _DOWN else each.state,
                 each.rack,
                 each.controller,
                 each.leaders,
                 each.replicas,
-                each.out_of_sync,
+                Marked.where(each.out_of_sync > 0, each.out_of_sync, DOUBTFUL),
             )
             for each in rows
         ),
@@ -142,23 +159,25 @@ def size_text(size_bytes: int | None) -> str:
 
 
 def _brokers(metadata: ClusterMetadata) -> list[BrokerListed]:
-    partitions = [partition for _, partition in metadata.all_partitions()]
-    return [
-        BrokerListed(
-            id=node.broker_id,
-            host=node.host,
-            port=node.port,
-            rack=node.rack,
-            controller=node.broker_id == metadata.controller_id,
-            leaders=sum(each.leader == node.broker_id for each in partitions),
-            replicas=sum(node.broker_id in each.replicas for each in partitions),
-            out_of_sync=sum(
-                node.broker_id in each.replicas and node.broker_id not in each.isr
-                for each in partitions
-            ),
+    holdings = holdings_of(metadata)
+    rows = []
+    for broker_id in sorted({*metadata.brokers, *holdings}):
+        node = metadata.brokers.get(broker_id)
+        holding = holdings.get(broker_id, Holding())
+        rows.append(
+            BrokerListed(
+                id=broker_id,
+                host=None if node is None else node.host,
+                port=None if node is None else node.port,
+                rack=None if node is None else node.rack,
+                controller=broker_id == metadata.controller_id,
+                leaders=holding.leaders,
+                replicas=holding.replicas,
+                out_of_sync=holding.out_of_sync,
+                state=_DOWN if node is None else "up",
+            )
         )
-        for node in metadata.brokers.values()
-    ]
+    return rows
 
 
 def _log_dir(found: LogDirectory, topics: list[str] | None) -> LogDirDescribed:

@@ -1,7 +1,7 @@
 """`tidelog up`, `down`, `status` and `broker`: local clusters and single brokers.
 
-The last line that `up` prints is the bootstrap address, for scripts. `broker` becomes the broker's
-process, so that nothing of the command line stays in its memory.
+The last line that `up` prints is the bootstrap address, for scripts; `-o json` prints all places.
+`broker` becomes the broker's process, so that nothing of the command line stays in its memory.
 """
 
 from __future__ import annotations
@@ -13,8 +13,20 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.documents import prints
-from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
+from tidelog.cli.documents import BrokerStarted, ClusterStarted, ServerStarted, prints
+from tidelog.cli.output import (
+    DOUBTFUL,
+    WRONG,
+    Marked,
+    OutputFormat,
+    OutputOption,
+    print_document,
+    print_json,
+    print_line,
+    print_table,
+    print_text,
+    say,
+)
 from tidelog.cli.target import (
     DEFAULT_DIRECTORY,
     BootstrapOption,
@@ -26,7 +38,8 @@ from tidelog.cli.target import (
 )
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import NO_LEADER
-from tidelog.local import ClusterStatus, LocalCluster, PartitionStatus
+from tidelog.local import BrokerStatus, ClusterStatus, LocalCluster, PartitionStatus
+from tidelog.local.layout import BrokerPlace
 from tidelog.local.status import remote_status
 
 _EXIT_NOT_REACHED = 3
@@ -42,6 +55,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
+@prints(ClusterStarted)
 def up(
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     brokers: Annotated[
@@ -61,15 +75,36 @@ def up(
             " zookeeper://host:port,host:port/chroot [embedded].",
         ),
     ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65_535,
+            help="Port of broker 1 of a new cluster; the next brokers count on [free ports].",
+        ),
+    ] = None,
+    output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 60.0,
 ) -> None:
-    """Start a cluster of background processes; returns when it can be written to."""
+    """Start a cluster of background processes; returns when it can be written to.
+
+    With listeners in --config the brokers count on as well: broker 2 listens one port higher than
+    broker 1. A broker's server.properties may be edited between `down` and `up`.
+    """
     cluster = LocalCluster(
-        directory, brokers, config=key_values(config), log_dirs=log_dirs, store=store
+        directory,
+        brokers,
+        config=key_values(config),
+        log_dirs=log_dirs,
+        store=store,
+        first_port=port,
     )
     cluster.up(timeout)
     for warning in cluster.config_warnings():
         say(f"tidelog: {warning}")
+    if output is OutputFormat.JSON:
+        print_document(_started(cluster))
+        return
     if cluster.zookeeper is not None:
         server = cluster.zookeeper.process
         pid = "?" if server is None else server.pid
@@ -79,6 +114,31 @@ def up(
         pid = "?" if process is None else process.pid
         say(f"broker {place.broker_id} runs as process {pid}, log in {place.log_path}")
     print_line(f"bootstrap: {cluster.bootstrap}")
+
+
+def _started(cluster: LocalCluster) -> ClusterStarted:
+    server = cluster.zookeeper
+    process = None if server is None else server.process
+    return ClusterStarted(
+        bootstrap=cluster.bootstrap,
+        directory=cluster.directory,
+        zookeeper=None
+        if server is None
+        else ServerStarted(server.address, None if process is None else process.pid),
+        brokers=[_broker_started(cluster, place) for place in cluster.places().values()],
+    )
+
+
+def _broker_started(cluster: LocalCluster, place: BrokerPlace) -> BrokerStarted:
+    process = cluster.process(place.broker_id)
+    return BrokerStarted(
+        id=place.broker_id,
+        pid=None if process is None else process.pid,
+        address=place.address,
+        directory=place.directory,
+        config=place.properties_path,
+        log=place.log_path,
+    )
 
 
 def down(directory: DirectoryOption = DEFAULT_DIRECTORY, timeout: TimeoutOption = 15.0) -> None:
@@ -101,6 +161,8 @@ def status(
     """Show brokers, the controller, and every partition with its high watermark.
 
     An internal topic takes one line of the table while all its partitions are led and in sync.
+    A broker holds replicas, of which some lag: they are out of the ISR. A broker that is not
+    registered is DOWN, also while its process runs.
     """
     target = choose_target(bootstrap, directory)
     timeout_ms = int(timeout * 1000)
@@ -121,9 +183,29 @@ def _print_status(now: ClusterStatus, internal: bool) -> None:
     folded = {} if internal else _healthy_internal_topics(now)
     shown = [each for each in now.partitions if each.topic not in folded]
     print_table(
-        ("broker", "pid", "address", "state", "controller"),
         (
-            (each.id, each.pid, f"{each.host}:{each.port}", each.state, each.controller)
+            "broker",
+            "pid",
+            "address",
+            "state",
+            "controller",
+            "leads",
+            "holds",
+            "lagging",
+        ),
+        (
+            (
+                each.id,
+                each.pid,
+                None if each.host is None else f"{each.host}:{each.port}",
+                _state(each),
+                each.controller,
+                each.leaders if now.reached else None,
+                each.replicas if now.reached else None,
+                Marked.where(each.out_of_sync > 0, each.out_of_sync, DOUBTFUL)
+                if now.reached
+                else None,
+            )
             for each in now.brokers
         ),
     )
@@ -134,10 +216,10 @@ def _print_status(now: ClusterStatus, internal: bool) -> None:
                 (
                     each.topic,
                     each.partition,
-                    each.leader,
+                    Marked.where(each.leader == NO_LEADER, each.leader, WRONG),
                     each.leader_epoch,
                     each.replicas,
-                    each.isr,
+                    Marked.where(len(each.isr) < len(each.replicas), each.isr, DOUBTFUL),
                     each.high_watermark,
                 )
                 for each in shown
@@ -150,10 +232,23 @@ def _print_status(now: ClusterStatus, internal: bool) -> None:
             " --internal shows each"
         )
     if now.reached:
-        print_line(
+        style = WRONG if now.leaderless else DOUBTFUL if now.under_replicated else ""
+        print_text(
             f"{len(now.partitions)} partitions, {now.under_replicated} under-replicated, "
-            f"{now.leaderless} without leader"
+            f"{now.leaderless} without leader",
+            style,
         )
+
+
+def _state(broker: BrokerStatus) -> Marked:
+    """What a person reads of a broker; short, so that a row fits on 80 columns."""
+    if broker.state == "paused":
+        return Marked("paused", DOUBTFUL)
+    if broker.state == "running" and broker.registered is False:
+        return Marked("DOWN (runs)", WRONG)
+    if broker.state in ("stopped", "down"):
+        return Marked("stopped" if broker.registered is None else "DOWN", WRONG)
+    return Marked(broker.state, "")
 
 
 def _healthy_internal_topics(now: ClusterStatus) -> dict[str, list[PartitionStatus]]:

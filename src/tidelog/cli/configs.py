@@ -20,6 +20,7 @@ from tidelog.cli.documents import (
     ConfigSource,
     prints,
 )
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, broker_named, nearest, topics_named
 from tidelog.cli.output import (
     OutputFormat,
@@ -48,7 +49,7 @@ from tidelog.client.configs import (
 from tidelog.core.config_reference import reference
 from tidelog.runtime.blocking import BlockingClient
 
-app = typer.Typer(help="Show and change configurations.", no_args_is_help=True)
+app = CommandGroup("Show and change configurations.")
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 ConfigOption = Annotated[

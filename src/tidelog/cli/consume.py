@@ -1,14 +1,14 @@
 """`tidelog consume`: records to standard output, with kcat's options; alone or in a group.
 
 In a group what was written is committed: every five seconds, when partitions change hands, and at
-the end. Ctrl-C is a way to end well: what is under way is finished first, a second one does not
-wait. When the reader of the output goes away, so do we, and commit nothing of what it may have
+the end. After Ctrl-C the command finishes what is under way, commits, and exits with 130 (143 after
+SIGTERM); a second Ctrl-C does not wait. When the reader of the output goes away, so do we, and
+commit nothing of what it may have
 missed.
 """
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -117,7 +117,7 @@ def consume(
     directory: OptionalDirectoryOption = None,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Read records of topics and write them to standard output, on and on unless told otherwise."""
+    """Read records of topics to standard output, on and on unless an option ends it."""
     _check_word("--isolation-level", isolation_level, _LEVELS)
     _check_word("--assignor", assignor, ASSIGNORS)
     if as_json and format_text is not None:
@@ -145,8 +145,8 @@ def consume(
                 read_alone(client, words, span, level, group, write, ending)
         except BrokenPipeError:
             abandon_output()
-    if ending.asked.signal is signal.SIGTERM:
-        raise typer.Exit(128 + signal.SIGTERM)
+    if ending.asked.signal is not None:
+        raise typer.Exit(128 + ending.asked.signal)
 
 
 def _check_word(option: str, word: str, known: Iterable[str]) -> None:

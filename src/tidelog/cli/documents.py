@@ -319,17 +319,49 @@ class GroupsDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerListed:
-    """A live broker, and how many partitions it leads and holds a replica of."""
+class ServerStarted:
+    """The ZooKeeper server that a local cluster has for itself."""
+
+    address: str
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStarted:
+    """A broker of a local cluster: its process, its address for clients, and its files."""
 
     id: int
-    host: str
-    port: int
+    pid: int | None
+    address: str
+    directory: str
+    config: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStarted:
+    """A local cluster that is up; `bootstrap` is the address for clients."""
+
+    bootstrap: str
+    directory: str
+    zookeeper: ServerStarted | None
+    brokers: list[BrokerStarted]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerListed:
+    """A broker, and how many partitions it leads and holds a replica of. `state` is up, or down for
+    one that holds replicas and is not registered: its address is not known then."""
+
+    id: int
+    host: str | None
+    port: int | None
     rack: str | None
     controller: bool
     leaders: int
     replicas: int
     out_of_sync: int
+    state: str
 
 
 @dataclass(frozen=True, slots=True)

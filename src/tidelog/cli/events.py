@@ -7,7 +7,6 @@ event. Goes on with what comes until it is interrupted, unless told to end.
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.cli.documents import prints
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, PartitionWord
 from tidelog.cli.offsets import Span, Where
 from tidelog.cli.output import abandon_output, printable
@@ -30,7 +30,7 @@ from tidelog.client.fetching import EARLIEST, READ_COMMITTED
 from tidelog.controller.cluster_events import KINDS
 from tidelog.core.names import CLUSTER_EVENTS
 
-app = typer.Typer(help="What happened in the cluster.", no_args_is_help=True)
+app = CommandGroup("What happened in the cluster.")
 
 
 @app.callback()
@@ -82,8 +82,8 @@ def tail(
             read_alone(client, words, Span(start), READ_COMMITTED, None, write, ending)
         except BrokenPipeError:
             abandon_output()
-    if ending.asked.signal is signal.SIGTERM:
-        raise typer.Exit(128 + signal.SIGTERM)
+    if ending.asked.signal is not None:
+        raise typer.Exit(128 + ending.asked.signal)
 
 
 def _writer(kinds: list[str], text: Callable[[Mapping[str, Any]], str]) -> Write:

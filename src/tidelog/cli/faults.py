@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import say
 from tidelog.cli.target import DEFAULT_DIRECTORY, DirectoryOption
 from tidelog.local import LocalCluster
 
-app = typer.Typer(help="Break a local cluster, and mend it.", no_args_is_help=True)
+app = CommandGroup("Break a local cluster, and repair it.")
 
 _BrokerArgument = Annotated[int, typer.Argument(help="The broker.", metavar="ID")]
 

@@ -22,6 +22,7 @@ from tidelog.cli.documents import (
     OffsetReset,
     prints,
 )
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, nearest, partition_word
 from tidelog.cli.output import (
     OutputFormat,
@@ -45,7 +46,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.local.status import describe_partitions
 from tidelog.runtime.blocking import BlockingClient
 
-app = typer.Typer(help="Show, reset and delete consumer groups.", no_args_is_help=True)
+app = CommandGroup("Show, reset and delete consumer groups.")
 
 _GroupArgument = Annotated[
     str, typer.Argument(help="The group.", show_default=False, autocompletion=group_names)

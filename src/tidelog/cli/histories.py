@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidelog.cli.documents import prints
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import (
     OutputFormat,
     OutputOption,
@@ -27,7 +28,7 @@ from tidelog.cli.output import (
 if TYPE_CHECKING:
     from tidelog.history import Anomaly, Report
 
-app = typer.Typer(help="Histories of clients' operations.", no_args_is_help=True)
+app = CommandGroup("Histories of clients' operations.")
 
 #: Of the anomalies of one name, so many are told unless all are asked for.
 _TOLD_OF_EACH = 3

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -19,6 +19,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+#: Colours of what a person must look at; terminals only, and never with NO_COLOR.
+WRONG = "red"
+DOUBTFUL = "yellow"
 
 #: Wide enough for any row: a table in a file or a pipe is never folded.
 _PIPE_WIDTH = 10_000
@@ -29,6 +33,19 @@ class OutputFormat(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A value of a table, and the colour that it has on a terminal; none where `style` is empty."""
+
+    value: object
+    style: str
+
+    @classmethod
+    def where(cls, holds: bool, value: object, style: str) -> Marked:
+        """Return the value, coloured where a condition holds."""
+        return cls(value, style if holds else "")
 
 
 OutputOption = Annotated[
@@ -62,7 +79,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
         numeric = all(_is_number(row[index]) for row in cells) and bool(cells)
         table.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
     for row in cells:
-        table.add_row(*(Text(_cell(value)) for value in row))
+        table.add_row(*(_styled(value) for value in row))
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PIPE_WIDTH)
@@ -74,6 +91,16 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 def print_line(text: str) -> None:
     """One line of the result."""
     sys.stdout.write(text + "\n")
+
+
+def print_text(text: str, style: str = "") -> None:
+    """A sentence of the result: wrapped between words and coloured on a terminal, one plain line
+    elsewhere."""
+    console = Console()
+    if console.is_terminal:
+        console.print(Text(text, style=style))
+    else:
+        print_line(text)
 
 
 def abandon_output() -> None:
@@ -89,6 +116,8 @@ def say(text: str) -> None:
 
 def _is_number(value: object) -> bool:
     """Right-aligned, like what is not known among numbers."""
+    if isinstance(value, Marked):
+        value = value.value
     return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
@@ -100,6 +129,12 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def _styled(value: object) -> Text:
+    if isinstance(value, Marked):
+        return Text(_cell(value.value), style=value.style)
+    return Text(_cell(value))
 
 
 def _cell(value: object) -> str:

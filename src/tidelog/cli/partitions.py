@@ -12,6 +12,7 @@ import typer
 
 from tidelog.cli.completion import topic_names
 from tidelog.cli.documents import LeaderElected, RecordsDeleted, prints
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import (
     NotFoundError,
     PartitionWord,
@@ -35,8 +36,8 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
-leaders_app = typer.Typer(help="Elect leaders.", no_args_is_help=True)
-records_app = typer.Typer(help="Delete records.", no_args_is_help=True)
+leaders_app = CommandGroup("Elect leaders.")
+records_app = CommandGroup("Delete records.")
 
 
 @leaders_app.command(epilog="Example: tidelog leaders elect --topic flights --partition 0,2-4")

@@ -1,6 +1,6 @@
 """`tidelog pipeline`: Spark jobs from the command line.
 
-Spark and Arrow are an extra (`pip install 'tidelog[spark]'`) and are loaded by the command that
+Spark and Arrow are an extra (`spark` of pyproject.toml) and are loaded by the command that
 needs them. A proof that fails is exit code 1, like any failure.
 """
 
@@ -17,16 +17,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from tidelog.cli.documents import prints
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
 from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
 from tidelog.core.errors import ConfigError, TidelogError
+from tidelog.local.extras import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidelog.spark.pipelines.continuity import PartitionProof
 
-app = typer.Typer(help="Data pipelines on Spark.", no_args_is_help=True)
+app = CommandGroup("Data pipelines on Spark.")
 
 _CoresOption = Annotated[int, typer.Option(min=1, help="Worker threads of Spark.")]
 _MemoryOption = Annotated[str, typer.Option(help="Memory of Spark's Java process.")]
@@ -184,9 +186,7 @@ def _session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
 
         from tidelog.spark.session import start_session, stop_session
     except ImportError as error:
-        raise ConfigError(
-            f"pipelines need Spark ({error}): pip install 'tidelog[spark]'"
-        ) from error
+        raise ConfigError(f"pipelines need Spark ({error}): {install_command('spark')}") from error
     descriptor, log_path = tempfile.mkstemp(prefix="tidelog-spark-", suffix=".log")
     os.close(descriptor)
     worth_keeping = False

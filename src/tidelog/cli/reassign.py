@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.cli.documents import MoveBegun, MoveListed, MoveVerified, prints
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
 from tidelog.cli.target import (
     BootstrapOption,
@@ -30,7 +31,7 @@ from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
-app = typer.Typer(help="Move partitions to other brokers.", no_args_is_help=True)
+app = CommandGroup("Move partitions to other brokers.")
 
 #: A day: whoever waits for a move waits for the data of a partition to be copied.
 _PATIENCE_S = 86_400.0

@@ -7,16 +7,24 @@ an option, an example or a JSON document runs it again.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import sys
 import types
 import typing
 from collections.abc import Callable, Iterator
-from enum import Enum
 from typing import Any
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
+
+from tidelog.cli.help import argument_word
+from tidelog.cli.parameters import (
+    Parameter,
+    default_of,
+    kind_of,
+    parameters_of,
+    unwrapped,
+    without_none,
+)
 
 _INTRODUCTION = """\
 # The command line
@@ -58,50 +66,13 @@ class _Command:
     epilog: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Parameter:
-    """An argument or an option of a command, as its annotation declares it."""
-
-    name: str
-    info: ArgumentInfo | OptionInfo
-    type: Any
-    default: Any
-
-    @property
-    def is_flag(self) -> bool:
-        return _without_none(self.type) is bool
-
-    @property
-    def is_list(self) -> bool:
-        return typing.get_origin(_without_none(self.type)) is list
-
-    @property
-    def is_required(self) -> bool:
-        return self.default is inspect.Parameter.empty
-
-    @property
-    def declared(self) -> list[str]:
-        """The words of an option, those that set a flag before those that unset it."""
-        # In an annotation the first word stands where a default value would.
-        given = [self.info.default, *(self.info.param_decls or ())]
-        words = [each for each in given if isinstance(each, str) and each.startswith("-")]
-        long = "--" + self.name.replace("_", "-")
-        found = words or ([f"{long}/--no-{long[2:]}"] if self.is_flag else [long])
-        return [word for each in found for word in each.split("/")]
-
-    @property
-    def long(self) -> str:
-        """The longest way to write an option."""
-        return max(self.declared, key=len)
-
-
 def reference(app: typer.Typer) -> str:
     """The whole text. Commands in their order."""
     commands = list(_commands(app, "tidelog"))
     shared = {
         parameter.name: parameter
         for command in commands
-        for parameter in _parameters(command.function)
+        for parameter in parameters_of(command.function)
         if parameter.name in _SHARED
     }
     lines = [_INTRODUCTION, *_option_table([shared[name] for name in _SHARED], varying="timeout")]
@@ -127,39 +98,25 @@ def _commands(app: typer.Typer, words: str) -> Iterator[_Command]:
             yield from _commands(group.typer_instance, f"{words} {group.name}")
 
 
-def _parameters(function: Callable[..., Any]) -> list[_Parameter]:
-    hints = typing.get_type_hints(function, include_extras=True)
-    return [
-        _Parameter(name, *_declared(hints[name]), each.default)
-        for name, each in inspect.signature(function).parameters.items()
-    ]
-
-
-def _declared(hint: Any) -> tuple[ArgumentInfo | OptionInfo, Any]:
-    kind, *infos = typing.get_args(hint)
-    for info in infos:
-        if isinstance(info, ArgumentInfo | OptionInfo):
-            return info, kind
-    raise TypeError(f"{hint} declares no parameter of a command")
-
-
 def _section(command: _Command) -> Iterator[str]:
     yield f"## {command.words}\n\n{_paragraphs(command.function.__doc__)}\n\n"
-    parameters = _parameters(command.function)
+    parameters = parameters_of(command.function)
     arguments = [each for each in parameters if isinstance(each.info, ArgumentInfo)]
     options = [each for each in parameters if isinstance(each.info, OptionInfo)]
     own = [each for each in options if each.name not in _SHARED]
-    usage = "".join(f" {_argument(each)}" for each in arguments)
+    usage = "".join(f" {argument_word(each)}" for each in arguments)
     yield f"    {command.words}{' [OPTIONS]' if options else ''}{usage}\n\n"
     if arguments:
         yield "| argument | meaning |\n|---|---|\n"
-        yield from (f"| `{_argument(each)}` | {_cell(each.info.help)} |\n" for each in arguments)
+        yield from (
+            f"| `{argument_word(each)}` | {_cell(each.info.help)} |\n" for each in arguments
+        )
         yield "\n"
     if own:
         yield from _option_table(own)
         yield "\n"
     repeated = ", ".join(
-        f"`{each.long}`" + (f" (default {_default(each)})" if each.name == "timeout" else "")
+        f"`{each.long}`" + (f" (default {default_of(each)})" if each.name == "timeout" else "")
         for each in options
         if each not in own
     )
@@ -174,40 +131,14 @@ def _section(command: _Command) -> Iterator[str]:
         yield f"`{flag}`: {_document(document)}\n\n"
 
 
-def _option_table(options: list[_Parameter], varying: str = "") -> Iterator[str]:
+def _option_table(options: list[Parameter], varying: str = "") -> Iterator[str]:
     """`varying`: the name of an option whose default each command tells."""
     yield "| option | meaning | default |\n|---|---|---|\n"
     for option in options:
         names = ", ".join(f"`{word}`" for word in option.declared)
-        kind = "" if option.is_flag else f" {_kind(option)}"
-        default = "told with each command" if option.name == varying else _default(option)
+        kind = "" if option.is_flag else f" {kind_of(option)}"
+        default = "named with each command" if option.name == varying else default_of(option)
         yield f"| {names}{kind} | {_cell(option.info.help)} | {default} |\n"
-
-
-def _argument(argument: _Parameter) -> str:
-    word = argument.info.metavar or argument.name.upper()
-    word += "..." if argument.is_list else ""
-    return word if argument.is_required else f"[{word}]"
-
-
-def _kind(option: _Parameter) -> str:
-    plain, _ = _unwrapped(_without_none(option.type))
-    if isinstance(plain, type) and issubclass(plain, Enum):
-        return "\\|".join(each.value for each in plain)
-    word = {int: "N", float: "X"}.get(plain, "TEXT")
-    return f"{word} (repeatable)" if option.is_list else word
-
-
-def _default(option: _Parameter) -> str:
-    value = option.default
-    if option.is_required:
-        return "required"
-    if option.is_flag and len([w for w in option.declared if w.startswith("--")]) == 2:
-        yes, no = (word for word in option.declared if word.startswith("--"))
-        return "" if value is None else f"`{yes if value else no}`"
-    if value is None or value is False:
-        return ""
-    return f"`{value.value if isinstance(value, Enum) else value}`"
 
 
 def _cell(text: str | None) -> str:
@@ -224,17 +155,11 @@ def _paragraphs(text: str | None) -> str:
 def _document(document: Any) -> str:
     if isinstance(document, str):
         return document
-    element, is_list = _unwrapped(document)
+    element, is_list = unwrapped(document)
     if not dataclasses.is_dataclass(element):
         return f"a list of {_type_word(element)}s."
     heading = f"a list of {_title(element)}" if is_list else _title(element)
     return f"{heading}\n\n" + "".join(_fields(element, "")).rstrip("\n")
-
-
-def _unwrapped(document: Any) -> tuple[Any, bool]:
-    if typing.get_origin(document) in (list, tuple):
-        return typing.get_args(document)[0], True
-    return document, False
 
 
 def _title(element: Any) -> str:
@@ -245,7 +170,7 @@ def _title(element: Any) -> str:
 def _fields(element: Any, indent: str) -> Iterator[str]:
     hints = typing.get_type_hints(element)
     for each in dataclasses.fields(element):
-        inner, is_list = _unwrapped(_without_none(hints[each.name]))
+        inner, is_list = unwrapped(without_none(hints[each.name]))
         nested = dataclasses.is_dataclass(inner)
         word = "object" if nested else _words(hints[each.name], inner)
         kind = f"list of {word}s" if is_list else word
@@ -264,12 +189,6 @@ def _words(hint: Any, inner: Any) -> str:
     return _type_word(inner)
 
 
-def _without_none(hint: Any) -> Any:
-    if isinstance(hint, types.UnionType):
-        return next(each for each in typing.get_args(hint) if each is not type(None))
-    return hint
-
-
 def _type_word(hint: Any) -> str:
     words = {str: "string", int: "number", bool: "boolean", float: "number"}
     return words.get(hint, "object")
@@ -277,10 +196,10 @@ def _type_word(hint: Any) -> str:
 
 def main() -> None:
     """Write the reference to the file that is named."""
-    from tidelog.cli.app import app
+    from tidelog.cli.app import command_tree
 
     with open(sys.argv[1], "w", encoding="utf-8") as file:
-        file.write(reference(app))
+        file.write(reference(command_tree()))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidelog.cli.documents import prints
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, say
 from tidelog.cli.seed_search import (
     read_coverage,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tidelog.sim.job import Job
     from tidelog.sim.results import RunResult, Totals
 
-app = typer.Typer(help="Whole clusters under simulation.", no_args_is_help=True)
+app = CommandGroup("Whole clusters under simulation.")
 
 _NS_PER_S = 1_000_000_000
 

@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.documents import StoreDifference, prints
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import (
     OutputFormat,
     OutputOption,
@@ -39,7 +40,7 @@ from tidelog.runtime.stores.zookeeper_chroot import create_chroot
 _EXIT_DIFFERENT = 1
 _SHOWN_BYTES = 60
 
-app = typer.Typer(help="Metadata stores: move a cluster between them.", no_args_is_help=True)
+app = CommandGroup("Metadata stores: move a cluster between them.")
 
 StoreArgument = Annotated[
     str,
@@ -184,7 +185,7 @@ def _named(text: str, timeout: float) -> Iterator[Named]:
 async def _opened(named: Named) -> AsyncIterator[MetadataStore]:
     """An open store whose session is kept alive."""
     loop = asyncio.get_running_loop()
-    store = make_store(named.config, loop, say)
+    store = make_store(named.config, loop, say, connect_timeout_name="--timeout")
     await store.open()
     beating = asyncio.create_task(_beat(store))
     try:

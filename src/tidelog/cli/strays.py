@@ -17,6 +17,7 @@ import typer
 from tidelog.cli.brokers import size_text
 from tidelog.cli.completion import broker_ids
 from tidelog.cli.documents import StrayChanged, StrayListed, prints
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, broker_named, nearest, partition_word
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
 from tidelog.cli.target import (
@@ -31,7 +32,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import ZERO_TOPIC_ID, topic_id_to_text
 from tidelog.runtime.blocking import BlockingClient
 
-app = typer.Typer(help="List, restore and delete set-aside replicas.", no_args_is_help=True)
+app = CommandGroup("List, restore and delete set-aside replicas.")
 
 _SUFFIX = "-stray"
 

@@ -29,6 +29,7 @@ from tidelog.cli.documents import (
     TopicDescription,
     prints,
 )
+from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import topics_named
 from tidelog.cli.output import (
     OutputFormat,
@@ -57,7 +58,7 @@ from tidelog.core.types import NO_LEADER, topic_id_to_text
 from tidelog.local.status import PartitionStatus, describe_partitions
 from tidelog.runtime.blocking import BlockingClient
 
-app = typer.Typer(help="Create, show, change and delete topics.", no_args_is_help=True)
+app = CommandGroup("Create, show, change and delete topics.")
 
 _NewNameArgument = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
 _NameArgument = Annotated[

@@ -93,7 +93,8 @@ class MoveAdmin:
             )
             response = expect(answer, AlterPartitionReassignmentsResponse)
             if response.error_code:
-                raise KafkaError(error_code(response.error_code), f"at {controller.address}")
+                reason = response.error_message or f"at {controller.address}"
+                raise KafkaError(error_code(response.error_code), reason)
             return {
                 TopicPartition(topic.name, each.partition_index): MoveAsked(
                     error_code(each.error_code), each.error_message or ""
@@ -124,7 +125,8 @@ class MoveAdmin:
             )
             response = expect(answer, ListPartitionReassignmentsResponse)
             if response.error_code:
-                raise KafkaError(error_code(response.error_code), f"at {controller.address}")
+                reason = response.error_message or f"at {controller.address}"
+                raise KafkaError(error_code(response.error_code), reason)
             return {
                 TopicPartition(topic.name, each.partition_index): MoveUnderWay(
                     tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)

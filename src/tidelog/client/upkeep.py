@@ -139,9 +139,11 @@ class PartitionAdmin:
                 controller.address, ELECT_LEADERS, always(message), timeout_ms + _ANSWER_MARGIN_MS
             )
             response = expect(answer, ElectLeadersResponse)
-            if response.error_code:
-                raise KafkaError(error_code(response.error_code), f"at {controller.address}")
             results = _elections(response)
+            if response.error_code:
+                reasons = [each.message for each in results.values() if each.message]
+                reason = reasons[0] if reasons else f"at {controller.address}"
+                raise KafkaError(error_code(response.error_code), reason)
             if any(each.error is ErrorCode.NOT_CONTROLLER for each in results.values()):
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, f"at {controller.address}")
             return results

@@ -6,7 +6,7 @@ what is done about an entry follows from the image, so that an entry too many co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tidelog.controller.balance import Balance
 from tidelog.controller.events import AdditionsRead
@@ -39,6 +39,7 @@ class Agenda:
         "shutdown_answers",
         "stopping",
         "vanished",
+        "waiting",
     )
 
     def __init__(self) -> None:
@@ -76,6 +77,8 @@ class Agenda:
         self.reports: list[str] = []
         #: Topics whose nodes somebody has removed.
         self.vanished: list[str] = []
+        #: Requests to add partitions that wait for lower numbers, by topic, as they were reported.
+        self.waiting: dict[str, str] = {}
 
     def __bool__(self) -> bool:
         """Whether a decision would find anything here."""
@@ -93,6 +96,16 @@ class Agenda:
             or self.stopping
             or self.requested
         )
+
+    def report_waiting(self, waiting: Mapping[str, str]) -> None:
+        """Report requests to add partitions that wait for lower numbers, each state of a topic's
+        requests once."""
+        for name in [name for name in self.waiting if name not in self.additions.wanted]:
+            del self.waiting[name]
+        for name, report in waiting.items():
+            if self.waiting.get(name) != report:
+                self.waiting[name] = report
+                self.reports.append(report)
 
     def look_at_requests(self, image: Image) -> None:
         """`/admin/reassign_partitions` may have something to begin, or have it done."""

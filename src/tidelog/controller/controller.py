@@ -151,6 +151,7 @@ class Controller:
         self._requests(draft, moving, events)
         for name, wanted in self._agenda.additions.wanted.items():
             draft.add_requested(name, wanted, self._agenda.additions.seed)
+        self._agenda.report_waiting(draft.waiting)
         if not self._agenda.full:
             # A new controller resumes them once its full commands are out (V41).
             self._bring_forward(moving)

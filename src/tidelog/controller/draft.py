@@ -62,6 +62,8 @@ from tidelog.wire.messages.delete_topics import DeleteTopicState
 _MAX_PRODUCER_ID = 2**63 - 1
 #: ElectLeaders' election types (KIP-460).
 _PREFERRED, _UNCLEAN = 0, 1
+#: Partitions that a report names at most.
+_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class Draft:
         #: Topics of which the number of partitions, or the requests to change it, are written; and
         #: those whose node is written for reassignments.
         self.resized: dict[str, None] = {}
+        #: Topics whose requests to add partitions leave out lower numbers, with what to report.
+        self.waiting: dict[str, str] = {}
         self.reassigned: dict[str, None] = {}
 
     # elections
@@ -471,6 +475,7 @@ class Draft:
                 break
             run.append(chosen)
         if topic is not None and not run:
+            self._name_gap(name, count, wanted)
             return
         request = CreatePartitionsTopic(name=name, count=count + len(run))
         if run and run[0]:
@@ -487,6 +492,18 @@ class Draft:
             return
         self.resized[name] = None
         self.add(AddPartitions(planned))
+
+    def _name_gap(self, name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> None:
+        """Note which requests wait for a lower number, and what would be right."""
+        above = sorted(number for number in wanted if number > count)
+        if above:
+            waiting = ", ".join(map(str, above[:_NAMED]))
+            missing = str(count) if above[0] == count + 1 else f"{count} to {above[0] - 1}"
+            self.waiting[name] = (
+                f"topic {name!r} has {count} partitions: requests to add partition {waiting} wait"
+                f" for requests to add partition {missing}"
+                f" (nodes /admin/partitions_add/{name}/{count} and on)"
+            )
 
     def refuse_request(
         self, topic_partition: TopicPartition, reason: str, *, is_removal: bool

@@ -49,6 +49,10 @@ class BufferPool:
         """Bytes of the buffers remembered, in use or not."""
         return sum(map(len, tuple(self._buffers)))
 
+    def release(self) -> None:
+        """Remember no buffer: each is freed with its last reference."""
+        self._buffers.clear()
+
     def take(self, size_bytes: int) -> bytearray:
         """A buffer of exactly this size, with whatever bytes it was left with.
 

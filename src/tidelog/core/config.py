@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.core import limits
+from tidelog.core import limits, shared_keys
 from tidelog.core.config_keys import (
     INT16_MAX,
     INT32_MAX,
@@ -89,7 +89,10 @@ class BrokerConfig:
         "metadata.store.",
     )
     zookeeper_connection_timeout_ms: int = integer(
-        18_000, "How long a broker tries to reach ZooKeeper before it gives up.", at_least=1
+        18_000,
+        "How long a broker that starts tries to reach a ZooKeeper quorum before it gives up; where "
+        "it is not set, the session timeout.",
+        at_least=1,
     )
     zookeeper_set_acl: bool = boolean(
         False, "Nodes are made so that only who made them may change them; needs authentication."
@@ -132,20 +135,22 @@ class BrokerConfig:
     message_max_bytes: int = integer(
         limits.MESSAGE_MAX_BYTES, "Largest record batch accepted.", at_least=0
     )
-    compression_type: str = choice(
-        "producer",
-        "Batches are stored as their producer compressed them.",
-        "producer",
-        known=("gzip", "snappy", "lz4", "zstd", "uncompressed"),
-    )
+    compression_type: str = shared_keys.compression_type()
+    compression_gzip_level: int = shared_keys.compression_gzip_level()
+    compression_lz4_level: int = shared_keys.compression_lz4_level()
+    compression_zstd_level: int = shared_keys.compression_zstd_level()
     log_message_timestamp_type: str = choice(
         "CreateTime", "Whose timestamp a record carries.", "CreateTime", "LogAppendTime"
     )
+    log_message_timestamp_difference_max_ms: int = shared_keys.timestamp_difference_max_ms()
+    log_message_timestamp_before_max_ms: int = shared_keys.timestamp_before_max_ms()
+    log_message_timestamp_after_max_ms: int = shared_keys.timestamp_after_max_ms()
     log_cleanup_policy: tuple[str, ...] = choices(
         ("delete",), "What happens to old records.", "delete", "compact"
     )
     log_segment_bytes: int = integer(1 << 30, "Size at which a segment is rolled.", at_least=14)
     log_roll_ms: int = long(_WEEK_MS, "Age at which a segment is rolled.", at_least=1)
+    log_roll_jitter_ms: int = shared_keys.segment_jitter_ms()
     log_retention_ms: int = long(_WEEK_MS, "Age at which records may be deleted; -1: never.")
     log_retention_bytes: int = long(-1, "Size of a partition above which records may go; -1: none.")
     log_index_interval_bytes: int = integer(
@@ -163,6 +168,11 @@ class BrokerConfig:
     log_segment_delete_delay_ms: int = long(
         60_000, "Time between taking a file away and removing it.", at_least=0
     )
+    log_preallocate: bool = shared_keys.preallocate()
+    log_message_format_version: str = shared_keys.message_format_version()
+    log_message_downconversion_enable: bool = shared_keys.message_downconversion_enable()
+    log_local_retention_ms: int = shared_keys.local_retention_ms()
+    log_local_retention_bytes: int = shared_keys.local_retention_bytes()
 
     # Compaction.
     log_cleaner_enable: bool = boolean(True, "Compact topics whose cleanup.policy says so.")
@@ -355,6 +365,14 @@ class BrokerConfig:
     socket_request_max_bytes: int = integer(
         limits.MAX_REQUEST_BYTES, "Largest request accepted.", at_least=1
     )
+    queued_max_request_bytes: int = long(
+        limits.QUEUED_REQUEST_BYTES,
+        "Bytes of requests above 64 KiB that are being received or handled, over all connections; "
+        "above, connections wait to be read. Requests other than Produce have a budget of their "
+        "own, of socket.request.max.bytes. While others wait, a connection that sends nothing of "
+        "its request for 5 s, or less than 1 MiB or a sixth of it in 10 s, is closed. -1: no "
+        "limit, as by default in Kafka.",
+    )
     max_connections: int = integer(
         limits.MAX_CONNECTIONS, "Connections at the same time.", at_least=1
     )
@@ -411,6 +429,7 @@ class BrokerConfig:
             raise ConfigError("broker.id is not set: an integer of at least 0 expected")
         values["log_dirs"] = _log_dirs(merged)
         _fold_times(merged, values)
+        _fold_connection_timeout(values)
         _choose_store(values, warnings)
         listening = read_listeners(merged)
         values.update(_listener_values(listening))
@@ -456,6 +475,7 @@ _FOLDED_KEYS = (
     "log.dir",
     "log.dirs",
     "log.roll.hours",
+    "log.roll.jitter.hours",
     "log.retention.minutes",
     "log.retention.hours",
     "listeners",
@@ -491,8 +511,12 @@ def _refuse_dangerous(properties: Mapping[str, str]) -> None:
 
 def _unknown_keys(properties: Mapping[str, str]) -> list[str]:
     supported = dict.fromkeys(supported_keys())
+    declared = keys_of(BrokerConfig)
     warnings = []
     for key in sorted(properties):
+        inert = key in declared and declared[key][1].without_effect
+        if inert:
+            warnings.append(f"{key} has no effect here: {inert}")
         if key in supported or (key in REFUSED_KEYS and key not in UNSUPPORTED_KEYS):
             continue
         if key in UNSUPPORTED_KEYS or key.startswith(LISTENER_KEY_PREFIX):
@@ -523,6 +547,10 @@ def _fold_times(properties: Mapping[str, str], values: dict[str, Any]) -> None:
     if "log_roll_ms" not in values and "log.roll.hours" in properties:
         hours = read_value("log.roll.hours", roll, properties["log.roll.hours"])
         values["log_roll_ms"] = hours * _HOUR_MS
+    if "log_roll_jitter_ms" not in values and "log.roll.jitter.hours" in properties:
+        jitter = keys["log.roll.jitter.ms"][1]
+        hours = read_value("log.roll.jitter.hours", jitter, properties["log.roll.jitter.hours"])
+        values["log_roll_jitter_ms"] = hours * _HOUR_MS
     if "log_retention_ms" not in values:
         for key, unit_ms in (
             ("log.retention.minutes", _MINUTE_MS),
@@ -537,6 +565,13 @@ def _fold_times(properties: Mapping[str, str], values: dict[str, Any]) -> None:
         )
     if values.get("log_retention_ms", 0) < 0:
         values["log_retention_ms"] = -1
+
+
+def _fold_connection_timeout(values: dict[str, Any]) -> None:
+    """As in Kafka: without a time of its own, connecting may take as long as a session timeout."""
+    session_ms = values.get("metadata_session_timeout_ms")
+    if session_ms is not None:
+        values.setdefault("zookeeper_connection_timeout_ms", session_ms)
 
 
 def _choose_store(values: dict[str, Any], warnings: list[str]) -> None:
@@ -594,6 +629,12 @@ def _check_together(config: BrokerConfig, warnings: list[str]) -> None:
         warnings.append(
             "tidelog.test.interception.directory is set: who may write "
             f"{config.tidelog_test_interception_directory} may lose, hold and refuse requests"
+        )
+    queued_bytes, largest_bytes = config.queued_max_request_bytes, config.socket_request_max_bytes
+    if 0 < queued_bytes < largest_bytes and queued_bytes != limits.QUEUED_REQUEST_BYTES:
+        raise ConfigError(
+            f"queued.max.request.bytes={queued_bytes} must be at least "
+            f"socket.request.max.bytes={largest_bytes}, or -1 for no limit"
         )
     if config.message_max_bytes > config.socket_request_max_bytes:
         warnings.append(

@@ -2,30 +2,44 @@
 
 Synonyms are the places that a value may come from, most specific first; the first one that is set
 holds (KIP-226). The coarser keys of times (`log.retention.hours`) are synonyms of the finer ones,
-with values in their own units. What was given for a key that has no effect here is told by name,
-without its value, which may be a secret.
+with values in their own units; as in Kafka, they are listed behind the finer key only, so a key has
+no synonyms where only a coarser one is set. A key that Kafka does not know is listed without its
+value, which may be a secret. Source: ConfigHelper, DynamicBrokerConfig.brokerConfigSynonyms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import dropwhile
 
 from tidelog.core.config import BrokerConfig, supported_keys
-from tidelog.core.config_keys import ConfigType, keys_of, to_text
+from tidelog.core.config_keys import INT64_MAX, ConfigType, Key, keys_of, to_text
 from tidelog.core.dynamic_config import DynamicConfigs, broker_config, dynamic_keys
+from tidelog.core.inert_keys import inert_broker_keys
+from tidelog.core.kafka_keys import UNSUPPORTED_KEYS
 from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.types import Endpoint
+from tidelog.core.unsupported import why
 
-#: Keys that count where the finer one is not given, in their order.
-_COARSER = {
-    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
-    "log.roll.ms": ("log.roll.hours",),
-    "log.dirs": ("log.dir",),
-    "inter.broker.listener.name": ("security.inter.broker.protocol",),
+#: Keys that count where the finer one is not given, in their order, with their defaults.
+_COARSER: dict[str, tuple[tuple[str, str | None], ...]] = {
+    "log.retention.ms": (("log.retention.minutes", None), ("log.retention.hours", "168")),
+    "log.roll.ms": (("log.roll.hours", "168"),),
+    "log.roll.jitter.ms": (("log.roll.jitter.hours", "0"),),
+    "log.flush.interval.ms": (("log.flush.scheduler.interval.ms", str(INT64_MAX)),),
 }
+#: Keys whose default is null in Kafka, so that it is not listed.
+_WITHOUT_DEFAULT = (
+    *_COARSER,
+    "broker.rack",
+    "zookeeper.connect",
+    "zookeeper.ssl.keystore.location",
+    "zookeeper.ssl.truststore.location",
+)
 _NO_EFFECT = "Not supported here: it has no effect."
+_NOT_KNOWN = "Not known to Kafka or to this broker: it has no effect."
 _FOLDED = "Read together with the key that it belongs to."
 
 
@@ -44,7 +58,7 @@ class Synonym:
     """One place that a value may come from."""
 
     name: str
-    value: str
+    value: str | None
     source: ConfigSource
 
 
@@ -72,25 +86,21 @@ def topic_entries(
     configuration with the dynamic one over it."""
     config, _ = TopicConfig.lenient(in_force, overrides)
     below = broker_keys()
+    declared = keys_of(TopicConfig)
     entries = []
-    for name, (attribute, key, default) in keys_of(TopicConfig).items():
+    for name, (attribute, key, _) in declared.items():
+        value = to_text(getattr(config, attribute))
         synonyms = []
         if name in overrides:
-            synonyms.append(Synonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC))
+            synonyms.append(Synonym(name, value, ConfigSource.DYNAMIC_TOPIC))
         if name in below:
             synonyms.extend(_broker_synonyms(static, dynamic, below[name]))
-        else:
-            synonyms.append(Synonym(name, to_text(default), ConfigSource.DEFAULT))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         entries.append(
-            ConfigEntry(
-                name,
-                to_text(getattr(config, attribute)),
-                synonyms[0].source,
-                key.type,
-                f"{key.meaning} Takes {key.expected}.",
-                synonyms=tuple(synonyms),
-            )
+            ConfigEntry(name, value, source, key.type, key.documentation, synonyms=tuple(synonyms))
         )
+    layer = [(overrides, ConfigSource.DYNAMIC_TOPIC)]
+    entries.extend(_not_known(name, layer, False) for name in overrides if name not in declared)
     return entries
 
 
@@ -101,61 +111,116 @@ def broker_entries(static: BrokerConfig, dynamic: DynamicConfigs) -> list[Config
     entries = []
     for name, (attribute, key, _) in keys_of(BrokerConfig).items():
         synonyms = _broker_synonyms(static, dynamic, name)
+        value = to_text(getattr(config, attribute))
         entries.append(
             ConfigEntry(
                 name,
-                to_text(getattr(config, attribute)),
-                synonyms[0].source,
+                None if value == "" and name in _WITHOUT_DEFAULT else value,
+                synonyms[0].source if synonyms else ConfigSource.DEFAULT,
                 key.type,
-                f"{key.meaning} Takes {key.expected}.",
+                key.documentation,
                 is_read_only=name not in changeable,
                 synonyms=tuple(synonyms),
             )
         )
     entries.extend(_endpoint_entries(static))
-    entries.extend(_other_entries(static, {entry.name for entry in entries}))
+    entries.extend(_inert_entries(static, dynamic))
+    entries.extend(_other_entries(static, dynamic, {entry.name for entry in entries}))
     return sorted(entries, key=lambda entry: entry.name)
 
 
 def cluster_entries(dynamic: DynamicConfigs) -> list[ConfigEntry]:
-    """What is set for all brokers, and nothing else, as Kafka tells it."""
+    """What is set for all brokers, and nothing else, as Kafka lists it."""
     declared = dynamic_keys()
-    return [
-        ConfigEntry(
-            name,
-            text,
-            ConfigSource.DYNAMIC_DEFAULT_BROKER,
-            declared[name].type if name in declared else ConfigType.STRING,
-            declared[name].meaning if name in declared else _NO_EFFECT,
-            synonyms=(Synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),),
-        )
-        for name, text in sorted(dynamic.cluster.items())
-    ]
+    inert = inert_broker_keys()
+    layer = [(dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+    entries = []
+    for name, text in sorted(dynamic.cluster.items()):
+        key = declared.get(name) or inert.get(name)
+        if key is None:
+            entries.append(_not_known(name, layer, True))
+            continue
+        documentation = key.documentation if name in declared else _inert_documentation(name, key)
+        synonyms = (Synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+        entries.append(ConfigEntry(name, text, source, key.type, documentation, synonyms=synonyms))
+    return entries
 
 
 def chosen(entries: Iterable[ConfigEntry], keys: Sequence[str] | None) -> list[ConfigEntry]:
-    """Those asked for; all of them for None."""
-    if keys is None:
+    """The entries asked for, in the order asked for; all of them for no keys, as in Kafka."""
+    if not keys:
         return list(entries)
-    wanted = dict.fromkeys(keys)
-    return [entry for entry in entries if entry.name in wanted]
+    by_name = {entry.name: entry for entry in entries}
+    return [by_name[name] for name in dict.fromkeys(keys) if name in by_name]
 
 
 def _broker_synonyms(static: BrokerConfig, dynamic: DynamicConfigs, name: str) -> list[Synonym]:
     attribute, key, default = keys_of(BrokerConfig)[name]
-    names = (name, *key.synonyms, *_COARSER.get(name, ()))
+    own = (name, *key.synonyms)
+    coarser = _COARSER.get(name, ())
+    names = (*own, *(other for other, _ in coarser))
     found: list[Synonym] = []
-    for layer, source in (
-        (dynamic.own, ConfigSource.DYNAMIC_BROKER),
-        (dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
-        (static.given, ConfigSource.STATIC_BROKER),
-    ):
+    for layer, source in _layers(static, dynamic):
         found.extend(Synonym(one, layer[one].strip(), source) for one in names if one in layer)
     if not found and getattr(static, attribute) != default:
         # Follows from other keys, as metadata.store does from zookeeper.connect.
         found.append(Synonym(name, to_text(getattr(static, attribute)), ConfigSource.STATIC_BROKER))
-    found.append(Synonym(name, to_text(default), ConfigSource.DEFAULT))
-    return found
+    if name not in _WITHOUT_DEFAULT:
+        found.append(Synonym(name, to_text(default), ConfigSource.DEFAULT))
+    found.extend(
+        Synonym(other, text, ConfigSource.DEFAULT) for other, text in coarser if text is not None
+    )
+    return list(dropwhile(lambda synonym: synonym.name not in own, found))
+
+
+def _layers(
+    static: BrokerConfig, dynamic: DynamicConfigs
+) -> list[tuple[Mapping[str, str], ConfigSource]]:
+    return [
+        (dynamic.own, ConfigSource.DYNAMIC_BROKER),
+        (dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (static.given, ConfigSource.STATIC_BROKER),
+    ]
+
+
+def _inert_entries(static: BrokerConfig, dynamic: DynamicConfigs) -> list[ConfigEntry]:
+    """Kafka's dynamic keys without effect here, where they are set."""
+    entries = []
+    for name, key in inert_broker_keys().items():
+        synonyms = tuple(
+            Synonym(name, layer[name].strip(), source)
+            for layer, source in _layers(static, dynamic)
+            if name in layer
+        )
+        if synonyms:
+            value, source = synonyms[0].value, synonyms[0].source
+            documentation = _inert_documentation(name, key)
+            entries.append(
+                ConfigEntry(name, value, source, key.type, documentation, synonyms=synonyms)
+            )
+    return entries
+
+
+def _inert_documentation(name: str, key: Key) -> str:
+    return f"{key.documentation} It has no effect here: {why(name)}."
+
+
+def _not_known(
+    name: str, layers: Iterable[tuple[Mapping[str, str], ConfigSource]], is_read_only: bool
+) -> ConfigEntry:
+    """A stored key without a type: it may be a secret, so it is listed without its value."""
+    synonyms = tuple(Synonym(name, None, source) for layer, source in layers if name in layer)
+    return ConfigEntry(
+        name,
+        None,
+        synonyms[0].source,
+        ConfigType.UNKNOWN,
+        _NOT_KNOWN,
+        is_read_only=is_read_only,
+        is_sensitive=True,
+        synonyms=synonyms,
+    )
 
 
 def _endpoint_entries(static: BrokerConfig) -> list[ConfigEntry]:
@@ -175,15 +240,13 @@ def _endpoint_entries(static: BrokerConfig) -> list[ConfigEntry]:
     )
     entries = []
     for name, value, meaning in values:
-        names = (name, *_COARSER.get(name, ()))
-        given = [
-            Synonym(one, static.given[one], ConfigSource.STATIC_BROKER)
-            for one in names
-            if one in static.given
-        ]
-        source = given[0].source if given else ConfigSource.DEFAULT
-        kind = ConfigType.LIST if name == "log.dirs" else ConfigType.STRING
-        synonyms = tuple(given) or (Synonym(name, value, ConfigSource.DEFAULT),)
+        synonyms: tuple[Synonym, ...] = ()
+        if name in static.given:
+            synonyms = (Synonym(name, static.given[name], ConfigSource.STATIC_BROKER),)
+        if name == "listeners":  # the others have no default in Kafka
+            synonyms += (Synonym(name, "PLAINTEXT://:9092", ConfigSource.DEFAULT),)
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        kind = ConfigType.STRING
         entries.append(
             ConfigEntry(name, value, source, kind, meaning, is_read_only=True, synonyms=synonyms)
         )
@@ -194,19 +257,31 @@ def _endpoints(endpoints: Sequence[Endpoint]) -> str:
     return ",".join(f"{one.listener}://{one.host}:{one.port}" for one in endpoints)
 
 
-def _other_entries(static: BrokerConfig, told: set[str]) -> list[ConfigEntry]:
+def _other_entries(
+    static: BrokerConfig, dynamic: DynamicConfigs, listed: set[str]
+) -> list[ConfigEntry]:
     """Coarser keys as they were given, and names of those without effect."""
     supported = dict.fromkeys(supported_keys())
-    return [
-        ConfigEntry(
-            name,
-            static.given[name] if name in supported else None,
-            ConfigSource.STATIC_BROKER,
-            ConfigType.STRING,
-            _FOLDED if name in supported else _NO_EFFECT,
-            is_read_only=True,
-            is_sensitive=name not in supported,
-        )
-        for name in sorted(static.given)
-        if name not in told
-    ]
+    layers = _layers(static, dynamic)
+    entries = []
+    for name in sorted({**dynamic.own, **dynamic.cluster, **static.given}):
+        if name in listed:
+            continue
+        if name in static.given and name in supported:
+            value = static.given[name]
+            synonyms = (Synonym(name, value, ConfigSource.STATIC_BROKER),)
+            entry = ConfigEntry(
+                name,
+                value,
+                ConfigSource.STATIC_BROKER,
+                ConfigType.STRING,
+                _FOLDED,
+                is_read_only=True,
+                synonyms=synonyms,
+            )
+        else:
+            entry = _not_known(name, layers, True)
+            if name in UNSUPPORTED_KEYS:
+                entry = replace(entry, type=ConfigType.STRING, documentation=_NO_EFFECT)
+        entries.append(entry)
+    return entries

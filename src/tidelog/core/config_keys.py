@@ -9,6 +9,7 @@ knows no particular key.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -24,6 +25,7 @@ INT64_MAX = 2**63 - 1
 class ConfigType(IntEnum):
     """What a value is, as DescribeConfigs tells it (ConfigEntry.ConfigType of KIP-569)."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -41,6 +43,7 @@ class Key:
 
     `read` takes the text (without surrounding blanks) and raises ValueError with what would be
     right; `expected` says the same for the reference. `ours` marks keys that Kafka does not have.
+    `without_effect` is why a key of Kafka is accepted and does nothing here; empty for all others.
     """
 
     read: Callable[[str], Any]
@@ -49,6 +52,13 @@ class Key:
     ours: bool = False
     synonyms: tuple[str, ...] = ()
     type: ConfigType = ConfigType.STRING
+    without_effect: str = ""
+
+    @property
+    def documentation(self) -> str:
+        """What DescribeConfigs says of the key."""
+        note = f" It has no effect here: {self.without_effect}." if self.without_effect else ""
+        return f"{self.meaning} Takes {self.expected}.{note}"
 
 
 def key_name(attribute: str) -> str:
@@ -112,18 +122,21 @@ def integer(
     at_most: int = INT32_MAX,
     ours: bool = False,
     synonyms: tuple[str, ...] = (),
+    also: int | None = None,
 ) -> Any:
-    """A field of Kafka's type INT: 32 bits, within a range."""
+    """A field of Kafka's type INT: 32 bits, within a range; `also` is one value outside of it."""
     if (at_least, at_most) in ((-(2**31), INT32_MAX), (-(2**63), INT64_MAX)):
         expected = "an integer"
     elif at_most in (INT32_MAX, INT64_MAX):
         expected = f"an integer of at least {at_least}"
     else:
         expected = f"an integer from {at_least} to {at_most}"
+    if also is not None:
+        expected += f", or {also}"
 
     def read(text: str) -> int:
         number = whole_number(text)
-        if not at_least <= number <= at_most:
+        if not at_least <= number <= at_most and number != also:
             raise ValueError
         return number
 
@@ -175,7 +188,8 @@ def number(default: float, meaning: str, *, above: float = 0) -> Any:
             raise ValueError
         return value
 
-    return _declare(default, Key(read, f"a number above {above:g}", meaning))
+    expected = f"a number above {above:g}"
+    return _declare(default, Key(read, expected, meaning, type=ConfigType.DOUBLE))
 
 
 def boolean(default: bool, meaning: str, *, ours: bool = False) -> Any:
@@ -190,12 +204,10 @@ def boolean(default: bool, meaning: str, *, ours: bool = False) -> Any:
     return _declare(default, Key(read, "true or false", meaning, ours, type=ConfigType.BOOLEAN))
 
 
-def choice(default: str, meaning: str, *allowed: str, known: tuple[str, ...] = ()) -> Any:
-    """A field with a fixed set of values; `known` are Kafka's others, refused as not supported."""
+def choice(default: str, meaning: str, *allowed: str) -> Any:
+    """A field with a fixed set of values."""
 
     def read(text: str) -> str:
-        if text in known:
-            raise ValueError(f"{text} is not supported yet")
         if text not in allowed:
             raise ValueError
         return text
@@ -204,16 +216,46 @@ def choice(default: str, meaning: str, *allowed: str, known: tuple[str, ...] = (
 
 
 def choices(default: tuple[str, ...], meaning: str, *allowed: str) -> Any:
-    """A field of Kafka's type LIST whose elements come from a fixed set."""
+    """A field of Kafka's type LIST whose elements come from a fixed set; it may be empty."""
 
     def read(text: str) -> tuple[str, ...]:
-        values = comma_list(text)
-        if not values or any(value not in allowed for value in values):
+        values = _elements(text)
+        if any(value not in allowed for value in values):
             raise ValueError
         return tuple(dict.fromkeys(values))
 
     expected = f"a comma list of {', '.join(allowed)}"
     return _declare(default, Key(read, expected, meaning, type=ConfigType.LIST))
+
+
+def throttled_replicas(meaning: str) -> Any:
+    """A field of Kafka's type LIST that names replicas, all of them by `*`."""
+
+    def read(text: str) -> tuple[str, ...]:
+        values = _elements(text)
+        if "".join(values) != "*" and not all(_is_replica(value) for value in values):
+            raise ValueError
+        return tuple(values)
+
+    expected = "* or a comma list of partition:broker"
+    return _declare((), Key(read, expected, meaning, type=ConfigType.LIST))
+
+
+def _is_replica(element: str) -> bool:
+    if not element:
+        return True  # Kafka's pattern takes an empty element
+    return re.fullmatch("[0-9]+:[0-9]+", element, re.ASCII) is not None
+
+
+def _elements(text: str) -> list[str]:
+    """The elements of a LIST as Kafka's ConfigDef splits it: an empty text has none."""
+    return [element.strip() for element in text.split(",")] if text.strip() else []
+
+
+def without_effect(field: Any, reason: str) -> Any:
+    """The declaration `field` as a key that is accepted and does nothing, and why."""
+    key = dataclasses.replace(field.metadata["key"], without_effect=reason)
+    return _declare(field.default, key)
 
 
 def only(default: Any, meaning: str, value: str) -> Any:

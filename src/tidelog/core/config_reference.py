@@ -21,10 +21,14 @@ _FOLDED = {
     "log.dir": "Where `log.dirs` is not given.",
     "log.dirs": "The log directories; default `/tmp/kafka-logs`.",
     "log.roll.hours": "Where `log.roll.ms` is not given.",
+    "log.roll.jitter.hours": "Where `log.roll.jitter.ms` is not given.",
     "log.retention.minutes": "Where `log.retention.ms` is not given.",
     "log.retention.hours": "Where neither `log.retention.ms` nor `.minutes` is given.",
     "listeners": "Where this broker listens; default `PLAINTEXT://:9092`.",
-    "advertised.listeners": "Where others reach this broker; default: its listeners.",
+    "advertised.listeners": (
+        "Where others reach this broker; default: its listeners. Clients are answered with the "
+        "addresses of the listener that they connected to."
+    ),
     "listener.security.protocol.map": "Names of listeners; their protocol must be PLAINTEXT.",
     "inter.broker.listener.name": "The listener by which brokers reach each other.",
     "security.inter.broker.protocol": "Where `inter.broker.listener.name` is not given.",
@@ -54,8 +58,8 @@ def reference() -> str:
     lines += _table(("key", "meaning"), ((f"`{key}`", _FOLDED[key]) for key in folded_keys()))
     lines += ["", "## Topics", ""]
     lines += [
-        "What a topic does not say itself it has from its broker's key. A key with one value that",
-        "is taken is known to Kafka's clients, and has no other effect here.",
+        "A topic has its broker's value of every key that it does not set itself. Brokers accept a",
+        "key without effect, log it for each topic that sets it, and say so in DescribeConfigs.",
         "",
     ]
     lines += _table(("key", "broker's key or default", "takes", "meaning"), _topic_rows())
@@ -94,6 +98,7 @@ def _broker_rows() -> Iterator[tuple[str, ...]]:
         names = ", ".join(f"`{one}`" for one in key.synonyms)
         meaning = key.meaning + (f" Also {names}." if names else "")
         meaning += " *Ours.*" if key.ours else ""
+        meaning += _inert(key)
         yield f"`{name}`", _shown(default), key.expected, "yes" if name in live else "", meaning
 
 
@@ -101,7 +106,11 @@ def _topic_rows() -> Iterator[tuple[str, ...]]:
     below = broker_keys()
     for name, (_, key, default) in _sorted(keys_of(TopicConfig)):
         inherited = f"`{below[name]}`" if name in below else _shown(default)
-        yield f"`{name}`", inherited, key.expected, key.meaning
+        yield f"`{name}`", inherited, key.expected, key.meaning + _inert(key)
+
+
+def _inert(key: Key) -> str:
+    return f" *No effect here*: {key.without_effect}." if key.without_effect else ""
 
 
 def _refused_rows() -> Iterator[tuple[str, ...]]:

@@ -9,7 +9,6 @@ configuration at start, the default. Nothing is read or written here.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +16,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog.core.config import BrokerConfig, supported_keys
-from tidelog.core.config_keys import ConfigType, Key, comma_list, keys_of, to_text
+from tidelog.core.config_keys import ConfigType, Key, comma_list, keys_of, read_value, to_text
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
+from tidelog.core.inert_keys import inert_broker_keys
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
 from tidelog.core.topic_config import TopicConfig, broker_keys, validate_topic_configs
 from tidelog.core.unsupported import why
@@ -32,7 +32,6 @@ _DYNAMIC = (
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.io.buffer.size",
     "log.cleaner.io.max.bytes.per.second",
-    "log.cleaner.threads",
     "max.connections",
     "producer.id.expiration.ms",
 )
@@ -64,10 +63,29 @@ class DynamicConfigs:
 
 
 def dynamic_keys() -> dict[str, Key]:
-    """Broker keys that take effect while the broker runs; all others need a restart."""
+    """Broker keys that take effect while the broker runs; all others need a restart.
+
+    Kafka takes the format of records from the configuration at start alone.
+    """
     declared = keys_of(BrokerConfig)
     names = dict.fromkeys([*broker_keys().values(), *_DYNAMIC])
-    return {name: declared[name][1] for name in sorted(names) if name in declared}
+    del names["log.message.format.version"]
+    return {name: declared[name][1] for name in sorted(names)}
+
+
+def is_accepted_without_effect(name: str) -> bool:
+    """Whether Kafka stores this key while brokers run, and this broker does nothing with it.
+
+    Kafka does so with its own dynamic keys and with any key that it does not know (KIP-226).
+    """
+    if name in inert_broker_keys():
+        return True
+    return (
+        name not in supported_keys()
+        and name not in UNSUPPORTED_KEYS
+        and name not in REFUSED_KEYS
+        and not name.startswith(LISTENER_KEY_PREFIX)
+    )
 
 
 def broker_config(
@@ -84,7 +102,7 @@ def broker_config(
     for layer in (dynamic.cluster, dynamic.own):
         for name in sorted(layer):
             if name not in known:
-                problems.append(f"{name} cannot be changed while the broker runs: passed over")
+                problems.append(_passed_over(name))
                 continue
             try:
                 config = static.with_dynamic({**usable, name: layer[name]})
@@ -93,6 +111,13 @@ def broker_config(
             else:
                 usable[name] = layer[name]
     return config, tuple(problems)
+
+
+def _passed_over(name: str) -> str:
+    if is_accepted_without_effect(name):
+        reason = why(name) if name in UNSUPPORTED_KEYS else "the key is not known"
+        return f"{name} has no effect here: {reason}"
+    return f"{name} cannot be changed while the broker runs: passed over"
 
 
 # altering
@@ -123,7 +148,9 @@ def altered(
             result[name] = value.strip()
             continue
         key = declared.get(name)
-        if key is not None and key.type is not ConfigType.LIST:
+        if key is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a known key, so no list")
+        if key.type is not ConfigType.LIST:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
                 f"{name}={value!r} cannot be appended or subtracted: {name} is no list; set it",
@@ -175,9 +202,18 @@ def check_topic(broker: BrokerConfig, before: Mapping[str, str], after: Mapping[
     try:
         validate_topic_configs(changed)
         kept = {name: text for name, text in after.items() if _is_topic_value(name, text)}
-        TopicConfig.of(broker, kept)
+        _check_lags(TopicConfig.of(broker, kept))
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_lags(config: TopicConfig) -> None:
+    """What the topic sets and what it has from its broker must fit together, as in Kafka."""
+    lag_ms, limit_ms = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+    if lag_ms > limit_ms:
+        raise ConfigError(
+            f"min.compaction.lag.ms={lag_ms} must not be more than max.compaction.lag.ms={limit_ms}"
+        )
 
 
 def _is_topic_value(name: str, text: str) -> bool:
@@ -189,27 +225,37 @@ def _is_topic_value(name: str, text: str) -> bool:
 
 
 def check_broker(static: BrokerConfig, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Raise KafkaError(INVALID_CONFIG) unless brokers may be configured so while they run.
+    """Raise KafkaError(INVALID_REQUEST), as Kafka does, unless brokers may be configured so.
 
-    Names a key that needs a restart, one that Kafka has and this broker has not, and a bad value.
+    A key that needs a restart and a bad value are refused. A key without effect is accepted where
+    Kafka accepts it, which includes every key that Kafka does not know.
     """
     known = dynamic_keys()
+    inert = inert_broker_keys()
     kept: dict[str, str] = {}
     for name, text in after.items():
         if before.get(name) == text:
             if name in known:
                 kept[name] = text
             continue
-        if name not in known:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={text!r}: {_refusal(name)}")
         try:
-            static.with_dynamic({name: text})
+            if name in known:
+                static.with_dynamic({name: text})
+                kept[name] = text
+            elif name in inert:
+                read_value(name, inert[name], text)
+            elif not is_accepted_without_effect(name):
+                raise ConfigError(f"{name}={text!r}: {_refusal(name)}")
         except ConfigError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-        kept[name] = text
-    _, problems = broker_config(static, DynamicConfigs(cluster=kept))
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    config, problems = broker_config(static, DynamicConfigs(cluster=kept))
+    if not problems:
+        try:
+            _check_lags(TopicConfig.of(config, {}))
+        except ConfigError as error:
+            problems = (f"as defaults of topics, {error}",)
     if problems:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, problems[0])
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problems[0])
 
 
 def _refusal(name: str) -> str:
@@ -224,8 +270,7 @@ def _refusal(name: str) -> str:
         return f"{name} is a key of Kafka that is not supported here" + (
             f": {reason}" if reason else ""
         )
-    near = difflib.get_close_matches(name, supported, n=1, cutoff=0.8)
-    return f"{name} is not a known key" + (f"; did you mean {near[0]}?" if near else "")
+    raise AssertionError(f"{name} is not known, so it is accepted")
 
 
 # inheriting

@@ -15,8 +15,7 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
         auto.include.jmx.reporter background.threads
         broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
-        client.quota.callback.class compression.gzip.level compression.lz4.level
-        compression.zstd.level connection.failed.authentication.delay.ms
+        client.quota.callback.class connection.failed.authentication.delay.ms
         connections.max.reauth.ms control.plane.listener.name
         create.topic.policy.class.name delete.records.purgatory.purge.interval.requests
         early.start.listeners eligible.leader.replicas.enable
@@ -30,7 +29,7 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         num.network.threads num.recovery.threads.per.data.dir
         num.replica.alter.log.dirs.threads
         principal.builder.class process.roles producer.id.expiration.check.interval.ms
-        producer.purgatory.purge.interval.requests queued.max.request.bytes
+        producer.purgatory.purge.interval.requests
         queued.max.requests quota.window.num quota.window.size.seconds
         remote.fetch.max.wait.ms replica.alter.log.dirs.io.max.bytes.per.second
         replica.selector.class replica.socket.receive.buffer.bytes
@@ -68,10 +67,6 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
     "log.": """
         cleaner.threads dir.failure.timeout.ms flush.scheduler.interval.ms
         flush.start.offset.checkpoint.interval.ms initial.task.delay.ms
-        local.retention.bytes local.retention.ms message.downconversion.enable
-        message.format.version message.timestamp.after.max.ms
-        message.timestamp.before.max.ms message.timestamp.difference.max.ms preallocate
-        roll.jitter.hours roll.jitter.ms
     """,
     "offsets.": """
         commit.required.acks

@@ -10,6 +10,10 @@ MIB = 1024 * KIB
 
 #: `socket.request.max.bytes`: Kafka's default; one request is one frame held in memory.
 MAX_REQUEST_BYTES = 100 * MIB
+#: `queued.max.request.bytes`: requests of all connections that are being received; Kafka's default
+#: is no limit. Two of the largest requests fit, or the 5 that 50 writers of 1 MiB have in flight,
+#: and a machine with 4 GB still has room for several brokers.
+QUEUED_REQUEST_BYTES = 256 * MIB
 #: Requests that are lists of names or partitions: each entry costs the loop microseconds, so that
 #: a bigger one could hold it for longer than a session lasts. 10,000 topics fit easily.
 MAX_LISTING_REQUEST_BYTES = MIB
@@ -26,6 +30,9 @@ READ_POOL_BYTES = 16 * MIB
 MAX_CONNECTIONS = 4096
 #: Requests of one connection that wait for an answer; reading stops above (Kafka mutes at one).
 MAX_IN_FLIGHT_PER_CONNECTION = 256
+#: How long a request may wait before it is begun, because its broker cannot know yet what is true:
+#: below the request timeouts of clients, which then find another broker.
+MAX_REQUEST_HOLD_MS = 10_000
 #: Answer bytes queued on one connection; reading stops above, so that a slow reader costs itself.
 MAX_SEND_QUEUE_BYTES = 16 * MIB
 #: `max.incremental.fetch.session.cache.slots`: Kafka's default.
@@ -33,12 +40,22 @@ MAX_FETCH_SESSIONS = 1000
 #: Partitions over all fetch sessions: about 400 bytes each.
 MAX_FETCH_SESSION_PARTITIONS = 200_000
 #: What the check of one batch may decompress on the loop: a few milliseconds. More is for a thread.
-MAX_DECOMPRESSED_ON_LOOP_BYTES = 4 * MIB
+MAX_DECOMPRESSED_ON_LOOP_BYTES = 2 * MIB
+#: What checks of batches may cost the loop at once, in bytes of decompression: 10 ms. The usual
+#: batches of clients have at most 1 MB inside, and leave the loop only where many arrive together.
+LOOP_CHECK_BURST_BYTES = 4 * MIB
+#: What they may cost it in the long run: about a third of its time.
+LOOP_CHECK_BYTES_PER_MS = 128 * KIB
+#: A batch without compression that costs less never leaves the loop: a thread costs more.
+LOOP_CHECK_FREE_BYTES = 64 * KIB
+#: What is compressed again on the loop for one batch (compression.type): gzip takes 2 ms for it. A
+#: larger batch is compressed by the directory's thread.
+MAX_RECOMPRESSED_ON_LOOP_BYTES = 64 * KIB
 #: `max.decompressed.message.bytes`: decompressed size of one batch, whatever it claims.
 MAX_DECOMPRESSED_BYTES = 100 * MIB
-#: Records of one batch whose framing the leader walks before it appends: 2 to 3 µs each, so about
-#: 12 ms of the loop. A megabyte of compressed bytes can hold millions, which took seconds.
-MAX_RECORDS_CHECKED = 5_000
+#: Bad records that one answer to Produce names by index, each with its reason (KIP-467): as many as
+#: librdkafka puts into a batch (`batch.num.messages`), about 100 bytes each.
+MAX_RECORD_ERRORS = 10_000
 #: `message.max.bytes`: Kafka's default: 1 MiB and the batch overhead of a record batch v2.
 MESSAGE_MAX_BYTES = MIB + 12
 #: Longest topic name (rule V24).
@@ -66,6 +83,14 @@ MAX_TAKEOVERS_WATCHED = 1_000
 MAX_IOVECS = 1024
 #: Producers remembered per partition: about 300 bytes each (KIP-854 bounds them by time only).
 MAX_PRODUCERS_PER_PARTITION = 100_000
+#: Producers of one partition whose refused batches are awaited: about 250 bytes each.
+MAX_REFUSED_PRODUCERS_PER_PARTITION = 10_000
+#: Partitions without a replica here whose refused batches are kept: few, each for seconds.
+MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
+#: How long a batch that was refused for the moment is awaited: clients send it again within a
+#: second or two. Batches behind it were in flight with it; after this time the producer has given
+#: it up.
+REFUSED_BATCH_AWAITED_MS = 30_000
 #: Batches remembered per producer (Kafka: 5 in flight, so 5 sequences can be repeated).
 PRODUCER_BATCHES_REMEMBERED = 5
 #: Producer ids of one block (KIP-730).

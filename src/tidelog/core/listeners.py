@@ -40,6 +40,7 @@ def read_listeners(properties: Mapping[str, str]) -> Listeners:
     if advertised_text:
         advertised = _endpoints("advertised.listeners", advertised_text, protocols)
         _check_advertised(advertised, listeners, advertised_text)
+        warnings.extend(_not_advertised(advertised, listeners))
     else:
         advertised = tuple(_advertise(endpoint, warnings) for endpoint in listeners)
     name = _inter_broker_name(properties, advertised)
@@ -114,6 +115,16 @@ def _check_advertised(
                 f"advertised.listeners={text!r}: a host that clients can connect to is needed "
                 f"for {endpoint.listener}"
             )
+
+
+def _not_advertised(advertised: tuple[Endpoint, ...], listeners: tuple[Endpoint, ...]) -> list[str]:
+    names = [endpoint.listener for endpoint in advertised]
+    return [
+        f"listener {endpoint.listener} is not among advertised.listeners: clients that connect to"
+        " it learn of no broker"
+        for endpoint in listeners
+        if endpoint.listener not in names
+    ]
 
 
 def _advertise(endpoint: Endpoint, warnings: list[str]) -> Endpoint:

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tidelog.core.completion import Completion
+from tidelog.core.receive_budget import ReceiveBudget
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -121,6 +122,9 @@ class Work(Enum):
     NOWAIT = "nowait"
     #: Always on the directory's thread: fsync, delete, recovery, reads from the disk itself.
     SLOW = "slow"
+    #: Always on a thread that makes no file calls, so that neither waits for the other: the check
+    #: of a batch with much inside. One at a time for each directory.
+    COMPUTE = "compute"
 
 
 class Lane(Protocol):
@@ -138,9 +142,9 @@ class Lane(Protocol):
         """Whether a FAST operation submitted now is done when `submit` returns."""
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
-        """Run `operation(files)`; FAST ones among themselves and SLOW ones among themselves keep
-        their order; a FAST one never overtakes an earlier FAST one that waits for the thread. A
-        NOWAIT one is done when this returns."""
+        """Run `operation(files)`; FAST ones among themselves, SLOW ones among themselves and
+        COMPUTE ones among themselves keep their order; a FAST one never overtakes an earlier FAST
+        one that waits for the thread. A NOWAIT one is done when this returns."""
 
     async def close(self) -> None:
         """Finish what was submitted, with what its callbacks submit in turn (such as to close the
@@ -179,6 +183,10 @@ class Transport(Protocol):
     def keep_frames(self) -> None:
         """The frames of the current `frames_received` call stay valid as long as they are held."""
 
+    def handled(self, frame_bytes: int, api_key: int) -> None:
+        """A frame of more than `receive_budget.SMALL_REQUEST_BYTES`, of an accepted connection, is
+        held no more: its size no longer counts against the budget of its listener."""
+
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def close(self, reason: str) -> None:
@@ -203,8 +211,10 @@ class Network(Protocol):
         port: int,
         accept: Callable[[Transport], FrameHandler],
         max_frame_bytes: int,
+        budget: ReceiveBudget | None = None,
     ) -> Awaitable[Listener]:
-        """Listen; OSError when the port is taken. `port` 0 takes a free one."""
+        """Listen; OSError when the port is taken. `port` 0 takes a free one. Frames of accepted
+        connections take room in the budget; None: without a limit."""
 
     def connect(
         self,
@@ -239,6 +249,8 @@ class Ports:
     random: Random
     network: Network
     tracer: Tracer
+    #: Calls back first in every turn of the loop, before whatever is due in it.
+    on_turn: Callable[[Callable[[], None]], None]
     #: Opens the lane of a log directory; raises ConfigError for one that cannot be used.
     open_lane: Callable[[str], Lane]
     #: Ends the node at once without clean-up, as a crash does; the reason goes to the log.

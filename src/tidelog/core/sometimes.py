@@ -18,6 +18,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "acks_waiting_at_lost_leadership": "produces wait for acks=all when a leadership ends",
     "acks_waiting_at_small_isr": "produces wait for acks=all when the ISR falls below the minimum",
     "produce_refused_at_small_isr": "acks=all is refused as the ISR is below the minimum",
+    "produce_refused_behind_refused": "a batch comes behind one that was refused for the moment",
     "duplicate_batch": "an idempotent producer's batch is repeated",
     # The ISR
     "isr_shrank_while_expand_in_flight": "the controller took a member out while another joined",
@@ -55,6 +56,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "replica_lost": "a replica is commanded to lead or to be in sync, and is not there",
     "topic_id_adopted": "a replica that lost its topic id takes the commanded one",
     # The controller and the store
+    "session_confirmed_after_a_gap": "a broker that was stopped serves after the store's word",
     "store_answer_lost_but_applied": "a write of unknown outcome is found in the store",
     "store_request_lost": "a write of unknown outcome is not in the store, and made again",
     "leaderships_wait_for_catch_up": "a broker that came back catches up before it leads again",

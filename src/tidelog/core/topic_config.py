@@ -3,7 +3,7 @@
 `validate_topic_configs` checks what a client sends with CreateTopics; `TopicConfig` is what a
 partition works with. A topic stores only what was set for it (`/config/topics/T`), so a changed
 default reaches every topic that does not say otherwise. Keys and ranges are Kafka's (LogConfig in
-3.9); where only Kafka's default is supported here, other values are refused by name.
+3.9); one without effect here is accepted and says so (`settings_without_effect`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidelog.core import shared_keys
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import (
     INT64_MAX,
@@ -26,10 +27,14 @@ from tidelog.core.config_keys import (
     only,
     ratio,
     read_value,
+    throttled_replicas,
+    to_text,
+    without_effect,
 )
 from tidelog.core.errors import ConfigError
 
 _DAY_MS = 86_400_000
+_NO_THROTTLES = "there are no quotas and throttles yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,7 @@ class TopicConfig:
     retention_bytes: int = long(-1, "Size of a partition above which old records may go.")
     segment_bytes: int = integer(1 << 30, "Size at which a segment is rolled.", at_least=14)
     segment_ms: int = long(7 * _DAY_MS, "Age at which a segment is rolled.", at_least=1)
+    segment_jitter_ms: int = shared_keys.segment_jitter_ms()
     segment_index_bytes: int = integer(
         10 << 20, "Size of an index at which its segment is rolled.", at_least=4
     )
@@ -69,6 +75,9 @@ class TopicConfig:
     message_timestamp_type: str = choice(
         "CreateTime", "Whose timestamp a record carries.", "CreateTime", "LogAppendTime"
     )
+    message_timestamp_difference_max_ms: int = shared_keys.timestamp_difference_max_ms()
+    message_timestamp_before_max_ms: int = shared_keys.timestamp_before_max_ms()
+    message_timestamp_after_max_ms: int = shared_keys.timestamp_after_max_ms()
     flush_messages: int = long(
         INT64_MAX, "Records after which the log is flushed to the disk.", at_least=1
     )
@@ -76,12 +85,10 @@ class TopicConfig:
     file_delete_delay_ms: int = long(
         60_000, "Time between taking a file away and removing it.", at_least=0
     )
-    compression_type: str = choice(
-        "producer",
-        "Batches are stored as their producer compressed them.",
-        "producer",
-        known=("gzip", "snappy", "lz4", "zstd", "uncompressed"),
-    )
+    compression_type: str = shared_keys.compression_type()
+    compression_gzip_level: int = shared_keys.compression_gzip_level()
+    compression_lz4_level: int = shared_keys.compression_lz4_level()
+    compression_zstd_level: int = shared_keys.compression_zstd_level()
 
     # Compaction.
     delete_retention_ms: int = long(_DAY_MS, "How long a deletion mark is kept.", at_least=0)
@@ -91,10 +98,25 @@ class TopicConfig:
     )
     min_cleanable_dirty_ratio: float = ratio(0.5, "Share of new records that starts compaction.")
 
-    # Known to Kafka, one supported value each.
-    preallocate: bool = only(False, "Files grow as they are written.", "false")
+    # Refused by Kafka too, in a cluster without tiered storage or with ZooKeeper.
     remote_storage_enable: bool = only(False, "Records stay on the brokers' disks.", "false")
-    segment_jitter_ms: int = only(0, "Segments roll at their age, not around it.", "0")
+    remote_log_copy_disable: bool = only(False, "There are no remote records.", "false")
+    remote_log_delete_on_disable: bool = only(False, "There are no remote records.", "false")
+
+    # Accepted without effect.
+    preallocate: bool = shared_keys.preallocate()
+    message_format_version: str = shared_keys.message_format_version()
+    message_downconversion_enable: bool = shared_keys.message_downconversion_enable()
+    local_retention_ms: int = shared_keys.local_retention_ms()
+    local_retention_bytes: int = shared_keys.local_retention_bytes()
+    leader_replication_throttled_replicas: tuple[str, ...] = without_effect(
+        throttled_replicas("Replicas whose leaders are throttled."),
+        _NO_THROTTLES,
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = without_effect(
+        throttled_replicas("Replicas that are throttled when they follow."),
+        _NO_THROTTLES,
+    )
 
     @classmethod
     def of(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
@@ -144,6 +166,18 @@ _BROKER_DEFAULTS = {
     "flush_ms": "log_flush_interval_ms",
     "file_delete_delay_ms": "log_segment_delete_delay_ms",
     "compression_type": "compression_type",
+    "compression_gzip_level": "compression_gzip_level",
+    "compression_lz4_level": "compression_lz4_level",
+    "compression_zstd_level": "compression_zstd_level",
+    "message_timestamp_difference_max_ms": "log_message_timestamp_difference_max_ms",
+    "message_timestamp_before_max_ms": "log_message_timestamp_before_max_ms",
+    "message_timestamp_after_max_ms": "log_message_timestamp_after_max_ms",
+    "segment_jitter_ms": "log_roll_jitter_ms",
+    "preallocate": "log_preallocate",
+    "message_format_version": "log_message_format_version",
+    "message_downconversion_enable": "log_message_downconversion_enable",
+    "local_retention_ms": "log_local_retention_ms",
+    "local_retention_bytes": "log_local_retention_bytes",
     "delete_retention_ms": "log_cleaner_delete_retention_ms",
     "min_compaction_lag_ms": "log_cleaner_min_compaction_lag_ms",
     "max_compaction_lag_ms": "log_cleaner_max_compaction_lag_ms",
@@ -180,6 +214,20 @@ def _read(configs: Mapping[str, str | None]) -> dict[str, Any]:
             f"min.compaction.lag.ms={lag_ms} must not be more than max.compaction.lag.ms={limit_ms}"
         )
     return values
+
+
+def settings_without_effect(configs: Mapping[str, str]) -> list[str]:
+    """One sentence for each setting that is valid, is not the default, and does nothing here."""
+    declared = keys_of(TopicConfig)
+    sentences = []
+    for name in sorted(configs):
+        _, key, default = declared.get(name, (None, None, None))
+        if key is None or not key.without_effect:
+            continue
+        value = configs[name].strip()
+        if value != to_text(default):
+            sentences.append(f"{name}={value} has no effect here: {key.without_effect}")
+    return sentences
 
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -19,7 +19,6 @@ _NO_PURGING = "what waits for an answer is dropped when it is answered"
 _NO_GROUP_KEYS = "not looked at by the coordinator of groups"
 _SYSTEM_SOCKETS = "sockets have the operating system's settings"
 _NO_SOCKET_LIMITS = "connections are limited by max.connections alone"
-_AS_SENT = "batches are stored as their producer compressed them"
 _ZOOKEEPER_CLIENT = "connections to ZooKeeper are Python's, certificates and keys are PEM"
 
 #: Prefix of keys -> why.
@@ -32,7 +31,6 @@ _REASONS: dict[str, str] = {
     "broker.": _NO_KRAFT,
     "broker.id.generation.enable": "broker.id is given, never made up",
     "client.quota.": _NO_QUOTAS,
-    "compression.": _AS_SENT,
     "connection.failed.": _NO_SECURITY,
     "connections.max.reauth.ms": _NO_SECURITY,
     "control.plane.": "commands of the controller share the listener of the brokers",
@@ -55,10 +53,6 @@ _REASONS: dict[str, str] = {
     "log.dir.failure.": _NO_KRAFT,
     "log.flush.": "logs are flushed as soon as they are due, and looked at every second",
     "log.initial.": "the first look comes after one interval",
-    "log.local.": _NO_TIERS,
-    "log.message.": "records keep their format and any timestamp",
-    "log.preallocate": "files grow as they are written",
-    "log.roll.jitter.": "segments roll at their age, not around it",
     "max.connection": _NO_SOCKET_LIMITS,
     "metadata.": _NO_KRAFT,
     "metric": _NO_METRICS,

@@ -1,6 +1,6 @@
 """A cluster of broker processes on one directory: start, stop, break, look.
 
-Brokers are background processes in sessions of their own: unless told otherwise, they outlive the
+Brokers are background processes in sessions of their own: by default they outlive the
 program that started them, and a later one finds them by the directory. Each is
 `python -m tidelog.runtime.main`, known by process id and start time. Nothing here looks into a
 broker: readiness and status are asked for with the Kafka client.
@@ -19,17 +19,21 @@ from tidelog.client.cluster import ClusterMetadata
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_text import parse_properties
 from tidelog.core.errors import TidelogError
+from tidelog.core.types import Endpoint
 from tidelog.local import layout
 from tidelog.local.errors import LocalClusterError
 from tidelog.local.layout import BrokerPlace
+from tidelog.local.listeners import check_first_port, check_free
 from tidelog.local.ports import LOOPBACK
 from tidelog.local.processes import ProcessIdentity, from_lasting_thread
 from tidelog.local.readiness import await_writable
 from tidelog.local.status import (
     BrokerStatus,
     ClusterStatus,
+    Holding,
     PartitionStatus,
     describe_partitions,
+    holdings_of,
     known_metadata,
 )
 from tidelog.local.zookeeper import LocalZookeeper
@@ -60,6 +64,7 @@ class LocalCluster:
         config: Mapping[str, str] | None = None,
         log_dirs: int = 1,
         store: str | None = None,
+        first_port: int | None = None,
         end_with_program: bool = False,
         client_id: str = "tidelog",
     ) -> None:
@@ -71,12 +76,16 @@ class LocalCluster:
         `store` of a new cluster: `embedded`, `zookeeper` (a server of its own, which comes and goes
         with the brokers) or a value of `metadata.store`; where it is not given, the environment's
         TIDELOG_STORE, else embedded.
+        `first_port` of a new cluster: broker 1 listens there, each further broker one port higher;
+        free ports where it is not given. An existing cluster must have its first broker there.
         With `end_with_program` brokers do not outlive the program that starts them, however it
         ends: the kernel kills them. `client_id`: under which the brokers are asked.
         """
         self.directory = os.path.abspath(directory)
         layout.check_size(_BROKERS if brokers is None else brokers, log_dirs)
         self._wanted = (brokers, dict(config or {}), log_dirs)
+        check_first_port(first_port, brokers or _BROKERS, self._wanted[1])
+        self._first_port = first_port
         if store is not None:
             layout.check_store(store, self._wanted[1])
         self._wanted_store = store
@@ -86,13 +95,15 @@ class LocalCluster:
         self._zookeeper: LocalZookeeper | None = None
         #: Processes that this program started; they are its children and must be reaped.
         self._children: dict[int, subprocess.Popen[bytes]] = {}
-        if self._places is not None:
+        self._is_existing = False
+        if self._places is not None and not self._is_to_discard():
             self._check_wanted(self._places)
 
     @classmethod
     def existing(cls, directory: str) -> LocalCluster:
         """The cluster in a directory; raises LocalClusterError where there is none."""
         cluster = cls(directory)
+        cluster._is_existing = True
         cluster.places()
         return cluster
 
@@ -168,13 +179,14 @@ class LocalCluster:
                 except TidelogError:
                     metadata = None
         controller = -1 if metadata is None else metadata.controller_id
+        reached = metadata is not None and bool(metadata.brokers)
         return ClusterStatus(
             bootstrap=self.bootstrap,
             cluster_id=None if metadata is None else metadata.cluster_id,
             controller=controller,
-            reached=metadata is not None and bool(metadata.brokers),
+            reached=reached,
             brokers=tuple(
-                self._broker_status(number, process, number == controller)
+                self._broker_status(number, process, metadata if reached else None)
                 for number, process in processes.items()
             ),
             partitions=partitions,
@@ -189,12 +201,8 @@ class LocalCluster:
         When it fails, brokers that this call started are stopped again.
         """
         deadline = time.monotonic() + timeout_s
-        if self._places is None and layout.load(self.directory) is None:
-            layout.check_unused(self.directory)
-            brokers, config, log_dirs = self._wanted
-            layout.check_config(
-                self.directory, brokers or _BROKERS, config, log_dirs, self._new_store()
-            )
+        if layout.load(self.directory) is None or self._is_to_discard():
+            self._check_new()
         layout.make_directory(self.directory)
         with layout.locked(self.directory):
             self._lay_out()
@@ -202,13 +210,13 @@ class LocalCluster:
             zookeeper = self.zookeeper
             server_runs = zookeeper is not None and zookeeper.process is not None
             try:
-                for number in started:
-                    self._check_config(number)
+                check_free({number: self._config(number).listeners for number in started})
                 if zookeeper is not None:
                     zookeeper.start(timeout_s)
                 for number in started:
                     self._spawn(number)
                 self.await_writable(max(0.0, deadline - time.monotonic()))
+                layout.has_come_up(self.directory)
             except BaseException:
                 self._end(started, timeout_s=0.0)
                 if zookeeper is not None and not server_runs:
@@ -261,7 +269,7 @@ class LocalCluster:
         with layout.locked(self.directory):
             if self.process(broker_id) is not None:
                 return
-            self._check_config(broker_id)
+            check_free({broker_id: self._config(broker_id).listeners})
             if self.zookeeper is not None:
                 self.zookeeper.start(timeout_s)
             self._spawn(broker_id, environment)
@@ -295,17 +303,55 @@ class LocalCluster:
 
     # -- inside ---------------------------------------------------------------------------------
 
+    def _check_new(self) -> None:
+        """Raise LocalClusterError, before anything is written, where no cluster can be made."""
+        layout.check_unused(self.directory)
+        brokers, config, log_dirs = self._wanted
+        brokers = brokers or _BROKERS
+        listeners = layout.check_config(
+            self.directory, brokers, config, log_dirs, self._new_store()
+        )
+        if self._first_port is not None:
+            ports = range(self._first_port, self._first_port + brokers)
+            check_free(
+                {
+                    number: (Endpoint("PLAINTEXT", LOOPBACK, port),)
+                    for number, port in enumerate(ports, 1)
+                }
+            )
+        elif "listeners" in config:
+            check_free(listeners)
+
+    def _is_to_discard(self) -> bool:
+        """Whether there is only a layout whose first start failed, and another one is wanted now.
+
+        The same one is started again: a person may have corrected its files.
+        """
+        if self._is_existing or not layout.is_abandoned(self.directory):
+            return False
+        brokers, config, log_dirs = self._wanted
+        wanted = layout.asked_text(
+            brokers or _BROKERS, config, log_dirs, self._new_store(), self._first_port
+        )
+        return layout.asked_of(self.directory) != wanted
+
     def _lay_out(self) -> None:
-        if self._places is not None:
-            return
-        made_by_another = layout.load(self.directory)
-        if made_by_another is not None:
-            self._check_wanted(made_by_another)
-            self._places = made_by_another
+        """Lay out a cluster where there is none, or only one whose first start failed."""
+        there = layout.load(self.directory)
+        if there is not None and not self._is_to_discard():
+            if self._places is None:  # another program made it meanwhile
+                self._check_wanted(there)
+            self._places = there
             return
         brokers, config, log_dirs = self._wanted
+        self._zookeeper = None
         self._places = layout.create(
-            self.directory, brokers or _BROKERS, config, log_dirs, self._new_store()
+            self.directory,
+            brokers or _BROKERS,
+            config,
+            log_dirs,
+            self._new_store(),
+            self._first_port,
         )
 
     def _new_store(self) -> str:
@@ -327,6 +373,13 @@ class LocalCluster:
                 f"{self.directory} holds a cluster of {len(places)} brokers, not {brokers}"
             )
         layout.check_same_config(places, config)
+        first = min(places)
+        if self._first_port not in (None, places[first].port):
+            raise LocalClusterError(
+                f"{self.directory} holds a cluster whose broker {first} listens on port"
+                f" {places[first].port}, not {self._first_port}: a port is chosen for a new"
+                " cluster only; change listeners in the file of each broker"
+            )
         store = self._wanted_store
         if store == layout.ZOOKEEPER and layout.zookeeper_port(self.directory) is None:
             raise LocalClusterError(
@@ -356,15 +409,15 @@ class LocalCluster:
 
     def config_warnings(self) -> tuple[str, ...]:
         """What its brokers have to say of their configuration, each warning once."""
-        told = (warning for number in self.broker_ids for warning in self._check_config(number))
-        return tuple(dict.fromkeys(told))
+        found = (each for number in self.broker_ids for each in self._config(number).warnings)
+        return tuple(dict.fromkeys(found))
 
-    def _check_config(self, broker_id: int) -> tuple[str, ...]:
-        """Say what is wrong with a configuration before a process says it to its log; warnings."""
+    def _config(self, broker_id: int) -> BrokerConfig:
+        """The configuration in a broker's file; LocalClusterError names what is wrong with it."""
         path = self._place(broker_id).properties_path
         with open(path, encoding="utf-8") as file:
             try:
-                return BrokerConfig.from_properties(parse_properties(file.read())).warnings
+                return BrokerConfig.from_properties(parse_properties(file.read()))
             except TidelogError as error:
                 raise LocalClusterError(f"{path}: {error}") from error
 
@@ -453,15 +506,21 @@ class LocalCluster:
             self._place(number).write_process(None)
 
     def _broker_status(
-        self, broker_id: int, process: ProcessIdentity | None, is_controller: bool
+        self, broker_id: int, process: ProcessIdentity | None, metadata: ClusterMetadata | None
     ) -> BrokerStatus:
         state = "stopped" if process is None else "paused" if process.is_paused else "running"
+        holdings = {} if metadata is None else holdings_of(metadata)
+        holding = holdings.get(broker_id, Holding())
         return BrokerStatus(
             id=broker_id,
             pid=None if process is None else process.pid,
-            host=LOOPBACK,
+            host=self._place(broker_id).host,
             port=self._place(broker_id).port,
             alive=process is not None,
             state=state,
-            controller=is_controller,
+            controller=metadata is not None and broker_id == metadata.controller_id,
+            registered=None if metadata is None else broker_id in metadata.brokers,
+            leaders=holding.leaders,
+            replicas=holding.replicas,
+            out_of_sync=holding.out_of_sync,
         )

@@ -7,6 +7,7 @@
     broker-N/data[-K]/           its log directories
     broker-N/log/broker.log      what it wrote
     broker-N/broker.pid          the process: id and start time
+    .never-up                    there until the first start has succeeded
 
 A directory that holds something else is refused. Nothing is started here.
 """
@@ -14,9 +15,12 @@ A directory that holds something else is refused. Nothing is started here.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
+import glob
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,14 +28,19 @@ from typing import Any
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_text import parse_properties
 from tidelog.core.errors import TidelogError
+from tidelog.core.types import Endpoint
 from tidelog.local.errors import LocalClusterError
+from tidelog.local.listeners import client_endpoint, config_of_broker
 from tidelog.local.ports import LOOPBACK, free_ports
 from tidelog.local.processes import ProcessIdentity
+from tidelog.local.readiness import PROBE_PREFIX
 from tidelog.runtime.stores.zookeeper_servers import SCHEME, parse_servers
 
 _STATE_VERSION = 1
 #: One machine notices a killed process at once; this is for stopped and hanging ones.
 _SESSION_TIMEOUT_MS = 6_000
+#: Longer than a session: an ensemble may start at the same time.
+_CONNECTION_MS = "18000"
 #: The metadata store of a new cluster: SQLite in its directory, or a ZooKeeper server of its own;
 #: anything else is the value of `metadata.store`.
 EMBEDDED = "embedded"
@@ -47,11 +56,13 @@ class BrokerPlace:
     broker_id: int
     port: int
     directory: str
+    host: str = LOOPBACK
 
     @property
     def address(self) -> str:
-        """`host:port`."""
-        return f"{LOOPBACK}:{self.port}"
+        """`host:port` for clients."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     @property
     def properties_path(self) -> str:
@@ -104,16 +115,27 @@ def create(
     config: Mapping[str, str],
     log_dirs: int,
     store: str = EMBEDDED,
+    first_port: int | None = None,
 ) -> dict[int, BrokerPlace]:
-    """Lay out a new cluster; raises LocalClusterError for a directory that holds something else."""
+    """Lay out a new cluster; raises LocalClusterError for a directory that holds something else.
+
+    Broker 1 listens on `first_port`, the next brokers on the ports behind it; free ports without.
+    A layout that was not finished is begun again. `has_come_up` ends the time in which a cluster
+    can be discarded.
+    """
     check_size(brokers, log_dirs)
     check_unused(directory)
+    discard(directory)
     *ports, server_port = free_ports(brokers + 1)
+    if first_port is not None:
+        ports = list(range(first_port, first_port + brokers))
     places = {
         number: BrokerPlace(number, port, f"{directory}/broker-{number}")
         for number, port in enumerate(ports, 1)
     }
     where = store_key(directory, store, server_port)
+    os.makedirs(directory, exist_ok=True)
+    _replace(_marker_path(directory), asked_text(brokers, config, log_dirs, store, first_port))
     for place in places.values():
         os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
         text = properties_text(where, place, len(places), config, log_dirs)
@@ -125,7 +147,79 @@ def create(
     if store == ZOOKEEPER:
         state["zookeeper"] = {"port": server_port}
     _replace(_state_path(directory), json.dumps(state, indent=2) + "\n")
-    return places
+    return {number: _placed(place) for number, place in places.items()}
+
+
+def asked_text(
+    brokers: int, config: Mapping[str, str], log_dirs: int, store: str, first_port: int | None
+) -> str:
+    """Return what a layout was asked to be, as the marker of one that never came up holds it."""
+    return json.dumps([brokers, dict(sorted(config.items())), log_dirs, store, first_port])
+
+
+def asked_of(directory: str) -> str | None:
+    """Return what the layout that never came up was asked to be; None where it came up."""
+    try:
+        with open(_marker_path(directory), encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def has_come_up(directory: str) -> None:
+    """Note that the cluster was written to: from now on it is never discarded."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_marker_path(directory))
+
+
+def is_abandoned(directory: str) -> bool:
+    """Whether a first start failed: the layout serves nothing and may be made again.
+
+    A directory with a live process or with records is never taken for one.
+    """
+    if asked_of(directory) is None:
+        return False
+    for path in _broker_directories(directory):
+        place = BrokerPlace(0, 0, path)
+        process = place.read_process()
+        if process is not None and process.is_alive:
+            return False
+        for data in glob.glob(f"{glob.escape(path)}/data*"):
+            if any(not _is_without_records(data, name) for name in os.listdir(data)):
+                return False
+    return True
+
+
+def discard(directory: str) -> None:
+    """Remove the layout that a failed first start left; nothing else is touched."""
+    if not is_abandoned(directory):
+        return
+    paths = [f"{directory}/{name}" for name in ("metadata", "zookeeper")]
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_state_path(directory))
+    for path in [*_broker_directories(directory), *paths]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_without_records(data: str, name: str) -> bool:
+    """Whether an entry of a log directory can go: a file of the broker's, or a probe's replica."""
+    return name.startswith(PROBE_PREFIX) or not os.path.isdir(f"{data}/{name}")
+
+
+def _broker_directories(directory: str) -> list[str]:
+    return sorted(glob.glob(f"{glob.escape(directory)}/broker-[0-9]*"))
+
+
+def _marker_path(directory: str) -> str:
+    return f"{directory}/{_MARKER_NAME}"
+
+
+def _placed(place: BrokerPlace) -> BrokerPlace:
+    """The place with the address that the broker's file says, also after an edit by hand."""
+    endpoint = client_endpoint(place.properties_path)
+    if endpoint is None:
+        return place
+    return dataclasses.replace(place, host=endpoint.host or LOOPBACK, port=endpoint.port)
 
 
 def check_size(brokers: int, log_dirs: int) -> None:
@@ -170,15 +264,19 @@ def check_config(
     config: Mapping[str, str],
     log_dirs: int,
     store: str = EMBEDDED,
-) -> None:
-    """Raise LocalClusterError where brokers of a new cluster could not run with these keys."""
-    # Which port it will be does not matter: none is looked for before the keys are known to be fit.
-    place = BrokerPlace(1, 1, f"{directory}/broker-1")
-    text = properties_text(store_key(directory, store, 1), place, brokers, config, log_dirs)
-    try:
-        BrokerConfig.from_properties(parse_properties(text))
-    except TidelogError as error:
-        raise LocalClusterError(f"no cluster is made in {directory}: {error}") from error
+) -> dict[int, tuple[Endpoint, ...]]:
+    """Return the listeners of a new cluster's brokers as these keys have them; raises
+    LocalClusterError where no broker could run with the keys."""
+    found = {}
+    for number in range(1, brokers + 1):
+        # Which port it will be does not matter: none is looked for before the keys are fit.
+        place = BrokerPlace(number, 1, f"{directory}/broker-{number}")
+        text = properties_text(store_key(directory, store, 1), place, brokers, config, log_dirs)
+        try:
+            found[number] = BrokerConfig.from_properties(parse_properties(text)).listeners
+        except TidelogError as error:
+            raise LocalClusterError(f"no cluster is made in {directory}: {error}") from error
+    return found
 
 
 def check_same_config(places: Mapping[int, BrokerPlace], config: Mapping[str, str]) -> None:
@@ -186,7 +284,7 @@ def check_same_config(places: Mapping[int, BrokerPlace], config: Mapping[str, st
     for place in places.values() if config else ():
         with open(place.properties_path, encoding="utf-8") as file:
             written = parse_properties(file.read())
-        for key, value in config.items():
+        for key, value in config_of_broker(config, place.broker_id).items():
             there = written.get(key)
             if there is not None and there.strip() == value.strip():
                 continue
@@ -214,8 +312,12 @@ def _unusable(directory: str, error: OSError) -> LocalClusterError:
 
 def check_unused(directory: str) -> None:
     """Raise LocalClusterError for a directory that holds something else than a cluster."""
-    others = [name for name in _names_in(directory) if name != _LOCK_NAME]
-    if others:
+    others = [
+        name
+        for name in _names_in(directory)
+        if name != _LOCK_NAME and not name.startswith(_MARKER_NAME)
+    ]
+    if others and not is_abandoned(directory):
         raise LocalClusterError(
             f"{directory} is not empty and holds no cluster.json: give a directory of its own "
             f"(found {', '.join(others[:3])})"
@@ -233,7 +335,9 @@ def load(directory: str) -> dict[int, BrokerPlace] | None:
                 f"{path} is of version {state['version']}, not {_STATE_VERSION}"
             )
         return {
-            int(number): BrokerPlace(int(number), entry["port"], f"{directory}/broker-{number}")
+            int(number): _placed(
+                BrokerPlace(int(number), entry["port"], f"{directory}/broker-{number}")
+            )
             for number, entry in sorted(state["brokers"].items(), key=lambda item: int(item[0]))
         }
     except (FileNotFoundError, NotADirectoryError):
@@ -260,6 +364,8 @@ def zookeeper_port(directory: str) -> int | None:
 
 
 _LOCK_NAME = ".lock"
+#: There until a cluster has been written to for the first time.
+_MARKER_NAME = ".never-up"
 
 
 @contextlib.contextmanager
@@ -301,11 +407,12 @@ def properties_text(
         "log.dirs": ",".join(data),
         "metadata.store": store,
         "metadata.session.timeout.ms": str(_SESSION_TIMEOUT_MS),
+        **({"zookeeper.connection.timeout.ms": _CONNECTION_MS} if store.startswith(SCHEME) else {}),
         "default.replication.factor": str(min(brokers, 3)),
         "offsets.topic.replication.factor": str(min(brokers, 3)),
         # As in the properties that Kafka ships for a first try: groups need not wait.
         "group.initial.rebalance.delay.ms": "0",
-        **config,
+        **config_of_broker(config, place.broker_id),
     }
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in keys.items())
 

@@ -21,15 +21,21 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """One broker. `state`: running, paused, stopped, or unknown for a process elsewhere."""
+    """One broker. `state`: running, paused or stopped of a process on this machine, else unknown;
+    down where the broker is not registered although it should be. `registered` is null where no
+    broker answers. `leaders`, `replicas`: partitions that it leads and holds."""
 
     id: int
     pid: int | None
-    host: str
-    port: int
+    host: str | None
+    port: int | None
     alive: bool
     state: str
     controller: bool
+    registered: bool | None = None
+    leaders: int = 0
+    replicas: int = 0
+    out_of_sync: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +69,30 @@ class ClusterStatus:
         return sum(len(each.isr) < len(each.replicas) for each in self.partitions)
 
     @property
+    def down(self) -> tuple[BrokerStatus, ...]:
+        """Brokers that the cluster has and that are not registered."""
+        return tuple(each for each in self.brokers if each.registered is False)
+
+    @property
     def leaderless(self) -> int:
-        """Partitions that nobody leads."""
+        """Partitions without a leader."""
         return sum(each.leader == NO_LEADER for each in self.partitions)
 
 
-def remote_status(bootstrap: str, timeout_ms: int) -> ClusterStatus:
+def remote_status(
+    bootstrap: str, timeout_ms: int, *, high_watermarks: bool = True
+) -> ClusterStatus:
     """The status of a cluster of which only an address is known.
 
     Raises ConnectionLost or RequestTimeout when no broker answers.
     """
     with BlockingClient(bootstrap, timeout_ms=timeout_ms) as client:
         metadata = known_metadata(client, timeout_ms)
-        partitions = describe_partitions(client, metadata)
+        partitions = describe_partitions(client, metadata, ask=lambda leader: high_watermarks)
+    holdings = holdings_of(metadata)
     brokers = tuple(
-        BrokerStatus(
-            id=node.broker_id,
-            pid=None,
-            host=node.host,
-            port=node.port,
-            alive=True,
-            state="unknown",
-            controller=node.broker_id == metadata.controller_id,
-        )
-        for node in metadata.brokers.values()
+        _remote_broker(metadata, broker_id, holdings)
+        for broker_id in sorted({*metadata.brokers, *holdings})
     )
     return ClusterStatus(
         bootstrap,
@@ -95,6 +101,47 @@ def remote_status(bootstrap: str, timeout_ms: int) -> ClusterStatus:
         bool(metadata.brokers),
         brokers,
         partitions,
+    )
+
+
+@dataclass(slots=True)
+class Holding:
+    """What a broker leads and holds by the cluster's metadata, in partitions."""
+
+    leaders: int = 0
+    replicas: int = 0
+    out_of_sync: int = 0
+
+
+def holdings_of(metadata: ClusterMetadata) -> dict[int, Holding]:
+    """What each broker holds that has a replica, registered or not."""
+    found: dict[int, Holding] = {}
+    for _, partition in metadata.all_partitions():
+        for broker_id in partition.replicas:
+            holding = found.setdefault(broker_id, Holding())
+            holding.replicas += 1
+            holding.leaders += broker_id == partition.leader
+            holding.out_of_sync += broker_id not in partition.isr
+    return found
+
+
+def _remote_broker(
+    metadata: ClusterMetadata, broker_id: int, holdings: dict[int, Holding]
+) -> BrokerStatus:
+    node = metadata.brokers.get(broker_id)
+    holding = holdings.get(broker_id, Holding())
+    return BrokerStatus(
+        id=broker_id,
+        pid=None,
+        host=None if node is None else node.host,
+        port=None if node is None else node.port,
+        alive=node is not None,
+        state="down" if node is None else "unknown",
+        controller=broker_id == metadata.controller_id,
+        registered=node is not None,
+        leaders=holding.leaders,
+        replicas=holding.replicas,
+        out_of_sync=holding.out_of_sync,
     )
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.local.errors import LocalClusterError
+from tidelog.local.extras import install_command
 from tidelog.local.java import find_java
 from tidelog.local.ports import LOOPBACK
 from tidelog.local.processes import ProcessIdentity, from_lasting_thread
@@ -255,7 +256,7 @@ def find_jars(further: Sequence[str] = ()) -> list[str]:
     if spec is None or not spec.submodule_search_locations:
         raise LocalClusterError(
             "a local ZooKeeper runs from PySpark's jars, and there is no PySpark:"
-            ' pip install "tidelog[spark]", or name a server that runs'
+            f" {install_command('spark')}, or name a server that runs"
         )
     folder = Path(spec.submodule_search_locations[0]) / "jars"
     found: list[str] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
-from tidelog.core.errors import KafkaError
+from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.ports import Work
 from tidelog.log import reading
 from tidelog.log.appends import AppendInfo, Plan
@@ -59,7 +59,7 @@ class AppendQueue:
         """Fail what was planned and is not being written."""
         failed = self.planned
         self.planned = []
-        self._take_back(failed)
+        self._take_back(failed, error.code)
         for plan in failed:
             plan.completion.fail(error)
 
@@ -133,7 +133,7 @@ class AppendQueue:
         if error is not None:
             failed = plans[operation.plans_written :] + self.planned
             self.planned = []
-            self._take_back(failed)
+            self._take_back(failed, ErrorCode.KAFKA_STORAGE_ERROR)
         elif not self.planned:
             self._assigned_epochs.clear()
         self._answer(done)
@@ -191,14 +191,16 @@ class AppendQueue:
                 return completion
         return Completion.of(original)
 
-    def _take_back(self, plans: list[Plan]) -> None:
-        """Undo what planning changed, last plan first: the plans are the last ones made."""
+    def _take_back(self, plans: list[Plan], error: ErrorCode) -> None:
+        """Undo what planning changed, last plan first: the plans are the last ones made. Clients
+        get `error`, and their batches are awaited again."""
         if not plans:
             return
         log = self._log
+        now_ms = log.directory.clock.monotonic_ms()
         for plan in reversed(plans):
             for undo in reversed(plan.undos):
-                log.producers.take_back(undo)
+                log.producers.take_back(undo, error, now_ms)
         log.next_offset = plans[0].start_offset
         before = next((p.epochs_before for p in plans if p.epochs_before is not None), None)
         if before is not None:

@@ -29,6 +29,9 @@ class LogConfig:
     retention_ms: int = _WEEK_MS
     max_message_bytes: int = MESSAGE_MAX_BYTES
     message_timestamp_type: str = CREATE_TIME
+    #: How far a record's timestamp may lie before and after the leader's clock.
+    timestamp_before_max_ms: int = NEVER
+    timestamp_after_max_ms: int = NEVER
     #: Records after which an append waits for a flush.
     flush_messages: int = NEVER
     file_delete_delay_ms: int = 60_000
@@ -38,6 +41,12 @@ class LogConfig:
     compact_enabled: bool = False
     #: Age of unflushed records after which the directory's sweep flushes.
     flush_ms: int = NEVER
+    #: A segment is rolled up to this much before its age.
+    segment_jitter_ms: int = 0
+    #: Codec of all batches that clients append (compression.type); None keeps each producer's own.
+    codec: int | None = None
+    #: Kafka's level for that codec (KIP-390); None for its default.
+    compression_level: int | None = None
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     #: Compaction: how long a tombstone stays, how old records must be, and may become, before it,
     #: and the share of new bytes that makes it due.

@@ -29,6 +29,7 @@ from tidelog.log.closing import close_logs
 from tidelog.log.config import LogConfig
 from tidelog.log.handles import DEFAULT_MAX_OPEN_FILES, OpenFiles
 from tidelog.log.index import DamagedIndex
+from tidelog.log.loop_budget import LoopBudget
 from tidelog.log.metadata_files import (
     CLEAN_SHUTDOWN,
     format_clean_shutdown,
@@ -67,6 +68,8 @@ class LogDirectory:
         self.default_config = default_config
         self.open_files = OpenFiles(lane, max_open_files)
         self.indexes = IndexCache()
+        #: What checks of clients' batches may cost the loop.
+        self.loop_budget = LoopBudget(clock)
         self.recent: Recent | None = None
         self.logs: dict[TopicPartition, PartitionLog] = {}
         #: Partitions that were set aside.

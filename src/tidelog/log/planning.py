@@ -1,8 +1,10 @@
 """Checks what is to be appended and makes a plan of it; nothing is changed where it is refused.
 
 From a client: one batch, whole, of magic 2, CRC right, its numbers consistent, not too large, its
-sequence the producer's next one. From the leader: batches that continue this log. What a plan
-changes at once (next offset, producer state, leader epochs) it can also undo. Rules V37, V38.
+sequence the producer's next one. Where the topic's `compression.type` names another codec than the
+batch has, the leader compresses it with that codec and checks its size once more. From the leader:
+batches that continue this log. What a plan changes at once (next offset, producer state, leader
+epochs) it can also undo. Rules V37, V38.
 Sources: UnifiedLog.append, LogValidator.
 """
 
@@ -16,7 +18,8 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.ports import Buffer, Files, Work
 from tidelog.log.appends import AppendInfo, Plan, PlannedBatch
-from tidelog.log.config import LOG_APPEND_TIME, LogConfig
+from tidelog.log.config import LOG_APPEND_TIME, NEVER, LogConfig
+from tidelog.log.refused_batches import RefusedBatches
 from tidelog.records.batch import (
     COMPRESSION_MASK,
     NO_PRODUCER_ID,
@@ -33,15 +36,31 @@ from tidelog.records.batch import (
     set_log_append_time,
     set_max_timestamp,
 )
+from tidelog.records.checking import NO_DEMANDS, BadRecords, Demands, Effort, check_records
 from tidelog.records.compression import NAMES
-from tidelog.records.reader import check_records
+from tidelog.records.recompressing import recompressed
+from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad
 
 if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
 
 
 class CostlyBatch(TidelogError):
-    """A compressed batch whose check would hold the loop for too long: a thread is to do it."""
+    """A batch whose check, or whose compression with another codec, would hold the loop for too
+    long: a thread is to do it."""
+
+
+class RecordsRejected(KafkaError):
+    """A client's batch can be read, and its topic does not take some of its records (KIP-467)."""
+
+    def __init__(self, topic: str, error: BadRecords) -> None:
+        timestamps = any(not bad.keyless for bad in error.bad)
+        super().__init__(
+            ErrorCode.INVALID_TIMESTAMP if timestamps else ErrorCode.INVALID_RECORD,
+            f"{topic}: {error.reason}",
+        )
+        #: In order of their indexes in the batch; at most MAX_RECORD_ERRORS.
+        self.bad: list[Bad] = error.bad
 
 
 class Checked(NamedTuple):
@@ -55,37 +74,73 @@ def check_on_loop(log: PartitionLog, records: Buffer) -> Checked:
     """Check a client's batch at once. Raises KafkaError, and CostlyBatch where it has too much
     inside for that."""
     config = log.config
-    limit_bytes = min(config.max_decompressed_bytes, limits.MAX_DECOMPRESSED_ON_LOOP_BYTES)
+    on_loop = limits.MAX_DECOMPRESSED_ON_LOOP_BYTES
+    if config.codec is not None and is_recompressed(config, records):
+        on_loop = limits.MAX_RECOMPRESSED_ON_LOOP_BYTES
+        if len(records) > on_loop:
+            raise CostlyBatch(f"{len(records)} bytes are to be compressed with another codec")
+    budget = log.directory.loop_budget
+    if not budget.takes(records, limits.MAX_DECOMPRESSED_ON_LOOP_BYTES):
+        raise CostlyBatch(f"checking {len(records)} bytes costs more than the loop has left for it")
+    limit_bytes = min(config.max_decompressed_bytes, on_loop)
     try:
-        return _checked(log.topic_partition.topic, config, records, limit_bytes)
+        topic = log.topic_partition.topic
+        return _checked(topic, config, demands(log), records, limit_bytes, budget)
     except OversizedBatch as error:
         if limit_bytes < config.max_decompressed_bytes:
             raise CostlyBatch(str(error)) from None
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
 
 
+def is_recompressed(config: LogConfig, records: Buffer) -> bool:
+    """Whether the topic asks for another codec than that of the first batch in `records`."""
+    try:
+        return config.codec is not None and BatchView(records).compression != config.codec
+    except CorruptBatch:
+        return False  # the check says what is wrong with it
+
+
 def check_on_thread(log: PartitionLog, records: Buffer) -> Completion[Checked]:
     """Check a client's batch on the directory's thread; the completion's error is a KafkaError."""
-    topic, config = log.topic_partition.topic, log.config
+    topic, config, demanded = log.topic_partition.topic, log.config, demands(log)
 
     def check_it(_: Files) -> Checked:
         try:
-            return _checked(topic, config, records, config.max_decompressed_bytes)
+            limit_bytes = config.max_decompressed_bytes
+            return _checked(topic, config, demanded, records, limit_bytes, Effort())
         except OversizedBatch as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
 
-    return log.directory.lane.submit(check_it, Work.SLOW, "check of a batch")
+    return log.directory.lane.submit(check_it, Work.COMPUTE, "check of a batch")
 
 
-def turn_away(log: PartitionLog, records: Buffer) -> None:
-    """A client's batch is refused, not looked at, for a reason that passes: what its producer sent
-    behind it must not come before it."""
+def demands(log: PartitionLog) -> Demands:
+    """What the topic demands of each record now."""
+    config = log.config
+    keys = config.compact_enabled
+    before_ms, after_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
+    if before_ms == after_ms == NEVER or config.message_timestamp_type == LOG_APPEND_TIME:
+        return Demands(keys) if keys else NO_DEMANDS
+    now_ms = log.directory.clock.wall_ms()
+    return Demands(
+        keys,
+        MIN_INT64 if before_ms == NEVER else now_ms - before_ms,
+        MAX_INT64 if after_ms == NEVER else min(now_ms + after_ms, MAX_INT64),
+    )
+
+
+def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now_ms: int) -> None:
+    """Note that a client's batch is refused with an error that passes: until it comes again, the
+    batches behind it get the same error (V38). `now_ms` is our monotonic clock. Nothing is noted
+    where `records` are damaged or of no idempotent producer."""
     try:
         batch = BatchView(records, 0)
         check(batch)
     except CorruptBatch:
         return  # it will be refused for that when it comes again
-    log.producers.turned_away(batch.producer_id, batch.producer_epoch, batch.base_sequence)
+    if batch.producer_id > NO_PRODUCER_ID:
+        sequences = (batch.base_sequence, batch.last_sequence)
+        refused.add(batch.producer_id, batch.producer_epoch, sequences, error, now_ms)
 
 
 def plan_from_client(
@@ -98,7 +153,7 @@ def plan_from_client(
     batch, max_timestamp_ms = found
     view = memoryview(batch.buffer)
     if batch.producer_id > NO_PRODUCER_ID:
-        original = log.producers.check(batch)
+        original = log.producers.check(batch, log.directory.clock.monotonic_ms())
         if original is not None:
             log.directory.tracer.mark("duplicate_batch")
             return AppendInfo(
@@ -136,9 +191,17 @@ def plan_from_client(
     return plan
 
 
-def _checked(topic: str, config: LogConfig, records: Buffer, max_decompressed: int) -> Checked:
-    """The only batch in `records`, which are copied where they cannot be written to. Raises
-    KafkaError, and OversizedBatch where it decompresses to more bytes than `max_decompressed`."""
+def _checked(
+    topic: str,
+    config: LogConfig,
+    demanded: Demands,
+    records: Buffer,
+    max_decompressed: int,
+    effort: Effort,
+) -> Checked:
+    """The only batch in `records`, in the topic's codec; `records` are copied where they cannot be
+    written to. Raises KafkaError, and OversizedBatch where it decompresses to more bytes than
+    `max_decompressed`."""
     view = memoryview(records)
     if view.readonly:
         view = memoryview(bytearray(view))
@@ -147,18 +210,7 @@ def _checked(topic: str, config: LogConfig, records: Buffer, max_decompressed: i
         size = batch.size_bytes
         if size > len(view):  # a length that is not true says nothing about limits
             raise CorruptBatch(batch.position, f"{size} bytes long, but only {len(view)} are here")
-        if size > config.max_message_bytes:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a batch of {size} bytes; {topic} takes at most "
-                f"{config.max_message_bytes} (max.message.bytes)",
-            )
-        if size > config.segment_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"a batch of {size} bytes; a segment has at most {config.segment_bytes} "
-                "(segment.bytes)",
-            )
+        _check_size(topic, config, size, "")
         check_from_client(batch)
         if size < len(view):
             raise InvalidBatch(
@@ -170,11 +222,15 @@ def _checked(topic: str, config: LogConfig, records: Buffer, max_decompressed: i
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"compression codec {batch.compression} is not known",
             )
-        max_timestamp_ms = check_records(
-            batch, max_decompressed, keys_required=config.compact_enabled
-        )
+        max_timestamp_ms = check_records(batch, max_decompressed, demanded, effort)
+        if config.codec is not None and batch.compression != config.codec:
+            batch = recompressed(batch, config.codec, config.compression_level, max_decompressed)
+            size = batch.size_bytes
+            _check_size(topic, config, size, f" compressed again ({NAMES[config.codec]})")
     except OversizedBatch:
         raise
+    except BadRecords as error:
+        raise RecordsRejected(topic, error) from None
     except InvalidBatch as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
     except CorruptBatch as error:
@@ -184,7 +240,22 @@ def _checked(topic: str, config: LogConfig, records: Buffer, max_decompressed: i
             ErrorCode.INVALID_TXN_STATE,
             f"producer {batch.producer_id} has no transaction on {topic}",
         )
+    if size > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"a batch of {size} bytes; a segment has at most {config.segment_bytes} "
+            "(segment.bytes)",
+        )
     return Checked(batch, max_timestamp_ms)
+
+
+def _check_size(topic: str, config: LogConfig, size: int, when: str) -> None:
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {size} bytes{when}; {topic} takes at most "
+            f"{config.max_message_bytes} (max.message.bytes)",
+        )
 
 
 def plan_from_leader(log: PartitionLog, records: Buffer) -> Plan | None:

@@ -18,7 +18,12 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.limits import MAX_PRODUCERS_PER_PARTITION, PRODUCER_BATCHES_REMEMBERED
+from tidelog.core.limits import (
+    MAX_PRODUCERS_PER_PARTITION,
+    MAX_REFUSED_PRODUCERS_PER_PARTITION,
+    PRODUCER_BATCHES_REMEMBERED,
+)
+from tidelog.log.refused_batches import RefusedBatches
 from tidelog.records.batch import MAX_SEQUENCE, NO_SEQUENCE, NO_TIMESTAMP, BatchView
 from tidelog.records.control import read_marker
 
@@ -86,14 +91,13 @@ Undo = tuple[int, ProducerEntry | None]
 class ProducerState:
     """The producers of one partition."""
 
-    __slots__ = ("_awaited", "_entries", "_limit")
+    __slots__ = ("_entries", "_limit", "refused")
 
     def __init__(self, limit: int = MAX_PRODUCERS_PER_PARTITION) -> None:
         #: Ordered by last append, oldest first.
         self._entries: dict[int, ProducerEntry] = {}
-        #: Of producers that are not known: epoch and first sequence number of a batch that this
-        #: leader turned away for the moment.
-        self._awaited: dict[int, tuple[int, int]] = {}
+        #: Batches that this broker refused for the moment.
+        self.refused = RefusedBatches(min(limit, MAX_REFUSED_PRODUCERS_PER_PARTITION))
         self._limit = limit
 
     def __len__(self) -> int:
@@ -124,16 +128,17 @@ class ProducerState:
         other._entries = dict(self._entries)
         return other
 
-    def check(self, batch: BatchView) -> BatchMetadata | None:
+    def check(self, batch: BatchView, now_ms: int) -> BatchMetadata | None:
         """Whether a client's batch may be appended: None if it is new, the original if it repeats.
 
-        Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. A producer nobody
-        knows (all it wrote is gone) may start with any sequence number, unless a batch of it was
-        turned away: what it sent behind that must not come before it.
+        `now_ms` is our monotonic clock. Raises KafkaError: INVALID_PRODUCER_EPOCH,
+        OUT_OF_ORDER_SEQUENCE_NUMBER; EarlierBatchRefusedError with another code where an earlier
+        batch of the producer was refused for the moment. An unknown producer (all its records are
+        gone) may start with any sequence number that does not come behind a refused batch.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
-            self._check_awaited(batch)
+            self._check_awaited(batch, now_ms)
             return None
         epoch = batch.producer_epoch
         first = batch.base_sequence
@@ -144,6 +149,7 @@ class ProducerState:
                     return known
             expected = (entry.last_sequence + 1) & MAX_SEQUENCE
             if first != expected:
+                self.refused.check_behind(batch, expected, now_ms)
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"producer {batch.producer_id} sent sequence {first}, expected {expected}",
@@ -155,6 +161,7 @@ class ProducerState:
                 f"{epoch} is an older one",
             )
         elif first != 0:
+            self.refused.check_behind(batch, 0, now_ms)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {batch.producer_id} sent sequence {first} in its new epoch {epoch}, "
@@ -162,33 +169,8 @@ class ProducerState:
             )
         return None
 
-    def _check_awaited(self, batch: BatchView) -> None:
-        awaited = self._awaited.get(batch.producer_id)
-        if awaited is None:
-            return
-        epoch, first = awaited
-        if batch.producer_epoch == epoch and batch.base_sequence != first:
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {batch.producer_id} sent sequence {batch.base_sequence}, expected"
-                f" {first}, which could not be appended when it came",
-            )
-
-    def turned_away(self, producer_id: int, producer_epoch: int, first_sequence: int) -> None:
-        """A batch that will be sent again was not appended: unless the producer is known, its next
-        one must be that."""
-        if producer_id < 0 or producer_id in self._entries:
-            return
-        awaited = self._awaited.get(producer_id)
-        if awaited is not None and awaited[0] == producer_epoch:
-            return  # a batch before this one
-        self._awaited[producer_id] = (producer_epoch, first_sequence)
-        if len(self._awaited) > self._limit:
-            del self._awaited[next(iter(self._awaited))]
-
-    def forget_turned_away(self) -> None:
-        """Another broker leads: it may have appended what was turned away here."""
-        self._awaited.clear()
+    def _check_awaited(self, batch: BatchView, now_ms: int) -> None:
+        self.refused.check_unknown(batch, now_ms)
 
     def append(self, batch: BatchView, now_ms: int) -> Undo:
         """Note a batch that carries a producer id and its final offsets; returns how to undo it.
@@ -212,21 +194,24 @@ class ProducerState:
             new = _after_data(batch, old, metadata, now_ms)
         if old is not None:
             del self._entries[producer_id]
-        elif self._awaited:
-            self._awaited.pop(producer_id, None)
         self._entries[producer_id] = new
+        if self.refused and not batch.is_control:
+            self.refused.stored(producer_id, batch.producer_epoch, batch.last_sequence)
         if len(self._entries) > self._limit:
             del self._entries[next(iter(self._entries))]
         return producer_id, old
 
-    def take_back(self, undo: Undo) -> None:
-        """Take back the last append of a producer, which could not be written."""
+    def take_back(self, undo: Undo, error: ErrorCode, now_ms: int) -> None:
+        """Take back the last append of a producer, which failed with `error`: the batch is awaited
+        again. `now_ms` is our monotonic clock."""
         producer_id, old = undo
         taken = self._entries.get(producer_id)
         self.undo(undo)
-        if old is None and taken is not None and taken.batches:
-            first = taken.batches[0]
-            self.turned_away(producer_id, taken.producer_epoch, first.first_sequence)
+        if taken is None or not taken.batches or (old is not None and taken.batches == old.batches):
+            return  # a marker has no sequence number
+        batch = taken.batches[-1]
+        sequences = (batch.first_sequence, batch.last_sequence)
+        self.refused.add(producer_id, taken.producer_epoch, sequences, error, now_ms)
 
     def undo(self, undo: Undo) -> None:
         """As if the last append of a producer had never been."""
@@ -245,6 +230,7 @@ class ProducerState:
         ]
         for producer_id in silent:
             del self._entries[producer_id]
+        self.refused.expire(now_ms)
         return len(silent)
 
     def truncate_to(self, offset: int) -> bool:
@@ -282,7 +268,7 @@ class ProducerState:
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
-        self._awaited.clear()
+        self.refused.clear()
 
     def to_snapshot(self) -> bytes:
         """The content of a `.snapshot` file."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.core.ports import Files
+from tidelog.core.ports import Files, Handle
 from tidelog.log import names
 from tidelog.log.index import OFFSET_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
 from tidelog.log.producers import DamagedSnapshot, ProducerState
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
-from tidelog.records.batch import NO_PRODUCER_ID, CorruptBatch
+from tidelog.records.batch import NO_PRODUCER_ID, BatchView, CorruptBatch, check
 
 
 class DamagedSegment(CorruptBatch):
@@ -100,7 +100,11 @@ def ends_as_told(files: Files, segment: Segment, told: IndexEntry) -> tuple[bool
 
 
 def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None:
-    """Make both indexes of a whole segment from its batches' headers. Raises OSError."""
+    """Make both indexes of a whole segment from its batches. Raises OSError.
+
+    The time index takes timestamps from batches with right checksums only: lookups by time trust
+    it, and a flipped bit in a header would move them for good (V68).
+    """
     size_bytes = segment.size_bytes
     segment.index = OffsetIndex(segment.base_offset)
     segment.time_index = TimeIndex(segment.base_offset)
@@ -110,14 +114,22 @@ def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None
         scan = Scan(
             lambda size, at: files.pread(handle, size, at), segment.base_offset, 0, size_bytes
         )
-        for _, batch in scan:
-            segment.note_batch(
-                batch.last_offset, batch.size_bytes, batch.max_timestamp, interval_bytes
-            )
+        for position, batch in scan:
+            timestamp_ms = _sound_timestamp(files, handle, position, batch)
+            segment.note_batch(batch.last_offset, batch.size_bytes, timestamp_ms, interval_bytes)
     finally:
         files.close(handle)
     # What is no batch is found by whoever reads it; the file stays as it is.
     segment.size_bytes = size_bytes
+
+
+def _sound_timestamp(files: Files, handle: Handle, position: int, batch: BatchView) -> int:
+    """Return the largest timestamp of a batch, -1 where its checksum is wrong. Raises OSError."""
+    try:
+        check(BatchView(files.pread(handle, batch.size_bytes, position)))
+    except CorruptBatch:
+        return -1
+    return batch.max_timestamp
 
 
 def producers_at(

@@ -7,6 +7,8 @@ segments are read from their files when somebody needs them and dropped again wh
 
 from __future__ import annotations
 
+import zlib
+
 from tidelog.log import names
 from tidelog.log.config import LogConfig
 from tidelog.log.handles import OpenFile
@@ -102,7 +104,18 @@ class Segment:
             return True
         if time_index is not None and len(time_index) >= config.segment_index_bytes // 12 - 1:
             return True
-        return self.waited_ms(max_timestamp_ms, now_ms) > config.roll_ms
+        age_ms = config.roll_ms
+        if config.segment_jitter_ms > 0:
+            age_ms -= self._jitter_ms(min(config.segment_jitter_ms, config.segment_ms))
+        return self.waited_ms(max_timestamp_ms, now_ms) > age_ms
+
+    def _jitter_ms(self, below_ms: int) -> int:
+        """How much earlier than at its age this segment is rolled.
+
+        Taken from the path of the file, so that segments which began together do not end together,
+        and a restart changes nothing.
+        """
+        return zlib.crc32(self.file.path.encode()) % below_ms
 
     def waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
         """Age of the segment as rolling by time takes it: between its first append and this one."""

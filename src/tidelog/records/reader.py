@@ -1,9 +1,10 @@
-"""The records inside a batch: one walk that yields columns, and its checks.
+"""The records inside a batch: one walk that yields columns.
 
 A walk costs about a microsecond a record in Python, so it goes through the bytes once, with the
 varints of one and two bytes read in line, and fills one list per column: what Arrow wants, and what
 `iter_records` makes single records of. Decompression is bounded (`records.compression`).
-Raises CorruptBatch for whatever cannot be read; nothing else, whatever the bytes.
+Raises CorruptBatch for whatever cannot be read; nothing else, whatever the bytes. What a leader
+demands of a client's records is stricter (`records.checking`).
 Source: org.apache.kafka.common.record.DefaultRecord.
 """
 
@@ -12,13 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidelog.core.limits import MAX_DECOMPRESSED_BYTES, MAX_RECORDS_CHECKED
+from tidelog.core.limits import MAX_DECOMPRESSED_BYTES
 from tidelog.records import compression
 from tidelog.records.batch import (
     COMPRESSION_MASK,
-    HEADER_BYTES,
     LOG_APPEND_TIME,
-    MIN_BATCH_LENGTH,
     BatchView,
     CorruptBatch,
     InvalidBatch,
@@ -323,112 +322,3 @@ def _headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
         else:
             headers.append((key, None))
     return headers, position
-
-
-def check_records(
-    batch: BatchView, max_decompressed_bytes: int, *, keys_required: bool = False
-) -> int:
-    """Check what a client put into its batch; returns the largest timestamp, in ms.
-
-    A compressed batch is decompressed and walked: its offsets must be 0, 1, 2, …, else consumers
-    could not tell its records apart. An uncompressed one has its first record's framing and the
-    room for the others checked and its header's timestamp believed: a walk in Python would halve
-    what a broker takes in, and a client that lies in its record framing hurts the readers of its
-    own records only. `keys_required` (compacted topics) walks in any case.
-
-    A walk ends after MAX_RECORDS_CHECKED records. Of a longer batch the others are known to have
-    room in what is decompressed, and no more: not how they are framed, not that their offsets
-    follow one another, not that their timestamps are at most the header's, not that they have the
-    keys that a compacted topic needs. Kafka's LogValidator looks at every record.
-    Raises CorruptBatch, InvalidBatch.
-    """
-    if batch.attributes & COMPRESSION_MASK or keys_required:
-        payload = records_payload(batch, max_decompressed_bytes)
-        try:
-            delta = _largest_delta(payload, batch.record_count, keys_required)
-        except IndexError:
-            raise InvalidBatch(batch.position, "the records end too early") from None
-        except _BadRecord as error:
-            raise InvalidBatch(batch.position, str(error)) from None
-        largest = batch.base_timestamp + delta
-        if not -_MAX_INT64 - 1 <= largest <= _MAX_INT64:
-            raise InvalidBatch(
-                batch.position,
-                f"base timestamp {batch.base_timestamp} and a delta of {delta} pass 64 bits",
-            )
-        if batch.record_count > MAX_RECORDS_CHECKED:
-            return max(largest, batch.max_timestamp)
-        return largest
-    _check_first_record(batch)
-    return batch.max_timestamp
-
-
-def _largest_delta(data: bytes, count: int, keys_required: bool) -> int:
-    """Check the framing of `count` records in `data`, of the first MAX_RECORDS_CHECKED and that
-    the others have room; returns the largest timestamp delta of those walked."""
-    position = largest = 0
-    total = len(data)
-    walked = min(count, MAX_RECORDS_CHECKED)
-    for expected in range(walked):
-        size, position = _varint(data, position)
-        end = position + size
-        if size < MIN_RECORD_BYTES - 1 or end > total:
-            raise _BadRecord(f"record {expected}: a size of {size} bytes does not fit")
-        delta, position = _varint(data, position + 1)
-        if delta > largest or not expected:
-            largest = delta
-        delta, position = _varint(data, position)
-        if delta != expected:
-            raise _BadRecord(f"record {expected}: its offset delta is {delta}")
-        size, position = _varint(data, position)
-        if size >= 0:
-            position += size
-        elif keys_required:
-            raise _BadRecord(f"record {expected} has no key; a compacted topic needs one")
-        size, position = _varint(data, position)
-        if size > 0:
-            position += size
-        if position >= end:
-            raise _BadRecord(f"record {expected}: key and value are longer than the record")
-        if data[position] == 0:
-            position += 1
-        else:
-            _, position = _headers(data, position, end)
-        if position != end:
-            raise _BadRecord(f"record {expected}: its size is off by {position - end} bytes")
-    left = total - position
-    if walked == count and left:
-        raise _BadRecord(f"{left} bytes are left after the last record")
-    if left < (count - walked) * MIN_RECORD_BYTES:
-        raise _BadRecord(
-            f"{left} bytes after record {walked - 1} cannot hold {count - walked} more"
-        )
-    return largest
-
-
-def _check_first_record(batch: BatchView) -> None:
-    available = batch.batch_length - MIN_BATCH_LENGTH
-    start = batch.position + HEADER_BYTES
-    # Enough for the varints of size, timestamp, offset and key.
-    head = bytes(batch.buffer[start : min(start + 32, batch.end_position)])
-    try:
-        size, position = _varint(head, 0)
-        rest = available - position - size
-        if size < MIN_RECORD_BYTES - 1 or rest < 0:
-            raise _BadRecord(f"a size of {size} bytes does not fit the batch")
-        if batch.record_count == 1 and rest:
-            raise _BadRecord(f"{rest} bytes are left after the only record")
-        if rest < (batch.record_count - 1) * MIN_RECORD_BYTES:
-            raise _BadRecord(f"{rest} bytes after it cannot hold {batch.record_count - 1} more")
-        start = position
-        _, position = _varint(head, position + 1)
-        offset_delta, position = _varint(head, position)
-        if offset_delta:
-            raise _BadRecord(f"its offset delta is {offset_delta}, must be 0")
-        key_size, position = _varint(head, position)
-        if position - start + max(key_size, 0) > size - 2:
-            raise _BadRecord(f"a key of {key_size} bytes does not fit")
-    except IndexError:
-        raise InvalidBatch(batch.position, "record 0: it ends too early") from None
-    except _BadRecord as error:
-        raise InvalidBatch(batch.position, f"record 0: {error}") from None

@@ -52,7 +52,7 @@ def rewritten(
     else:
         attributes |= DELETE_HORIZON_MASK
         base_timestamp = delete_horizon_ms
-        body = _relative_to(delete_horizon_ms - batch.base_timestamp, payload, kept)
+        body = relative_to(delete_horizon_ms - batch.base_timestamp, payload, kept)
     max_timestamp = batch.max_timestamp
     if batch.timestamp_type != LOG_APPEND_TIME:
         base = batch.base_timestamp
@@ -74,8 +74,8 @@ def emptied(batch: BatchView) -> bytearray:
     return _batch(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
 
 
-def _relative_to(later_ms: int, payload: bytes, kept: Sequence[KeyedRecord]) -> bytes:
-    """The records with timestamps relative to a base that is so much later."""
+def relative_to(later_ms: int, payload: bytes, kept: Sequence[KeyedRecord]) -> bytes:
+    """Return the records with timestamps relative to a base that is `later_ms` later."""
     parts = bytearray()
     for record in kept:
         timestamp = bytearray()

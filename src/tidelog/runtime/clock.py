@@ -1,7 +1,8 @@
 """The real clock and the real source of randomness.
 
-Monotonic time is the kernel's and compares within one machine only; wall time may jump. Under
-simulation `tidelog.sim` brings its own.
+Monotonic time is the kernel's and compares within one machine only; wall time may jump. It counts
+on while the machine is suspended, as sessions with a store on another machine do (V47); timers of
+the loop do not. Under simulation `tidelog.sim` brings its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from typing import Final
+
+#: Elsewhere than on Linux the monotonic clock of the system is all there is.
+_MONOTONIC: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
@@ -19,12 +24,12 @@ class SystemClock:
         self._loop = loop
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds of CLOCK_MONOTONIC."""
-        return time.monotonic_ns()
+        """Nanoseconds of CLOCK_BOOTTIME."""
+        return time.clock_gettime_ns(_MONOTONIC)
 
     def monotonic_ms(self) -> int:
-        """Milliseconds of CLOCK_MONOTONIC."""
-        return time.monotonic_ns() // 1_000_000
+        """Milliseconds of CLOCK_BOOTTIME."""
+        return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970."""

@@ -58,6 +58,10 @@ class OsFiles:
         self._nowait = _NOWAIT
         self._pool = BufferPool(READ_POOL_BYTES)
 
+    def release_buffers(self) -> None:
+        """Let go of buffers that are kept for further reads."""
+        self._pool.release()
+
     def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle:
         """Open for reading, or reading and writing; made when asked."""
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)

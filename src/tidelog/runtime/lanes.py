@@ -5,7 +5,8 @@ A hand-over to a thread costs 57 µs and more when the loop is busy, the operati
 from then on they go to the directory's thread until CLEAN_NS have passed without a slow one. Time
 in which a busy machine ran somebody else is not the disk's: only a call that gave the processor up
 by itself has waited. SLOW operations have a thread of their own, so that an fsync under way does
-not hold up appends. Every failure is attributed to directory, call, path, errno and time.
+not hold up appends. COMPUTE ones have another, which starts with the first of them. Every failure
+is attributed to directory, call, path, errno and time.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class _Worker:
             result, failure = self._lane.execute(operation, self._work)
             self.under_way_since_ns = 0
             self._lane.finished(self, (completion, result, failure))
+            # Until the next job this thread would hold what it has read last.
+            del job, operation, completion, result, failure
 
 
 class ThreadLane:
@@ -90,6 +93,8 @@ class ThreadLane:
         self._lock_descriptor = lock_descriptor
         self._fast = _Worker(f"lane-fast {directory}", self, Work.FAST)
         self._slow = _Worker(f"lane-slow {directory}", self, Work.SLOW)
+        #: Few brokers are sent batches that need it.
+        self._compute: _Worker | None = None
         self._wake_lock = threading.Lock()
         #: Results that the loop has not taken yet, and whether it has been told to.
         self._results: list[tuple[_Worker, _Result]] = []
@@ -102,6 +107,11 @@ class ThreadLane:
     def directory(self) -> str:
         """The log directory."""
         return self._directory
+
+    def release_buffers(self) -> None:
+        """Let go of buffers that are kept for further reads."""
+        if isinstance(self._files, OsFiles):
+            self._files.release_buffers()
 
     @property
     def is_fast(self) -> bool:
@@ -123,23 +133,36 @@ class ThreadLane:
             result, failure = self.execute(operation, work)
             return Completion.of(result) if failure is None else Completion.failed(failure)
         completion: Completion[T] = Completion()
-        (self._fast if work is Work.FAST else self._slow).put(operation, completion)
+        self._worker(work).put(operation, completion)
         return completion
+
+    def _worker(self, work: Work) -> _Worker:
+        if work is Work.FAST:
+            return self._fast
+        if work is not Work.COMPUTE:
+            return self._slow
+        if self._compute is None:
+            self._compute = _Worker(f"lane-compute {self._directory}", self, work)
+        return self._compute
 
     async def close(self) -> None:
         """Finish what was submitted, end the threads, give the directory free; see the port."""
-        while self._fast.waiting or self._slow.waiting:
+        while any(worker.waiting for worker in self._workers()):
             if self._drained is None:
                 self._drained = self._loop.create_future()
             await asyncio.shield(self._drained)
         if self._closed:
             return
         self._closed = True
-        self._fast.end()
-        self._slow.end()
+        for worker in self._workers():
+            worker.end()
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
+
+    def _workers(self) -> list[_Worker]:
+        workers = [self._fast, self._slow]
+        return workers if self._compute is None else [*workers, self._compute]
 
     def execute(
         self, operation: Callable[[Files], Any], work: Work

@@ -3,7 +3,7 @@
 Builds the real ports, starts the composition, stops it on SIGTERM or SIGINT: a second one keeps it
 from waiting until others lead in its place. Every refusal to start is one clear line on standard
 error and exit code 1; a usage error is 2. Nothing of the command line's libraries is imported here
-(DESIGN.md, Decisions).
+(DESIGN.md, Layout).
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ from tidelog.core.config_text import (
 )
 from tidelog.core.errors import ConfigError, TidelogError
 from tidelog.core.ports import Lane, Ports
+from tidelog.records.walk import is_compiled
 from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.lanes import open_lane
 from tidelog.runtime.logging import LogTracer, start_logging
+from tidelog.runtime.memory import MemoryAtRest, use_one_arena
 from tidelog.runtime.network import SocketNetwork
 from tidelog.runtime.stores.opening import make_store
+from tidelog.runtime.turns import TurnSelector
 from tidelog.runtime.watchdog import Watchdog
 
 EXIT_OK = 0
@@ -61,9 +64,12 @@ def run_broker(config: BrokerConfig) -> int:
         _complain("tidelog: python -O removes the checks that brokers rely on: refused")
         return EXIT_FAILED
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    use_one_arena()
     listener = start_logging()
     try:
-        return asyncio.run(_serve(config))
+        turns = TurnSelector()
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
+            return runner.run(_serve(config, turns))
     except (TidelogError, OSError) as error:
         _complain(f"tidelog: broker {config.broker_id} cannot run: {error}")
         return EXIT_FAILED
@@ -71,12 +77,10 @@ def run_broker(config: BrokerConfig) -> int:
         listener.stop()
 
 
-async def _serve(config: BrokerConfig) -> int:
+async def _serve(config: BrokerConfig, turns: TurnSelector) -> int:
     loop = asyncio.get_running_loop()
     log = logging.getLogger("tidelog.server")
-    for warning in config.warnings:
-        log.warning("%s", warning)
-    log.info("descriptor limit %d", _raise_descriptor_limit())
+    _log_start(log, config)
     tracer = LogTracer(config.broker_id)
 
     def halt(reason: str) -> None:
@@ -96,17 +100,23 @@ async def _serve(config: BrokerConfig) -> int:
 
     loop.set_exception_handler(callback_failed)
 
+    memory = MemoryAtRest(clock, log.info)
+
     def open_watched_lane(directory: str) -> Lane:
         lane = open_lane(directory, loop, clock)
+        memory.add(lane.release_buffers)
         watchdog.watch_calls(f"a write in {directory}", lambda: lane.fast_under_way_since_ns)
         return lane
 
+    network = SocketNetwork(loop, lambda where, error: halt(f"{where}: {error!r}"))
+    memory.add(network.release_buffers)
     ports = Ports(
         loop=loop,
         clock=clock,
         random=system_random(),
-        network=SocketNetwork(loop, lambda where, error: halt(f"{where}: {error!r}")),
+        network=network,
         tracer=tracer,
+        on_turn=turns.on_turn,
         open_lane=open_watched_lane,
         halt=halt,
     )
@@ -122,8 +132,8 @@ async def _serve(config: BrokerConfig) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
-    addresses = ", ".join(f"{one.host}:{one.port}" for one in broker.advertised_endpoints())
-    log.info("broker %d started on %s", config.broker_id, addresses)
+    memory.start()
+    log.info("broker %d started on %s", config.broker_id, _addresses(broker))
     await stopping.wait()
     log.info("broker %d is stopping", config.broker_id)
     await broker.handing_over.run()
@@ -131,6 +141,27 @@ async def _serve(config: BrokerConfig) -> int:
     await broker.stop()
     log.info("broker %d stopped", config.broker_id)
     return EXIT_OK
+
+
+def _log_start(log: logging.Logger, config: BrokerConfig) -> None:
+    """Log what an operator should know before anything else of this process."""
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    log.info("descriptor limit %d", _raise_descriptor_limit())
+    if not is_compiled():
+        log.warning(
+            "the compiled walk over records is missing (tidelog.records._walk): producing costs "
+            "about 2 us more for each record; `python hatch_build.py` in a checkout compiles it"
+        )
+
+
+def _addresses(broker: Broker) -> str:
+    """What the broker advertises, for people."""
+    endpoints = broker.advertised_endpoints()
+    return ", ".join(
+        (f"{each.listener}://" if len(endpoints) > 1 else "") + f"{each.host}:{each.port}"
+        for each in endpoints
+    )
 
 
 def _on_signals(loop: asyncio.AbstractEventLoop, broker: Broker) -> asyncio.Event:
@@ -164,15 +195,29 @@ def _raise_descriptor_limit() -> int:
 
 
 def load_config(path: str, overrides: Sequence[str]) -> BrokerConfig:
-    """Read a properties or TOML file, the environment, overrides; ConfigError or OSError."""
-    with open(path, encoding="utf-8") as file:
-        content = file.read()
-    properties = parse_toml(content) if path.endswith(".toml") else parse_properties(content)
-    return BrokerConfig.from_properties(
-        properties,
-        parse_overrides(overrides),
-        environment=from_environment(os.environ, known_keys()),
-    )
+    """Read a properties or TOML file, the environment, overrides; ConfigError names the file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = file.read()
+    except OSError as error:
+        raise ConfigError(
+            f"--config {path}: {error.strerror}; a readable server.properties or .toml file"
+            " expected"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"--config {path}: byte {error.start} is not UTF-8; a text file of key=value lines, or"
+            " a .toml file, expected"
+        ) from error
+    try:
+        properties = parse_toml(content) if path.endswith(".toml") else parse_properties(content)
+        return BrokerConfig.from_properties(
+            properties,
+            parse_overrides(overrides),
+            environment=from_environment(os.environ, known_keys()),
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def end_with_parent(parent_pid: int) -> None:

@@ -2,7 +2,7 @@
 
 Reading through BufferedProtocol costs what raw epoll costs; `transport.write` of big answers costs
 1.9 times a `sendmsg` on a duplicate of the descriptor, so nothing is ever written through asyncio
-(DESIGN.md, facts measured). Sends during a read event are corked and leave together.
+(docs/adr/0054). Sends during a read event are corked and leave together.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tidelog.core import limits
 from tidelog.core.buffers import BufferPool
 from tidelog.core.errors import ConnectionLost
 from tidelog.core.ports import Buffer, FrameHandler, Transport
+from tidelog.core.receive_budget import SMALL_REQUEST_BYTES, BudgetShare, ReceiveBudget
 from tidelog.wire.frames import FrameError, FrameReader
 
 #: After `close`, how long the peer may take what is queued.
@@ -38,8 +39,16 @@ class SocketTransport(asyncio.BufferedProtocol):
         max_frame_bytes: int,
         on_fatal: OnFatal,
         pool: BufferPool | None = None,
+        budget: ReceiveBudget | None = None,
+        opened: dict[SocketTransport, None] | None = None,
     ) -> None:
+        """`opened`: where the connection is listed while it is open."""
         self._loop = loop
+        self._opened = opened
+        self._budget = budget
+        self._share: BudgetShare | None = None
+        #: The owner of the connection does not read; the budget may not let it be read either.
+        self._paused = False
         self._open_handler = open_handler
         self._on_fatal = on_fatal
         self._reader = FrameReader(max_frame_bytes, pool=pool)
@@ -65,6 +74,10 @@ class SocketTransport(asyncio.BufferedProtocol):
         self.peer = f"{host}:{port}"
         self._out = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
         self._out.setblocking(False)
+        if self._budget is not None:
+            self._share = self._budget.share(self.peer, self._apply_reading, self.close)
+        if self._opened is not None:
+            self._opened[self] = None
         self._handler = self._open_handler(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -78,6 +91,10 @@ class SocketTransport(asyncio.BufferedProtocol):
             frames = self._reader.received(nbytes)
         except FrameError as failure:
             frames, error = failure.frames, str(failure)
+        share = self._share
+        # Of a frame whose first five bytes came before, at least so many end a large one.
+        if share is not None and (share.wanted_bytes or nbytes >= SMALL_REQUEST_BYTES):
+            self._count(share, nbytes, frames)
         if frames and self._handler is not None and not self._closing:
             self._corked = True
             try:
@@ -91,6 +108,23 @@ class SocketTransport(asyncio.BufferedProtocol):
                 self._flush()
         if error:
             self.close(error)
+        elif share is not None and self._reader.needed_bytes > SMALL_REQUEST_BYTES:
+            self._reserve(share)
+
+    def _count(self, share: BudgetShare, nbytes: int, frames: list[memoryview]) -> None:
+        share.received(nbytes)
+        for frame in frames:
+            if len(frame) > SMALL_REQUEST_BYTES:
+                share.completed(len(frame), int.from_bytes(frame[:2], "big"))
+
+    def _reserve(self, share: BudgetShare) -> None:
+        """Ask for room for the rest of a frame; without it nothing is read."""
+        pending = self._reader.pending_frame()
+        if pending is None or share.wanted_bytes or self._closing:
+            return
+        size_bytes, key = pending
+        if size_bytes > SMALL_REQUEST_BYTES and not share.reserve(size_bytes, key):
+            self._apply_reading()
 
     def eof_received(self) -> bool:
         """asyncio: the peer has closed its side; so do we."""
@@ -101,6 +135,11 @@ class SocketTransport(asyncio.BufferedProtocol):
         if not (self._closing and self._queue):
             self._close_socket()
         handler, self._handler = self._handler, None
+        if self._share is not None:
+            self._share.close()
+            self._share = None
+        if self._opened is not None:
+            self._opened.pop(self, None)
         if handler is not None:
             handler.connection_lost(self._close_reason or str(exc or "closed by the peer"))
 
@@ -124,15 +163,33 @@ class SocketTransport(asyncio.BufferedProtocol):
         """The frames of this read event outlive it."""
         self._reader.keep()
 
+    def shrink(self) -> None:
+        """Go on with the smallest receive buffer, unless part of a frame has come."""
+        self._reader.shrink()
+
+    def handled(self, frame_bytes: int, api_key: int) -> None:
+        """A frame that counts against the budget is held no more."""
+        if self._share is not None:
+            self._share.handled(frame_bytes, api_key)
+
     def pause_reading(self) -> None:
         """Stop reading."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._paused = True
+        self._apply_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        """Read again, where the budget has room."""
+        self._paused = False
+        self._apply_reading()
+
+    def _apply_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._paused or (self._share is not None and self._share.is_waiting):
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
 
     def close(self, reason: str) -> None:
         """Close; what is queued gets a moment to leave."""
@@ -259,6 +316,13 @@ class SocketNetwork:
         self._loop = loop
         self._on_fatal = on_fatal
         self._pool = BufferPool(limits.RECEIVE_POOL_BYTES)
+        self._opened: dict[SocketTransport, None] = {}
+
+    def release_buffers(self) -> None:
+        """Let go of receive buffers that are kept for further frames."""
+        for transport in self._opened:
+            transport.shrink()
+        self._pool.release()
 
     async def listen(
         self,
@@ -266,11 +330,18 @@ class SocketNetwork:
         port: int,
         accept: Callable[[Transport], FrameHandler],
         max_frame_bytes: int,
+        budget: ReceiveBudget | None = None,
     ) -> SocketListener:
         """Listen; OSError when the port is taken."""
         server = await self._loop.create_server(
             lambda: SocketTransport(
-                self._loop, accept, max_frame_bytes, self._on_fatal, self._pool
+                self._loop,
+                accept,
+                max_frame_bytes,
+                self._on_fatal,
+                self._pool,
+                budget,
+                self._opened,
             ),
             host or None,
             port,
@@ -292,7 +363,12 @@ class SocketNetwork:
             async with asyncio.timeout(timeout_ms / 1000):
                 _, protocol = await self._loop.create_connection(
                     lambda: SocketTransport(
-                        self._loop, open_handler, max_frame_bytes, self._on_fatal, self._pool
+                        self._loop,
+                        open_handler,
+                        max_frame_bytes,
+                        self._on_fatal,
+                        self._pool,
+                        opened=self._opened,
                     ),
                     host,
                     port,

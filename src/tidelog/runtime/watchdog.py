@@ -4,9 +4,9 @@ The loop leaves the time at every tick; a thread looks at it. A loop that has no
 session timeout has lost its session and must not go on as if nothing had happened when it turns
 again: the process ends at once. So it does when a write that was handed to a thread, because the
 disk is slow, has not ended for as long: the loop goes on, but what the broker leads does not, and
-nobody else would take over. A process that was stopped as a whole (SIGSTOP, a suspended machine) is
-told apart by the thread's own sleep being late: then all get their time again, and the store tells
-the loop that its session is over.
+no other broker would take over. A process that was stopped as a whole (SIGSTOP, a suspended
+machine) differs in that the thread's own sleep is late: all get their time again, and the broker
+serves nothing until the store has confirmed its session (`broker.self_fencing`, V47).
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
 """Record batches as the simulator's clients write them and its checkers read them.
 
 Deliberately apart from `tidelog.records`: what judges the brokers must not share their mistakes.
-Uncompressed batches of format v2 only (KIP-98). A record's value begins with its number, which is
-unique in the run; padding follows, so that sizes differ. Where topics are compacted, records have
-one of a few keys, which the number tells, as it tells tombstones; the number of those stands in a
-header. Records that brokers write themselves get numbers drawn from their keys and values.
+Clients write uncompressed batches of format v2 (KIP-98); a leader stores them with gzip where the
+topic's `compression.type` says so. A record's value begins with its number, which is unique in the
+run; padding follows, so that sizes differ. Where topics are compacted, records have one of a few
+keys. The number determines the key and whether the record is a tombstone, whose header holds it.
+Records that brokers write themselves get numbers drawn from their keys and values.
 """
 
 from __future__ import annotations
 
 import functools
 import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -26,6 +28,9 @@ _CRC_FROM: Final = 21
 HEADER_BYTES: Final = _HEAD.size + _BODY.size
 _CONTROL: Final = 0x20
 _COMPRESSION: Final = 0x07
+_GZIP: Final = 1
+#: zlib's way to say that the data has the head and tail of gzip.
+_GZIP_WINDOW: Final = 31
 #: Batches whose records are not read a second time.
 _KEPT_BATCHES: Final = 4_096
 _RECORD_NUMBER: Final = struct.Struct(">Q")
@@ -131,15 +136,25 @@ def _read_batch(view: memoryview) -> ReadBatch:
     attributes, last_delta, _, _, producer_id, epoch, sequence, count = _BODY.unpack_from(
         view, _HEAD.size
     )
-    if attributes & (_CONTROL | _COMPRESSION):
+    if attributes & _CONTROL or attributes & _COMPRESSION > _GZIP:
         raise BrokenBatch(f"attributes {attributes:#x} at offset {base_offset}")
     if not 0 <= count <= last_delta + 1:
         raise BrokenBatch(f"{count} records up to delta {last_delta} at offset {base_offset}")
     try:
-        numbers = _read_numbers(bytes(view[HEADER_BYTES:]), count, last_delta + 1)
+        numbers = _read_numbers(_plain_records(view), count, last_delta + 1)
     except BrokenBatch as error:
         raise BrokenBatch(f"{error} at offset {base_offset}") from None
     return ReadBatch(base_offset, leader_epoch, producer_id, epoch, sequence, numbers, len(view))
+
+
+def _plain_records(batch: memoryview) -> bytes:
+    """The records of one batch, decompressed."""
+    if not batch[HEADER_BYTES - _BODY.size + 1] & _GZIP:
+        return bytes(batch[HEADER_BYTES:])
+    try:
+        return zlib.decompress(batch[HEADER_BYTES:], _GZIP_WINDOW)
+    except zlib.error as error:
+        raise BrokenBatch(f"damaged gzip data: {error}") from None
 
 
 @functools.lru_cache(maxsize=_KEPT_BATCHES)
@@ -190,7 +205,7 @@ def read_records(data: bytes | bytearray | memoryview) -> Iterator[tuple[bytes, 
     """
     position = 0
     for batch in read_batches(data):
-        records = bytes(data[position + HEADER_BYTES : position + batch.size_bytes])
+        records = _plain_records(memoryview(data)[position : position + batch.size_bytes])
         position += batch.size_bytes
         at = 0
         while at < len(records):

@@ -22,12 +22,16 @@ from tidelog.sim.workload.consumers import PartitionConsumer
 from tidelog.sim.workload.groups import FAMILIES, Committer, GroupMember, GroupPlan
 from tidelog.sim.workload.kinds import Churning, Work
 from tidelog.sim.workload.producers import Numbers, PartitionProducer
+from tidelog.sim.workload.shared_producers import begin_shared
 
 _FIRST_CLIENT_ID: Final = 101
 _CLIENT_TIMEOUT_MS: Final = 4_000
 _STEADY_TOPIC: Final = "steady"
 _VOLATILE_TOPIC: Final = "volatile"
 _CHANGING_TOPIC: Final = "changing"
+#: Written by one producer as a whole.
+_SHARED_TOPIC: Final = "shared"
+_SHARED_PARTITIONS: Final = 3
 #: Highest versions that clients speak: a newest one, and old families'.
 _PRODUCE_VERSIONS: Final = (None, None, 3, 7, 8, 9)
 _FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 15)
@@ -101,11 +105,17 @@ class Clientele:
         topics = [(_STEADY_TOPIC, self.partitions)]
         if self._only.topics:
             topics += [(_VOLATILE_TOPIC, 1)]
+        if self._shares:
+            topics += [(_SHARED_TOPIC, _SHARED_PARTITIONS)]
         return [*topics, (_CHANGING_TOPIC, 1)] if self._churns else topics
 
     @property
     def _churns(self) -> bool:
         return self._profile.churns and self._only.topics
+
+    @property
+    def _shares(self) -> bool:
+        return self._profile.shared_producer and self._only.clients
 
     # Work
 
@@ -124,6 +134,8 @@ class Clientele:
         if (self._profile.churn_share or self._profile.churn) and self._only.topics:
             self._begin_churning(partitions[:-1])
         self._begin_making_anew()
+        if self._shares:
+            self._begin_sharing()
 
     def stop_changing(self) -> None:
         """Nothing is altered, made anew or added from now on; writers and readers go on."""
@@ -161,6 +173,15 @@ class Clientele:
                 _VOLATILE_TOPIC, 1, self._replicas, self._topic_configs(), profile.topic_life_ms
             )
             admin.client.tasks.spawn("recreate", making)
+
+    def _begin_sharing(self) -> None:
+        """One idempotent producer writes to all partitions of a topic, as librdkafka does."""
+        writer, reader = self.client(), self.client()
+        draws = [stream(self._seed, "shared producer", n) for n in range(_SHARED_PARTITIONS)]
+        shared = begin_shared(writer, _SHARED_TOPIC, _SHARED_PARTITIONS, self._numbers, draws)
+        self.producers += shared.partitions
+        for number in range(_SHARED_PARTITIONS):
+            self.consume(reader, TopicPartition(_SHARED_TOPIC, number), None)
 
     def _begin_churn(self) -> None:
         """A topic is changed all the time; its partitions are written to and read."""

@@ -25,6 +25,7 @@ from tidelog.log.recovery import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
+from tidelog.sim.checkers.answers import AnswerChecker
 from tidelog.sim.checkers.clients import ClientChecker
 from tidelog.sim.checkers.commands import CommandChecker
 from tidelog.sim.checkers.events import EventChecker
@@ -368,6 +369,15 @@ class Cluster:
             broker = SimBroker(self, node, settings.of(broker_id))
             self.brokers[broker_id] = broker
             self.replication.add(broker)
+        self.answers = AnswerChecker(
+            world.violate,
+            lambda: world.now_ns,
+            self._heard_ms,
+            lambda node_id: world.nodes[node_id].monotonic_ns(world.now_ns) // NS_PER_MS,
+            settings.session_timeout_ms,
+        )
+        world.on_note.append(self.answers.noted)
+        world.network.frame_watch = self.answers
         self.commands = CommandChecker(self.published, self.brokers, world.violate)
         world.scheduler.after_event = self._after_event
         world.judge_crash = self._judge_crash
@@ -547,6 +557,10 @@ class Cluster:
         elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
             self.world.violate(f"node {incarnation.node_id}: {name} {text}")
+
+    def _heard_ms(self, node_id: int) -> int | None:
+        broker = self.brokers.get(node_id)
+        return None if broker is None or broker.store is None else broker.store.heard_ms
 
     def _is_leaving(self, broker_id: int) -> bool:
         broker = self.brokers[broker_id]

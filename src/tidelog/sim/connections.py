@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.core import limits
 from tidelog.core.ports import Buffer, FrameHandler
+from tidelog.core.receive_budget import SMALL_REQUEST_BYTES, BudgetShare, ReceiveBudget
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Pipe:
             if not self.source.is_gone:
                 target.outgoing.put(RESET)
             return
-        if target.is_reading:
+        if target.is_reading and target.admits(chunks):
             self.in_flight_bytes -= sum(map(len, chunks))
             self.check_drained()
         target.receive(chunks)
@@ -207,8 +208,9 @@ class Endpoint:
     """One side of a connection; `core.ports.Transport` for its node."""
 
     __slots__ = (
-        "_corked", "_established", "_in_frames", "_network", "_waiting", "handler", "incarnation",
-        "incoming", "is_gone", "is_reading", "max_frame_bytes", "name", "outgoing", "peer_name",
+        "_corked", "_established", "_in_frames", "_kept", "_network", "_share", "_waiting", "asked",
+        "handler", "incarnation", "incoming", "is_accepted", "is_gone", "is_reading",
+        "max_frame_bytes", "name", "outgoing", "peer_name",
     )  # fmt: skip
 
     outgoing: Pipe
@@ -222,8 +224,15 @@ class Endpoint:
         peer_name: str,
         max_frame_bytes: int,
         established: Callable[[Endpoint], FrameHandler | None],
+        budget: ReceiveBudget | None = None,
+        *,
+        is_accepted: bool = False,
     ) -> None:
         self._network = network
+        #: Whether its node listened and the other one connected.
+        self.is_accepted = is_accepted
+        #: API keys of requests without an answer yet, by correlation id, on a watched connection.
+        self.asked: dict[bytes, int] = {}
         self.incarnation = incarnation
         self.name = name
         self.peer_name = peer_name
@@ -233,8 +242,13 @@ class Endpoint:
         self.is_reading = True
         self._established = established
         self._in_frames = False
+        #: The frames of this read event outlive it.
+        self._kept = False
         self._corked: list[bytes] = []
         self._waiting: list[bytes] = []
+        self._share: BudgetShare | None = None
+        if budget is not None:
+            self._share = budget.share(peer_name, self._has_room, self.close)
 
     # Transport
 
@@ -253,13 +267,23 @@ class Endpoint:
         self.incarnation.port_call("network.send")
         if self.is_gone:
             return
-        self._corked.append(b"".join(parts))
+        frame = b"".join(parts)
+        if self.is_accepted and self._network.frame_watch is not None:
+            self._network.frame_watch.sent(self, frame)
+        self._corked.append(frame)
         if not self._in_frames:
             self._uncork()
 
     def keep_frames(self) -> None:
-        """Nothing to do: frames are immutable copies."""
+        """The frames of this read event outlive it."""
         self.incarnation.check_alive()
+        self._kept = True
+
+    def handled(self, frame_bytes: int, api_key: int) -> None:
+        """A frame that counts against the budget is held no more."""
+        self.incarnation.check_alive()
+        if self._share is not None:
+            self._share.handled(frame_bytes, api_key)
 
     def pause_reading(self) -> None:
         """Deliver no more frames; they wait in the kernels."""
@@ -294,26 +318,59 @@ class Endpoint:
 
     def receive(self, chunks: list[bytes]) -> None:
         """Bytes arrived: hand whole frames to the handler, or keep them while it does not read."""
-        if not self.is_reading or self._waiting:
+        share = self._share
+        is_short = share is not None and share.is_waiting
+        if not self.is_reading or self._waiting or is_short:
             self._waiting.extend(chunks)
             return
         frames: list[memoryview] = []
-        for chunk in chunks:
-            if not self._split(chunk, frames):
+        buffers = [bytearray(chunk) for chunk in chunks]
+        for buffer in buffers:
+            if not self._split(buffer, frames):
                 return
+        if share is not None:
+            for frame in frames:
+                if len(frame) > SMALL_REQUEST_BYTES:
+                    share.completed(len(frame), int.from_bytes(frame[:2], "big"))
         self._network.note_delivery(self, chunks, len(frames))
         handler = self.handler
         if handler is None:
             raise RuntimeError(f"{self.name}: bytes before the connection was open")
+        if self.is_accepted and self._network.frame_watch is not None:
+            self._network.frame_watch.received(self, frames)
         self._in_frames = True
+        self._kept = False
         try:
             handler.frames_received(frames)
         finally:
             self._in_frames = False
+        if self.is_accepted and not self._kept:
+            for buffer in buffers:  # as if the next bytes had come into the same buffer
+                buffer[:] = b"\xff" * len(buffer)
         if self._corked:
             self._uncork()
 
-    def _split(self, chunk: bytes, frames: list[memoryview]) -> bool:
+    def admits(self, chunks: list[bytes]) -> bool:
+        """Whether there is room for what arrived; where not, it waits for `_has_room`. Frames are
+        whole here, so a large one takes room when it arrives, those behind it with it."""
+        share = self._share
+        if share is None or share.wanted_bytes:
+            return share is None or not share.is_waiting
+        for chunk in chunks:
+            position = 0
+            while len(chunk) - position > SMALL_REQUEST_BYTES:
+                size = int.from_bytes(chunk[position : position + 4], "big")
+                if size > SMALL_REQUEST_BYTES:
+                    key = int.from_bytes(chunk[position + 4 : position + 6], "big")
+                    return share.reserve(size, key)
+                position += 4 + size
+        return True
+
+    def _has_room(self) -> None:
+        if self._waiting:
+            self._network.scheduler.after(0, self.incarnation, self._deliver_waiting)
+
+    def _split(self, chunk: bytearray, frames: list[memoryview]) -> bool:
         view = memoryview(chunk)
         position = 0
         while position < len(chunk):
@@ -330,7 +387,7 @@ class Endpoint:
         return True
 
     def _deliver_waiting(self) -> None:
-        if self.is_reading and not self.is_gone and self._waiting:
+        if self.is_reading and not self.is_gone and self._waiting and self.admits(self._waiting):
             chunks, self._waiting = self._waiting, []
             self.incoming.read(sum(map(len, chunks)))
             self.receive(chunks)
@@ -355,6 +412,8 @@ class Endpoint:
     def _gone(self, reason: str) -> None:
         self.is_gone = True
         self._waiting.clear()
+        if self._share is not None:
+            self._share.close()
         self._network.forget(self)
         self._network.note_lost(self, reason)
         self._network.scheduler.after(0, self.incarnation, self._tell_lost, reason)

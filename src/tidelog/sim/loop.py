@@ -174,6 +174,9 @@ class Scheduler:
         if owner is not None:
             _set_running_loop(owner.loop)
         try:
+            if owner is not None:
+                for first in owner.on_turn:
+                    first()
             if context is None:
                 callback(*args)
             else:

@@ -12,11 +12,12 @@ import errno
 import os
 import random
 import zlib
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.core.errors import ConnectionLost
 from tidelog.core.ports import FrameHandler, Listener, Transport
+from tidelog.core.receive_budget import ReceiveBudget
 from tidelog.sim.connections import OPEN, RESET, Endpoint, Link, Pipe
 from tidelog.sim.loop import NS_PER_MS, Scheduler
 
@@ -46,10 +47,20 @@ class Host:
         self.next_port = _FIRST_EPHEMERAL_PORT
 
 
+class FrameWatch(Protocol):
+    """Follows requests and answers on the side that listened."""
+
+    def received(self, endpoint: Endpoint, frames: Sequence[memoryview]) -> None:
+        """Requests have come."""
+
+    def sent(self, endpoint: Endpoint, frame: bytes) -> None:
+        """An answer leaves, with its size before it."""
+
+
 class SimListener:
     """A listening port."""
 
-    __slots__ = ("_port", "accept", "host", "incarnation", "max_frame_bytes")
+    __slots__ = ("_port", "accept", "budget", "host", "incarnation", "max_frame_bytes")
 
     def __init__(
         self,
@@ -58,12 +69,14 @@ class SimListener:
         port: int,
         accept: Callable[[Transport], FrameHandler],
         max_frame_bytes: int,
+        budget: ReceiveBudget | None,
     ) -> None:
         self.incarnation = incarnation
         self.host = host
         self._port = port
         self.accept = accept
         self.max_frame_bytes = max_frame_bytes
+        self.budget = budget
 
     @property
     def port(self) -> int:
@@ -137,7 +150,7 @@ class _Attempt:
         )
         server = Endpoint(
             network, listener.incarnation, server_name, name, listener.max_frame_bytes,
-            listener.accept,
+            listener.accept, listener.budget, is_accepted=True,
         )  # fmt: skip
         client.outgoing = server.incoming = Pipe(network, client, server, there)
         server.outgoing = client.incoming = Pipe(network, server, client, back)
@@ -174,6 +187,7 @@ class NodeNetwork:
         port: int,
         accept: Callable[[Transport], FrameHandler],
         max_frame_bytes: int,
+        budget: ReceiveBudget | None = None,
     ) -> Awaitable[Listener]:
         """Listen on the node's own host, whatever `host` says; EADDRINUSE when taken."""
         self.incarnation.port_call("network.listen")
@@ -185,7 +199,7 @@ class NodeNetwork:
                 OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), f"{host}:{port}")
             )
             return future
-        listener = SimListener(self.incarnation, self.host, port, accept, max_frame_bytes)
+        listener = SimListener(self.incarnation, self.host, port, accept, max_frame_bytes, budget)
         self.host.listeners[port] = listener
         future.set_result(listener)
         return future
@@ -209,6 +223,8 @@ class SimNetwork:
     def __init__(self, world: World, draw: random.Random) -> None:
         self.scheduler: Scheduler = world.scheduler
         self.draw = draw
+        #: Follows the frames of accepted connections.
+        self.frame_watch: FrameWatch | None = None
         self.hosts: dict[str, Host] = {}
         self._world = world
         self._links: dict[tuple[str, str], Link] = {}

@@ -60,6 +60,8 @@ class Incarnation:
         self.tracer = NodeTracer(self)
         #: Whether what it wrote outlived it in the page cache (a killed process, no power loss).
         self.died_with_page_cache = False
+        #: Called first in each of its turns, which are its events.
+        self.on_turn: list[Callable[[], None]] = []
         #: Called in order when it dies, with what its disks lose.
         self.on_death: list[Callable[[Loss], None]] = []
         self._strike: Strike | None = None
@@ -223,6 +225,7 @@ class SimNode:
             random=incarnation.random,
             network=self.world.network.handle(incarnation),
             tracer=incarnation.tracer,
+            on_turn=incarnation.on_turn.append,
             open_lane=lambda directory: self.world.open_lane(incarnation, directory),
             halt=halt,
         )

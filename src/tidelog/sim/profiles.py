@@ -11,26 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.sim.cluster import STORE_LATENCY_MS
-
-#: Weight of each kind before a seed draws its own.
-DEFAULT_WEIGHTS: Final[Mapping[str, float]] = {
-    "strike": 5.0,
-    "crash_leader": 3.0,
-    "crash_any": 2.0,
-    "crash_controller": 1.5,
-    "stop": 1.5,
-    "cut_one_way": 2.0,
-    "cut_two_ways": 2.0,
-    "isolate": 1.5,
-    "cut_store": 1.5,
-    "slow_link": 2.0,
-    "pause": 2.5,
-    "expire_session": 3.0,
-    "lose_answer": 2.0,
-    "lose_request": 1.0,
-    "slow_disk": 1.5,
-    "reset_connections": 1.5,
-}
+from tidelog.sim.fault_weights import DEFAULT_WEIGHTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +52,8 @@ class Profile:
     churn_share: float = 0.0
     #: Kinds of churn that every seed plays.
     churn: tuple[str, ...] = ()
+    #: Whether one idempotent producer writes to several partitions, as librdkafka does.
+    shared_producer: bool = False
     #: What it is known to show and nobody has mended yet: searches over all profiles leave it out.
     known_defect: str = ""
     #: How many brokers there are, and replicas of each partition.
@@ -300,7 +283,6 @@ PROFILES: Final[Mapping[str, Profile]] = {
             mean_interval_ms=(60, 250),
             restart_ms=((20, 400), (200, 1_500)),
         ),
-        # Whatever there is: each seed draws its own kinds and rates.
         Profile(
             "everything",
             left_out=0.5,
@@ -472,10 +454,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
             left_out=0.2,
             mean_interval_ms=(200, 800),
             restart_ms=((20, 400), (200, 1_500)),
-            properties={
-                "log.flush.interval.messages": "20",
-                "log.segment.bytes": "6000",
-            },
+            properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
             has_own_streams=True,
         ),
         # A topic's node holds nonsense for a while, and controllers come and go meanwhile (V35).
@@ -658,6 +637,44 @@ PROFILES: Final[Mapping[str, Profile]] = {
             scenario="brokers_catch_up",
             has_own_streams=True,
         ),
+        # Disks are full and ISRs small for one batch and not for those behind it, while leaders of
+        # other partitions die with batches that are stored and not acknowledged. An idempotent
+        # producer of all these partitions bumps its epoch for what comes out of sequence (V38).
+        Profile(
+            "refused_batches",
+            weights={
+                "full_disk": 5.0,
+                "slow_disk": 2.0,
+                "crash_leader": 3.0,
+                "slow_link": 3.0,
+                "cut_two_ways": 1.0,
+                "elect_preferred": 2.0,
+                "reset_connections": 3.0,
+            },
+            left_out=0.0,
+            mean_interval_ms=(80, 350),
+            restart_ms=((20, 200), (20, 600)),
+            recreates=0.0,
+            shared_producer=True,
+            has_own_streams=True,
+        ),
+        # Processes stand still beyond their sessions; clients follow lists of brokers (V47, V82).
+        Profile(
+            "pauses",
+            weights={
+                "pause": 6.0,
+                "expire_session": 4.0,
+                "crash_any": 2.0,
+                "slow_link": 2.0,
+                "cut_store": 0.5,
+            },
+            left_out=0.1,
+            mean_interval_ms=(300, 1_200),
+            restart_ms=((20, 400), (200, 2_500)),
+            recreates=0.3,
+            churn=("brokers_followed",),
+            has_own_streams=True,
+        ),
         Profile(
             "last_replica_standing",
             weights={"slow_link": 1.0},
@@ -666,5 +683,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
             keeps_budget=False,
             known_defect="needs eligible leader replicas (rules E1, E2, E4)",
         ),
+        # Leaders compress what they are sent.
+        Profile("recompressed", properties={"compression.type": "gzip"}, has_own_streams=True),
     )
 }

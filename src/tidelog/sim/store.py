@@ -77,6 +77,8 @@ class WriteStrike:
 class _Request:
     message: Message
     future: asyncio.Future[Value]
+    #: When it was last sent, on the node's own clock.
+    sent_ms: int = 0
 
     def names(self, path: str) -> bool:
         """Whether it reads, checks or writes that node, or lists its children."""
@@ -128,6 +130,8 @@ class SimStoreClient:
         #: Counts lives of the session, so that timers of an earlier one do nothing.
         self._life = 0
         self._last_beat_ms = 0
+        #: When the request was sent that the store answered last, on the node's own clock.
+        self.heard_ms = 0
         self._in_flight: deque[_Request] = deque()
         self._waiting: deque[_Request] = deque()
         self._openers: list[asyncio.Future[None]] = []
@@ -269,6 +273,7 @@ class SimStoreClient:
 
     def _send(self, connection: Connection, request: _Request) -> None:
         if connection.is_open and self._reachable():
+            request.sent_ms = self._clock.monotonic_ms()
             self._in_flight.append(request)
             connection.request(request.message)
         else:  # never sent: certainly not applied
@@ -393,6 +398,7 @@ class SimStoreClient:
             return
         elif isinstance(notice, Answer):
             request = self._in_flight.popleft()
+            self.heard_ms = request.sent_ms
             future = request.future
             if self._forgotten_path and request.names(self._forgotten_path):
                 self._forgotten_path = ""

@@ -1,20 +1,21 @@
 """Options of `format("tidelog")`: names and meaning of Spark's Kafka connector, checked.
 
 Reads what a user wrote into `ReadOptions`, or raises OptionError that names the option, its value
-and what would be right. Options that the connector has and this source lacks are refused by name:
-to ignore one would read other data than was asked for. Knows no cluster.
+and what would be right. An option that is unknown, or that the connector has and this source lacks,
+is refused by name: to ignore it would read other data than was asked for. Knows no cluster.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.bootstrap import parse_bootstrap
 from tidelog.core.errors import ConfigError
 from tidelog.core.types import TopicPartition
+from tidelog.spark.option_names import KNOWN, nearest
 
 #: Offsets with a meaning, as in the options' JSON and in ListOffsets.
 LATEST: Final = -1
@@ -83,6 +84,7 @@ class ReadOptions:
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
     """Read options, whose names may be in any case. Raises OptionError."""
     options = {name.lower(): str(value) for name, value in given.items()}
+    _refuse_unknown(given)
     _refuse_unsupported(options)
     topics, partitions = _what_to_read(options)
     bootstrap = options.get(_BOOTSTRAP, "")
@@ -109,6 +111,14 @@ def offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
     for tp, offset in offsets.items():
         by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offset
     return json.dumps(by_topic)
+
+
+def _refuse_unknown(given: Iterable[str]) -> None:
+    for name in given:
+        if name.lower() not in KNOWN:
+            near = nearest(name)
+            hint = "" if near is None else f"; did you mean {near}?"
+            raise OptionError(f"option {name} is not known to format tidelog{hint}")
 
 
 def _refuse_unsupported(options: Mapping[str, str]) -> None:

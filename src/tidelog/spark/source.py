@@ -7,11 +7,15 @@ does not allow it.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from tidelog.core.errors import TidelogError
 from tidelog.spark.options import ReadOptions, parse_options
 
 if TYPE_CHECKING:
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT = "tidelog"
+#: Read by Spark's worker when it reports an exception to the driver.
+_NO_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 
 class RangePartition(InputPartition):
@@ -43,7 +49,10 @@ class TidelogReader(DataSourceReader):
         from tidelog.spark.planning import plan_ranges, split_ranges
 
         options = self._options
-        with BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client:
+        with (
+            _sentence_first(),
+            BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client,
+        ):
             ranges = plan_ranges(client, options)
         return [
             RangePartition(each.tp.topic, each.tp.partition, each.start, each.end)
@@ -59,7 +68,8 @@ class TidelogReader(DataSourceReader):
         if not isinstance(partition, RangePartition):
             return  # Spark's stand-in for "no tasks"
         tp = TopicPartition(partition.topic, partition.partition)
-        yield from read_range(self._options, OffsetRange(tp, partition.start, partition.end))
+        with _sentence_first():
+            yield from read_range(self._options, OffsetRange(tp, partition.start, partition.end))
 
 
 class TidelogDataSource(DataSource):
@@ -82,4 +92,26 @@ class TidelogDataSource(DataSource):
 
     def _parsed(self) -> ReadOptions:
         options: Mapping[str, str] = self.options
-        return parse_options(options)
+        with _sentence_first():
+            return parse_options(options)
+
+
+@contextlib.contextmanager
+def _sentence_first() -> Iterator[None]:
+    """Let the driver show the sentence of an error of ours instead of a worker's traceback.
+
+    The traceback would come first and names files of tidelog, not what the user should change. The
+    worker process ends with the exception, so its environment concerns no other source.
+    """
+    try:
+        yield
+    except TidelogError:
+        if _is_worker():
+            os.environ[_NO_TRACEBACK] = "1"
+        raise
+
+
+def _is_worker() -> bool:
+    """Whether this process is Spark's: its main module is one of PySpark's."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")

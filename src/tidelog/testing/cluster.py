@@ -15,14 +15,16 @@ from tidelog.core.types import NO_LEADER
 from tidelog.local import ClusterStatus, LocalCluster, LocalClusterError
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.interception import InterceptionControl
-from tidelog.testing.faults import Fault, Requests
-from tidelog.testing.spec import EMBEDDED, ClusterSpec, config_text
+from tidelog.testing.faults import Fault, Requests, Unfinished
+from tidelog.testing.spec import EMBEDDED, ClusterSpec, check_keys, config_text, did_you_mean
 from tidelog.testing.waiting import lagging, told, unled, wait_until
 
 #: Another program took a port between its choice and the broker's start.
 _PORT_TAKEN = "address already in use"
 _TRIES = 3
 _MOST_REPLICAS = 3
+#: What `wait_for` takes by name.
+_CONDITIONS = ("condition", "under_replicated", "leaderless", "running", "controller", "what")
 #: Of each broker's log, in a report.
 _LOG_LINES = 12
 _LOG_LINE_CHARACTERS = 240
@@ -45,10 +47,12 @@ class Cluster:
         store: str = EMBEDDED,
     ) -> None:
         """Start a cluster in a directory that it has for itself, and return when it can be written
-        to. `config`: keys of every broker's server.properties."""
+        to. `config`: keys of every broker's server.properties; SpecError for an unknown one."""
+        check_keys("Cluster", config or {})
         self.spec = ClusterSpec(brokers, config_text(config or {}), log_dirs, store)
         self._directory = os.path.abspath(directory)
         self._faults: list[Fault] = []
+        self._unfinished = Unfinished()
         self._number = 0
         #: Sizes of the brokers' logs at `mark_logs`.
         self._marks: dict[int, int] = {}
@@ -78,8 +82,10 @@ class Cluster:
     def __enter__(self) -> Cluster:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.close()
+        if kind is None and (problem := self.unfinished_fault()) is not None:
+            raise ValueError(problem)
 
     def __repr__(self) -> str:
         return f"<Cluster of {len(self.brokers)} brokers at {self.bootstrap}>"
@@ -202,7 +208,12 @@ class Cluster:
 
     def on_request(self, *names: str) -> Requests:
         """Requests of these APIs (`Produce`, `Fetch`, ...): say which ones, and what happens."""
-        return Requests.of(self._put, names)
+        return Requests.of(self._put, names, self._unfinished)
+
+    def unfinished_fault(self) -> str | None:
+        """Return what is wrong with an `on_request` since the last `reset` that names no action;
+        None where there is none."""
+        return self._unfinished.problem()
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -230,14 +241,22 @@ class Cluster:
         controller: int | None = None,
         what: str | None = None,
         timeout: float = 30.0,
+        **unknown: object,
     ) -> ClusterStatus:
         """Wait until all that is given holds; returns the status then.
 
         Numbers of partitions that are under-replicated or without leader, of brokers that run; the
         controller's id; and any condition on the status, which `what` names. A partition counts as
         under-replicated as soon as one of its brokers does not run, and as without leader as soon
-        as its leader does not. Raises WaitTimeout.
+        as its leader does not. Raises WaitTimeout; TypeError and ValueError for a condition that
+        can never hold.
         """
+        for name in unknown:
+            raise TypeError(
+                f"wait_for: there is no condition {name!r}: {', '.join(_CONDITIONS)} expected"
+                + did_you_mean(name, _CONDITIONS)
+            )
+        self._can_hold(under_replicated, leaderless, running, controller)
         wanted: dict[str, tuple[int, Callable[[ClusterStatus], int]]] = {}
         if under_replicated is not None:
             wanted["under_replicated"] = (under_replicated, lambda now: len(list(lagging(now))))
@@ -266,8 +285,28 @@ class Cluster:
 
         return wait_until(look, holds, " and ".join(words), timeout)
 
+    def _can_hold(
+        self,
+        under_replicated: int | None,
+        leaderless: int | None,
+        running: int | None,
+        controller: int | None,
+    ) -> None:
+        """Raise for numbers that this cluster never shows."""
+        for name, count in {"under_replicated": under_replicated, "leaderless": leaderless}.items():
+            if count is not None and count < 0:
+                raise ValueError(f"wait_for({name}={count}) can never hold: 0 or more expected")
+        most = len(self.brokers)
+        if running is not None and not 0 <= running <= most:
+            raise ValueError(
+                f"wait_for(running={running}) can never hold: this cluster has {most} brokers"
+            )
+        if controller is not None and controller != NO_LEADER:
+            self._known(controller)
+
     def reset(self) -> None:
         """As new, apart from its topics: no faults, every broker runs and is in sync."""
+        self._unfinished.clear()
         for fault in self._faults:
             fault.remove()
         self._faults.clear()

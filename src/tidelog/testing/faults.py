@@ -13,8 +13,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.broker.interception import Action, Rule
 from tidelog.core.errors import ErrorCode
@@ -85,20 +86,32 @@ class Requests:
     make: Callable[[Rule, str], Fault]
     rule: Rule
     told: str
+    #: Shared by the steps of all faults of a cluster: those behind which no step came yet.
+    unfinished: Unfinished
 
     @classmethod
-    def of(cls, make: Callable[[Rule, str], Fault], names: tuple[str, ...]) -> Requests:
+    def of(
+        cls,
+        make: Callable[[Rule, str], Fault],
+        names: tuple[str, ...],
+        unfinished: Unfinished,
+    ) -> Requests:
         """Those of the APIs named; ValueError for a name that is none."""
         keys = tuple(_api_key(name) for name in names)
         if not keys:
             raise ValueError("no API is named: on_request('Produce')")
         rule = Rule(number=0, api_keys=keys, action=Action.DROP)
-        return cls(make=make, rule=rule, told=f"on_request({', '.join(map(repr, names))})")
+        told = f"on_request({', '.join(map(repr, names))})"
+        made = cls(make=make, rule=rule, told=told, unfinished=unfinished)
+        unfinished.add(made)
+        return made
 
     # which
 
     def on(self, *brokers: int) -> Requests:
         """At these brokers only."""
+        if not brokers:
+            raise ValueError("on() names no broker: on(1) or on(1, 2) expected")
         return self._with(f"on({', '.join(map(str, brokers))})", brokers=brokers)
 
     def where(
@@ -111,6 +124,9 @@ class Requests:
         """About this topic, from this client, of this consumer group only."""
         given = {"topic": topic, "client_id": client_id, "group_id": group_id}
         given = {name: value for name, value in given.items() if value is not None}
+        if not given:
+            raise ValueError("where() names nothing: topic, client_id or group_id expected")
+        self._can_name(given)
         words = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return self._with(f"where({words})", **given)
 
@@ -167,13 +183,79 @@ class Requests:
         """Nothing happens; `matched` counts."""
         return self._put("watch()", times=0)
 
+    def _can_name(self, given: Mapping[str, str | None]) -> None:
+        """Raise ValueError where no request of these APIs names what is asked for."""
+        for what, attributes in _NAMED_BY.items():
+            if what in given and not any(_names(key, attributes) for key in self.rule.api_keys):
+                apis = " and ".join(API[key].name for key in self.rule.api_keys)
+                fitting = [api.name for key, api in API.items() if _names(key, attributes)]
+                raise ValueError(
+                    f"where({what}=...) can never match: {apis} requests name no"
+                    f" {what.removesuffix('_id')}; those of {', '.join(sorted(fitting))} do"
+                )
+
     def _with(self, told: str, **changed: object) -> Requests:
         rule = dataclasses.replace(self.rule, **changed)  # type: ignore[arg-type]
-        return dataclasses.replace(self, rule=rule, told=f"{self.told}.{told}")
+        following = dataclasses.replace(self, rule=rule, told=f"{self.told}.{told}")
+        self.unfinished.follow(self, following)
+        return following
 
     def _put(self, told: str, **changed: object) -> Fault:
         complete = self._with(told, **changed)
+        self.unfinished.follow(complete, None)
+        apis = [API[key] for key in self.rule.api_keys]
+        if not self.rule.from_brokers and all(each.inter_broker for each in apis):
+            names = " and ".join(each.name for each in apis)
+            raise ValueError(
+                f"{complete.told} can never match: only brokers send {names}; from_brokers()"
+                " must come before the action"
+            )
         return self.make(complete.rule, complete.told)
+
+
+class Unfinished:
+    """Steps that no further step or action followed: they put no fault in force."""
+
+    def __init__(self) -> None:
+        self._steps: list[Requests] = []
+
+    def add(self, step: Requests) -> None:
+        """A first step was made."""
+        self._steps.append(step)
+
+    def follow(self, step: Requests, following: Requests | None) -> None:
+        """A step was followed by another one, or by an action."""
+        self._steps = [each for each in self._steps if each is not step]
+        if following is not None:
+            self._steps.append(following)
+
+    def clear(self) -> None:
+        """Forget all: a test begins."""
+        self._steps.clear()
+
+    def problem(self) -> str | None:
+        """Return what is wrong with the first of them; None where there is none."""
+        if not self._steps:
+            return None
+        return (
+            f"{self._steps[0].told} says which requests, and not what happens to them, so it did"
+            " nothing: drop(), disconnect(), delay(seconds), answer(error) or watch() must follow"
+        )
+
+
+#: What `where` compares, and the attributes of requests that hold it (`broker.interception`).
+_NAMED_BY: Final = {
+    "topic": ("topics", "topic_data", "topic_partitions", "topic_names"),
+    "group_id": ("group_id", "groups", "groups_names"),
+}
+
+
+def _names(api_key: int, attributes: tuple[str, ...]) -> bool:
+    """Whether requests of an API have one of these attributes, or groups that may have."""
+    fields = {each.name for each in dataclasses.fields(API[api_key].request)}
+    if "topics" in attributes and "groups" in fields:
+        return True  # OffsetFetch names topics by group
+    return not fields.isdisjoint(attributes)
 
 
 def _positive(number: int) -> int:

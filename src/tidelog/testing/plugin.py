@@ -204,30 +204,56 @@ def _wanted(request: pytest.FixtureRequest) -> ClusterSpec:
 # around every test
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Clusters that are up already are shared: they begin every test that may use them whole."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """Clusters that are up already are shared: they begin every test that may use them whole.
+
+    A marker that asks for another cluster than the shared one cannot be honoured: that is an error.
+    """
     live = item.config.stash[_LIVE]
     if _uses_clusters(item):
         for cluster in live.clusters:
             cluster.reset()
             cluster.mark_logs()
+    yield
+    _check_markers(item)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
-    """A marker on a test whose cluster others made would say nothing: that is an error."""
-    cluster = getattr(item, "funcargs", {}).get("tidelog_cluster")
-    markers = [marker for marker in item.own_markers if marker.name == _MARKER]
-    scope = item.config.getini("tidelog_scope")
-    if cluster is not None and markers and scope != "function":
-        wanted = _checked(lambda: _marked(item, cluster.spec))
-        if wanted != cluster.spec:
-            pytest.fail(
-                f"pytest.mark.tidelog on {item.name} has no effect: its cluster is shared"
-                f" (tidelog_scope = {scope}); use tidelog_cluster_factory",
-                pytrace=False,
-            )
+def _check_markers(item: pytest.Item) -> None:
+    """Fail where a marker wants what the cluster of a longer scope is not."""
+    markers = list(item.iter_markers(_MARKER))
+    found = getattr(item, "funcargs", {})
+    scope: Scope = item.config.getini("tidelog_scope")
+    if not markers or ("tidelog_cluster" in found and scope == "function"):
+        return  # the marker is for `tidelog_cluster`, which this test has for itself
+    scopes = {
+        "tidelog_cluster": f"tidelog_scope = {scope}",
+        "tidelog_cluster_module": "by its module",
+        "tidelog_cluster_session": "by all tests",
+    }
+    for name, shared_by in scopes.items():
+        cluster: Cluster | None = found.get(name)
+        if cluster is None or _as_marked(item, cluster.spec) == cluster.spec:
+            continue
+        pytest.fail(
+            f"pytest.mark.tidelog on {item.name} has no effect: its cluster, {name}, is shared"
+            f" ({shared_by}); use tidelog_cluster_factory, or a marker of the module",
+            pytrace=False,
+        )
+
+
+def _as_marked(item: pytest.Item, spec: ClusterSpec) -> ClusterSpec:
+    return _checked(lambda: _marked(item, spec))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """A fault that was begun and never put in force fails a test that passed without it."""
+    yield
+    if _uses_clusters(item):
+        for cluster in item.config.stash[_LIVE].clusters:
+            if problem := cluster.unfinished_fault():
+                pytest.fail(problem, pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

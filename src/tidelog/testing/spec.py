@@ -7,9 +7,13 @@ nearer to the test counts, configuration key by key. Knows neither pytest nor cl
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from tidelog.core.config import known_keys
+from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS
 
 #: The metadata store in the cluster's own directory.
 EMBEDDED = "embedded"
@@ -34,7 +38,9 @@ class ClusterSpec:
         known = [each.name for each in dataclasses.fields(self)]
         for name, value in wanted.items():
             if name not in known:
-                raise SpecError(f"{where}: {name!r} is none of {', '.join(known)}")
+                raise SpecError(
+                    f"{where}: {name!r} is none of {', '.join(known)}{did_you_mean(name, known)}"
+                )
             if name in ("brokers", "log_dirs") and (type(value) is not int or value < 1):
                 raise SpecError(f"{where}: {name}={value!r}: an integer of at least 1 expected")
             if name == "config" and not isinstance(value, Mapping):
@@ -45,6 +51,7 @@ class ClusterSpec:
                 )
         changed = dict(wanted)
         if "config" in changed:
+            check_keys(where, changed["config"])
             changed["config"] = {**self.config, **config_text(changed["config"])}
         return dataclasses.replace(self, **changed)
 
@@ -63,6 +70,26 @@ def config_text(config: Mapping[str, object]) -> dict[str, str]:
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in config.items()
     }
+
+
+def check_keys(where: str, config: Iterable[str]) -> None:
+    """Raise SpecError for a key that no broker knows, with the nearest right one.
+
+    A broker ignores such a key, as Kafka does; a test would pass for another reason than it says.
+    """
+    known = dict.fromkeys((*known_keys(), *REFUSED_KEYS))
+    for key in config:
+        if key not in known and not key.startswith(LISTENER_KEY_PREFIX):
+            raise SpecError(
+                f"{where}: config has {key!r}, which is no key of a broker's server.properties"
+                + did_you_mean(key, known)
+            )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message that names the nearest known name; empty where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def config_lines(where: str, lines: list[str]) -> dict[str, str]:

@@ -114,12 +114,33 @@ class FrameReader:
         """Bytes received of a frame that is not complete; not 0 at the stream's end is a cut."""
         return self._end - self._start
 
+    @property
+    def needed_bytes(self) -> int:
+        """Bytes of the frame that is not complete, its size included, as far as known."""
+        return self._need
+
+    def pending_frame(self) -> tuple[int, int] | None:
+        """Size and first two bytes (of a request: its API key) of the frame that is not complete;
+        None where so much of it has not come."""
+        start = self._start
+        if self._end - start < SIZE_BYTES + 2:
+            return None
+        key = int.from_bytes(self._view[start + SIZE_BYTES : start + SIZE_BYTES + 2], "big")
+        return self._need - SIZE_BYTES, key
+
     def keep(self) -> None:
         """Leaves the frames returned last to their holders: their bytes will not change.
 
         To be called before the next `get_buffer`; the reader goes on with another buffer.
         """
         self._kept = True
+
+    def shrink(self) -> None:
+        """Go on with the smallest buffer, unless part of a frame is in the present one. Between two
+        reads only."""
+        if self._end == self._start and len(self._buffer) > FIRST_BUFFER_BYTES:
+            self._expected = 0
+            self._replace(FIRST_BUFFER_BYTES)
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Where the next bytes go; never empty. Ends the life of frames that are not kept."""

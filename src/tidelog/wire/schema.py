@@ -31,6 +31,7 @@ FIXED_FORMATS: Final = {
     "int16": "h",
     "int32": "i",
     "int64": "q",
+    "float64": "d",
     "uuid": "16s",
 }
 VARIABLE_TYPES: Final = ("string", "bytes", "records", "array", "struct")
@@ -146,6 +147,11 @@ def int64(
 ) -> Any:
     """Eight bytes, signed, big endian."""
     return _field("int64", versions, default, ignorable=ignorable, tag=tag)
+
+
+def float64(versions: str, default: float = 0.0, *, ignorable: bool = False) -> Any:
+    """Eight bytes, a double of IEEE 754, big endian."""
+    return _field("float64", versions, default, ignorable=ignorable)
 
 
 def uuid(versions: str, *, ignorable: bool = False, tag: int | None = None) -> Any:

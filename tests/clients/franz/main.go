@@ -16,6 +16,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 const (
@@ -63,6 +65,7 @@ type request struct {
 	Instance    *string           `json:"instance"`
 	Member      int               `json:"member"`
 	Writer      int               `json:"writer"`
+	ID          string            `json:"id"`
 }
 
 type worker struct {
@@ -124,6 +127,30 @@ func (w *worker) write(ctx context.Context, r request) error {
 		records = append(records, sent)
 	}
 	return client.ProduceSync(ctx, records...).FirstErr()
+}
+
+func (w *worker) initTransactions(ctx context.Context, id string) error {
+	client, err := w.client(kgo.TransactionalID(id))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	_, _, err = client.ProducerID(ctx)
+	return err
+}
+
+// versionGuess is the release that franz-go's prober takes the first broker for.
+func (w *worker) versionGuess(ctx context.Context) (any, error) {
+	client, err := w.client()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	told, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	return kversion.FromApiVersionsResponse(told).VersionGuess(), nil
 }
 
 func (w *worker) offset(ctx context.Context, topic string, partition int32, at any) (int64, error) {
@@ -493,6 +520,10 @@ func (w *worker) answerRecords(ctx context.Context, r request) (any, error) {
 		return len(w.writers) - 1, err
 	case "writer_stop":
 		return w.writers[r.Writer].stop()
+	case "init_transactions":
+		return nil, w.initTransactions(ctx, r.ID)
+	case "version_guess":
+		return w.versionGuess(ctx)
 	case "join":
 		made, err := w.join(r)
 		w.members = append(w.members, made)

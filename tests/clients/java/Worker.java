@@ -89,6 +89,13 @@ public class Worker {
                 writers.add(new Writer(tp));
                 return writers.size() - 1;
             case "writer_stop": return writers.get(asked.get("writer").asInt()).end();
+            case "init_transactions":
+                Map<String, Object> wantedId = Map.of("transactional.id", asked.get("id").asText(),
+                    "max.block.ms", "60000");
+                try (KafkaProducer<byte[], byte[]> transactional = producer(wantedId)) {
+                    transactional.initTransactions();
+                }
+                return null;
             case "join":
                 JsonNode instance = asked.get("instance");
                 members.add(new Member(group, topic, asked.get("cooperative").asBoolean(),

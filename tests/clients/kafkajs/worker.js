@@ -311,6 +311,16 @@ const OPERATIONS = {
   offset,
   writer_start: async ({ topic, partition }) => writers.push(new Writer(topic, partition)) - 1,
   writer_stop: ({ writer }) => writers[writer].stop(),
+  async init_transactions({ id }) {
+    const producer = kafka.producer({ transactionalId: id, idempotent: true, maxInFlightRequests: 1 })
+    try {
+      await producer.connect()
+      await producer.transaction()
+    } finally {
+      await producer.disconnect()
+    }
+    return null
+  },
   producer_open: producerOpen,
   producer_send: producerSend,
   producer_close: producerClose,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from functools import partial
 
+import pytest
 from tests.clients import confluent
-from tests.clients.matrix.driver import EARLIEST, LATEST
+from tests.clients.matrix.driver import EARLIEST, LATEST, Refused
 from tests.clients.matrix.world import World
 from tests.clients.samples import Record, records, stored_codecs
 
@@ -105,6 +106,20 @@ def idempotence(world: World) -> None:
         for message in confluent.read_messages(world.cluster.bootstrap, topic, [0])
     ]
     assert found == list(range(sent))
+
+
+def transactions_are_refused(world: World, error: str = "transactional id authorization") -> None:
+    """By name, and long before the client's own patience ends, which would be another error."""
+    with pytest.raises(Refused) as refused:
+        world.driver.init_transactions("some id")
+    said = str(refused.value).lower().replace("_", "").replace(" ", "")
+    assert error.replace(" ", "") in said, refused.value
+
+
+#: kafkajs drops the error of a broker that it asked, and asks the next; this is what it raises.
+transactions_find_no_coordinator = partial(
+    transactions_are_refused, error="failed to find group coordinator"
+)
 
 
 def assignment_and_seek(world: World) -> None:

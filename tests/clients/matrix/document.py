@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.clients import thorough
-from tests.clients.matrix.table import CLIENTS, FEATURES, Client, Feature, Gap, Lacking, cell
+from tests.clients.matrix.table import CLIENTS, FEATURES, Client, Feature, Lacking, cell
 
 from tidelog.broker.apis import handlers
 from tidelog.wire.registry import API
@@ -44,26 +44,7 @@ _CAPITAL = re.compile(r"([A-Z])")
 
 #: Of Kafka's APIs, those that clients send and brokers do not serve, and what that means.
 NOT_SERVED = {
-    17: ("SaslHandshake", "no authentication: listeners are PLAINTEXT"),
-    24: ("AddPartitionsToTxn", "no transactions"),
-    25: ("AddOffsetsToTxn", "no transactions"),
-    26: ("EndTxn", "no transactions"),
     27: ("WriteTxnMarkers", "no transactions"),
-    28: ("TxnOffsetCommit", "no transactions"),
-    29: ("DescribeAcls", "no access control"),
-    30: ("CreateAcls", "no access control"),
-    31: ("DeleteAcls", "no access control"),
-    34: ("AlterReplicaLogDirs", "replicas stay in their log directories"),
-    36: ("SaslAuthenticate", "no authentication: listeners are PLAINTEXT"),
-    48: ("DescribeClientQuotas", "no quotas"),
-    49: ("AlterClientQuotas", "no quotas"),
-    50: ("DescribeUserScramCredentials", "no authentication: listeners are PLAINTEXT"),
-    51: ("AlterUserScramCredentials", "no authentication: listeners are PLAINTEXT"),
-    61: ("DescribeProducers", "no view of producers"),
-    65: ("DescribeTransactions", "no transactions"),
-    66: ("ListTransactions", "no transactions"),
-    68: ("ConsumerGroupHeartbeat", "groups of the classic protocol only (KIP-848)"),
-    69: ("ConsumerGroupDescribe", "groups of the classic protocol only (KIP-848)"),
 }
 
 
@@ -104,7 +85,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def apis() -> str:
     """The part that follows from the code alone; a tidy test holds the document to it."""
-    served = []
+    served, refused = [], []
     for key, entry in handlers().items():
         card = entry.card
         versions = f"{card.first_advertised_version} to {card.max_version}"
@@ -113,7 +94,10 @@ def apis() -> str:
         if card.first_advertised_version != card.min_version:
             versions += f" (served from {card.min_version})"
         whom = "brokers" if card.inter_broker else "clients"
-        served.append((str(key), API[key].name, versions, whom))
+        if card.refused:
+            refused.append((str(key), API[key].name, versions, card.refused))
+        else:
+            served.append((str(key), API[key].name, versions, whom))
     lacking = [
         (str(key), name, meaning)
         for key, (name, meaning) in NOT_SERVED.items()
@@ -122,6 +106,8 @@ def apis() -> str:
     return (
         f"{APIS_BEGIN}\n\n"
         + table(("key", "API", "versions", "for"), served)
+        + "\nRefused: each request is answered with a final error, which clients show at once:\n\n"
+        + table(("key", "API", "versions", "why"), refused)
         + "\nNot served, so that ApiVersions does not name them and clients say so:\n\n"
         + table(("key", "API", "what that means"), lacking)
         + f"\n{APIS_END}\n"
@@ -130,9 +116,8 @@ def apis() -> str:
 
 def _mark(client: Client, feature: Feature, by_id: dict[str, Outcome], notes: list[str]) -> str:
     what = cell(client, feature)
-    if isinstance(what, Lacking | Gap):
-        sign = "–" if isinstance(what, Lacking) else "gap"
-        return f"{sign}{_note(notes, what.reason)}"
+    if isinstance(what, Lacking):
+        return f"–{_note(notes, what.reason)}"
     outcome = by_id.get(f"test_feature[{client.name}-{feature.name}]")
     if outcome is None:
         return "not run"

@@ -113,6 +113,9 @@ class Driver(Protocol):
 
     def start_writer(self, topic: str, partition: int) -> Writer: ...
 
+    def init_transactions(self, transactional_id: str) -> None:
+        """Begin with transactions, as a producer of this id; waits for PATIENCE_S at most."""
+
     def join(
         self, group: str, topic: str, *, cooperative: bool = False, instance_id: str | None = None
     ) -> Member: ...

@@ -227,6 +227,18 @@ class Aiokafka:
     def start_writer(self, topic: str, partition: int) -> Writer:
         return AiokafkaWriter(self._thread, self._bootstrap, topic, partition)
 
+    def init_transactions(self, transactional_id: str) -> None:
+        async def work() -> None:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self._bootstrap, transactional_id=transactional_id
+            )
+            try:
+                await asyncio.wait_for(producer.start(), PATIENCE_S)
+            finally:
+                await producer.stop()
+
+        self._run(work())
+
     def join(
         self, group: str, topic: str, *, cooperative: bool = False, instance_id: str | None = None
     ) -> Member:

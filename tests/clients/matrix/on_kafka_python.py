@@ -201,6 +201,18 @@ class KafkaPython:
     def start_writer(self, topic: str, partition: int) -> Writer:
         return KafkaPythonWriter(self._bootstrap, topic, partition)
 
+    def init_transactions(self, transactional_id: str) -> None:
+        producer = KafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            transactional_id=transactional_id,
+            max_block_ms=int(PATIENCE_S * 1000),
+        )
+        try:
+            with _refusals():
+                producer.init_transactions()
+        finally:
+            producer.close(timeout=0)
+
     def join(
         self, group: str, topic: str, *, cooperative: bool = False, instance_id: str | None = None
     ) -> Member:

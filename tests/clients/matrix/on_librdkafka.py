@@ -180,6 +180,11 @@ class Librdkafka:
     def start_writer(self, topic: str, partition: int) -> Writer:
         return LibrdkafkaWriter(self._bootstrap, topic, partition)
 
+    def init_transactions(self, transactional_id: str) -> None:
+        settings = {"bootstrap.servers": self._bootstrap, "transactional.id": transactional_id}
+        with _refusals():
+            Producer(settings).init_transactions(PATIENCE_S)
+
     def join(
         self, group: str, topic: str, *, cooperative: bool = False, instance_id: str | None = None
     ) -> Member:

@@ -1,7 +1,7 @@
 """The compatibility matrix: which feature is checked with which client, and what stands in the way.
 
-A cell is a check, run by test_matrix.py, unless EXCEPTIONS says that the client has no such call or
-that our brokers do not serve it yet. docs/compatibility.md is made from a run of this table.
+A cell is a check, run by test_matrix.py, unless EXCEPTIONS says that the client has no such call.
+docs/compatibility.md is made from a run of this table.
 """
 
 from __future__ import annotations
@@ -25,20 +25,12 @@ class Lacking:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """Brokers do not serve it: the reason, and the API key that closes the gap."""
-
-    reason: str
-    api_key: int
-
-
-@dataclass(frozen=True, slots=True)
 class Feature:
     """A row."""
 
     name: str
     title: str
-    check: Check | Gap
+    check: Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +50,6 @@ class Client:
         return driver
 
 
-_TRANSACTIONS = Gap("brokers serve no transactions yet", api_key=24)
-
 FEATURES = (
     Feature("none", "produce and read, uncompressed", checks_records.none),
     Feature("gzip", "… gzip", checks_records.gzip),
@@ -73,7 +63,11 @@ FEATURES = (
         "idempotent producer, leader killed",
         checks_records.idempotence,
     ),
-    Feature("transactions", "transactions", _TRANSACTIONS),
+    Feature(
+        "transactions",
+        "transactions: not served, and refused by name",
+        checks_records.transactions_are_refused,
+    ),
     Feature("seek", "read by assignment, seek to an offset", checks_records.assignment_and_seek),
     Feature("seek-by-time", "seek by time", checks_records.seek_by_time),
     Feature("list-offsets", "list offsets: first, last, by time", checks_records.list_offsets),
@@ -148,6 +142,7 @@ CLIENTS = (
         "on_kafkajs",
         "make",
         {
+            "transactions": checks_records.transactions_find_no_coordinator,
             "list-offsets": checks_records.latest_offset_by_time,
             "cooperative": Lacking("kafkajs has eager assigners only"),
             "static": Lacking("kafkajs has no static members"),
@@ -158,6 +153,6 @@ CLIENTS = (
 )
 
 
-def cell(client: Client, feature: Feature) -> Check | Lacking | Gap:
+def cell(client: Client, feature: Feature) -> Check | Lacking:
     """What stands where a row and a column meet."""
     return client.exceptions.get(feature.name, feature.check)

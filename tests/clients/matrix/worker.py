@@ -175,6 +175,9 @@ class WorkerDriver:
         number = self._ask("writer_start", topic=topic, partition=partition)
         return WorkerWriter(self._program, number)
 
+    def init_transactions(self, transactional_id: str) -> None:
+        self._ask("init_transactions", id=transactional_id)
+
     def join(
         self, group: str, topic: str, *, cooperative: bool = False, instance_id: str | None = None
     ) -> Member:

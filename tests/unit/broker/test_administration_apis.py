@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, FakeConnection, a_cluster, settle, state
+from tests.broker_fakes import CONNECTION, FakeBroker, FakeConnection, a_cluster, settle, state
 
 from tidelog.broker.apis import describe_topic_partitions, find_coordinator, metadata, produce
 from tidelog.broker.auto_creation import AutoCreation
@@ -44,7 +44,7 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def request(message: Any, key: int, version: int, client_id: str | None = None) -> Any:
-    return Request(RequestHeader(key, version, 0, client_id), message, None, 0)  # type: ignore[arg-type]
+    return Request(RequestHeader(key, version, 0, client_id), message, CONNECTION, 0)
 
 
 async def answered(pending: Any) -> Any:

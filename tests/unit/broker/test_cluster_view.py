@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.broker.cluster_view import LEADER_DURING_DELETE, ClusterView
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.update_metadata import (
@@ -100,13 +102,14 @@ def test_a_full_request_forgets_what_it_does_not_name() -> None:
     assert sorted(view.topics) == ["more", "new"]
 
 
-def test_forgetting_leaves_nothing() -> None:
+@pytest.mark.parametrize(("kind", "is_whole"), [(0, True), (1, False), (2, True)])
+def test_a_view_is_known_once_the_controller_has_sent_all_of_it(kind: int, is_whole: bool) -> None:
+    """Kafka's controllers name no type (0) and begin with everything."""
     view = ClusterView()
-    view.apply(told())
-    view.forget()
-    assert view.topics == {}
-    assert view.brokers == {}
-    assert view.topic_name(ID_A) is None
+    request = told()
+    request.type = kind
+    view.apply(request)
+    assert view.is_known is is_whole
 
 
 def test_a_topic_that_the_controller_could_not_read_stays_as_it_was_known() -> None:

@@ -75,6 +75,8 @@ class FakeBroker:
         self.tracer = FakeTracer()
         self.handle = handle
         self.idle = SimpleNamespace(tick=0)
+        self.admission = SimpleNamespace(is_open=True, sends_answers=True)
+        self.fencing = SimpleNamespace(late_from_ms=1 << 62, is_in_doubt=False)
         self.is_serving = True
         self.written = True
         self.submitted = 0
@@ -84,7 +86,7 @@ class FakeBroker:
     def handler(self, api_key: int, version: int) -> Any:
         return self.handle if api_key == DESCRIBE_CLUSTER else None
 
-    def advertised_versions(self, serves_own: bool) -> list[ApiVersion]:
+    def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
         return [ApiVersion(DESCRIBE_CLUSTER, 0, 1)]
 
     def submit_appends(self) -> bool:

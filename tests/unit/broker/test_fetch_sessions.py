@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import TOPIC, TOPIC_ID, FakeBroker, a_cluster, state
+from tests.broker_fakes import CONNECTION, TOPIC, TOPIC_ID, FakeBroker, a_cluster, state
 
 from tidelog.broker.apis import fetch
 from tidelog.broker.fetch_sessions import (
@@ -54,11 +54,10 @@ def ask(
     )
     if forgotten:
         message.forgotten_topics_data = [ForgottenTopic(TOPIC, topic_id, list(forgotten))]
-    connection: Any = SimpleNamespace(peer="", close=lambda reason: None)
     header = RequestHeader(FETCH, version, 0, "consumer")
     return fetch.handle(
         broker,  # type: ignore[arg-type]
-        Request(header, message, connection, broker.clock.monotonic_ms()),
+        Request(header, message, CONNECTION, broker.clock.monotonic_ms()),
     )
 
 

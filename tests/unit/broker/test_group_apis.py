@@ -15,9 +15,11 @@ from tests.coordinator_rig import (
     told,
 )
 
+from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.requests import Pending
 from tidelog.core.errors import ErrorCode
-from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.core.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidelog.core.string_hash import coordinating_partition
 from tidelog.wire.messages.delete_groups import DeleteGroupsRequest
 from tidelog.wire.messages.describe_groups import DescribeGroupsRequest
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -97,12 +99,31 @@ class TestFindCoordinator:
     @told
     async def test_other_kinds_of_keys_are_refused(self) -> None:
         rig = CoordinatorBroker()
-        for key_type, error in ((1, E.COORDINATOR_NOT_AVAILABLE), (2, E.INVALID_REQUEST)):
+        for key_type, error in (
+            (1, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+            (2, E.INVALID_REQUEST),
+        ):
             request = FindCoordinatorRequest(GROUP, key_type)
             assert rig.ask(FIND_COORDINATOR, 3, request).error_code == error
         long = FindCoordinatorRequest(coordinator_keys=[LONG])
         (found,) = rig.ask(FIND_COORDINATOR, 6, long).coordinators
         assert found.error_code == E.INVALID_GROUP_ID
+
+    @told
+    async def test_beside_brokers_of_kafka_the_leader_of_the_transactions_is_named(self) -> None:
+        rig = CoordinatorBroker()
+        await rig.lead()
+        topic = TopicView(TRANSACTION_STATE, b"T" * 16)
+        rig.broker.view.topics[TRANSACTION_STATE] = topic
+        for number in range(3):
+            topic.partitions[number] = PartitionView(-1, 0, (1,), (1,), (), 0)
+        owner = coordinating_partition("id", 3)
+        request = FindCoordinatorRequest(key_type=1, coordinator_keys=["id"])
+        (found,) = rig.ask(FIND_COORDINATOR, 6, request).coordinators
+        assert found.error_code == E.COORDINATOR_NOT_AVAILABLE
+        topic.partitions[owner] = PartitionView(1, 0, (1,), (1,), (), 0)
+        (found,) = rig.ask(FIND_COORDINATOR, 6, request).coordinators
+        assert (found.error_code, found.node_id) == (E.NONE, 1)
 
 
 class TestMembership:

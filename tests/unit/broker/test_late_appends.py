@@ -89,6 +89,19 @@ def test_one_that_is_refused_hides_no_other() -> None:
     asyncio.run(story())
 
 
+def test_what_waits_is_not_written_so_its_bytes_are_kept() -> None:
+    async def story() -> None:
+        rig = await leading()
+        rig.append(COSTLY)
+        assert not rig.partition.flush_appends()
+        rig.append(b"a")
+        assert not rig.partition.flush_appends()
+        rig.checks[0].resolve("found good")
+        assert rig.partition.flush_appends()
+
+    asyncio.run(story())
+
+
 @pytest.mark.rule("V38")
 def test_all_are_refused_when_the_leadership_ends() -> None:
     async def story() -> None:

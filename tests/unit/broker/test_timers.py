@@ -114,3 +114,19 @@ def test_close_drops_everything() -> None:
     wheel.close()
     clock.advance(100)
     assert clock.armed == []
+
+
+def test_a_wheel_that_is_held_calls_back_when_it_is_released() -> None:
+    clock = ManualClock()
+    wheel = TimerWheel(clock)
+    fired: list[str] = []
+    wheel.after(50, lambda: fired.append("early"))
+    wheel.hold()
+    clock.advance(200)
+    wheel.after(50, lambda: fired.append("late"))
+    clock.advance(200)
+    assert fired == []
+    wheel.release()
+    assert fired == []
+    clock.advance(BUCKET_MS)
+    assert fired == ["early", "late"]

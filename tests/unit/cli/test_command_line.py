@@ -29,6 +29,16 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return code
 
 
+def test_a_store_that_is_not_reached_in_time_names_the_option(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("store", "export", f"zookeeper://{NOBODY}", "-", "--timeout", "0.2")
+    assert run(monkeypatch, *words) != 0
+    said = capsys.readouterr().err
+    assert "within 200 ms (--timeout)" in " ".join(said.split())
+    assert "zookeeper.connection.timeout.ms" not in said
+
+
 class TestExitCodes:
     def test_done_is_zero(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -263,6 +273,62 @@ class TestStatus:
         told = self.lines(capsys, *offsets[:2], sick, offsets[3], internal=False)
         assert sum(line.startswith("__consumer_offsets ") for line in told) == 4
         assert not any("--internal" in line for line in told)
+
+
+class TestColours:
+    """What is wrong stands out on a terminal, and only there."""
+
+    def status(self) -> ClusterStatus:
+        brokers = (
+            BrokerStatus(1, 99, "h", 9, True, "running", True, True, 1, 2, 0),
+            BrokerStatus(2, None, "h", 8, False, "stopped", False, False, 0, 2, 2),
+        )
+        partitions = (
+            PartitionStatus("t", 0, 1, 7, (1, 2), (1,), (2,), 40),
+            PartitionStatus("t", 1, -1, 7, (2, 1), (2,), (2,), None),
+        )
+        return ClusterStatus("h:9", "c", 1, True, brokers, partitions)
+
+    def test_red_and_yellow_on_a_terminal(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TTY_COMPATIBLE", "1")
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        clusters._print_status(self.status(), internal=False)
+        shown = capsys.readouterr().out
+        assert "\x1b[31mDOWN" in shown
+        assert "\x1b[31m2 partitions, 2 under-replicated, 1 without leader" in shown
+        assert "\x1b[33m" in shown and "\x1b[31m    -1" in shown
+
+    def test_a_row_fits_on_80_columns(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = self.status()
+        wide = [
+            dataclasses.replace(each, pid=4_194_304, host="127.0.0.1", port=29_555, replicas=9_999)
+            for each in now.brokers
+        ]
+        states = [{"state": "running", "registered": False}, {"state": "stopped"}]
+        for changed in states:
+            brokers = tuple(dataclasses.replace(each, **changed) for each in wide)
+            shown = dataclasses.replace(now, brokers=brokers, partitions=())
+            clusters._print_status(shown, internal=False)
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+    @pytest.mark.parametrize("variables", [{"NO_COLOR": "1", "TTY_COMPATIBLE": "1"}, {}], ids=str)
+    def test_none_elsewhere(
+        self,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        variables: dict[str, str],
+    ) -> None:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        clusters._print_status(self.status(), internal=False)
+        shown = capsys.readouterr().out
+        assert "DOWN" in shown
+        assert "\x1b[3" not in shown
 
 
 def test_without_a_terminal_a_table_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:

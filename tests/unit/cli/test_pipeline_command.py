@@ -7,8 +7,9 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from tidelog.cli.app import app
+from tidelog.cli.app import command_tree
 from tidelog.core.errors import ConfigError, TidelogError
+from tidelog.local.extras import install_command
 
 runner = CliRunner()
 
@@ -27,20 +28,21 @@ runner = CliRunner()
     ],
 )
 def test_wrong_usage_is_exit_code_2(words: list[str]) -> None:
-    assert runner.invoke(app, ["pipeline", *words]).exit_code == 2
+    assert runner.invoke(command_tree(), ["pipeline", *words]).exit_code == 2
 
 
 def test_without_spark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.setitem(sys.modules, "pyspark.errors", None)
-    result = runner.invoke(app, ["pipeline", "prove", "x"])
+    result = runner.invoke(command_tree(), ["pipeline", "prove", "x"])
     assert isinstance(result.exception, ConfigError)
-    assert "pip install 'tidelog[spark]'" in str(result.exception)
+    assert str(result.exception).endswith(install_command("spark"))
 
 
 def test_without_a_cluster_nothing_is_started(tmp_path: object) -> None:
     result = runner.invoke(
-        app, ["pipeline", "ingest", "--topic", "t", "--to", "x", "--dir", f"{tmp_path}/none"]
+        command_tree(),
+        ["pipeline", "ingest", "--topic", "t", "--to", "x", "--dir", f"{tmp_path}/none"],
     )
     assert isinstance(result.exception, TidelogError)
     assert "holds no cluster" in str(result.exception)

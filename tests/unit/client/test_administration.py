@@ -231,6 +231,15 @@ class TestElections:
         assert found[T0].error is ErrorCode.NONE
         assert cluster[2].asked(ELECT_LEADERS)[0].topic_partitions is None
 
+    def test_the_reason_of_an_error_as_a_whole_is_that_of_its_partitions(
+        self, cluster: FakeCluster, client: BlockingClient
+    ) -> None:
+        refused = elections(31, error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        refused.replica_election_results[0].partition_result[0].error_message = "why"
+        cluster[1].on(ELECT_LEADERS, lambda _: refused)
+        with pytest.raises(KafkaError, match="why"):
+            client.elect_leaders(ElectionType.PREFERRED, [T0])
+
 
 def deleted(partition: int, low_watermark: int, error: int = 0) -> DeleteRecordsResponse:
     result = DeleteRecordsPartitionResult(partition, low_watermark, error)

@@ -103,3 +103,18 @@ def test_a_list_is_asked_of_another_controller_too(
     cluster[1].on(LIST_PARTITION_REASSIGNMENTS, step_down)
     cluster[2].on(LIST_PARTITION_REASSIGNMENTS, lambda _: ListPartitionReassignmentsResponse())
     assert client.list_reassignments() == {}
+
+
+@pytest.mark.parametrize("is_list", [True, False])
+def test_the_message_of_an_error_as_a_whole_is_kept(
+    cluster: FakeCluster, client: BlockingClient, is_list: bool
+) -> None:
+    refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if is_list:
+        answer = ListPartitionReassignmentsResponse(error_code=refused, error_message="why")
+        cluster[1].on(LIST_PARTITION_REASSIGNMENTS, lambda _: answer)
+    else:
+        whole = AlterPartitionReassignmentsResponse(error_code=refused, error_message="why")
+        cluster[1].on(ALTER_PARTITION_REASSIGNMENTS, lambda _: whole)
+    with pytest.raises(KafkaError, match="why"):
+        client.list_reassignments() if is_list else client.reassign({T0: None})

@@ -21,6 +21,7 @@ from tests.controller_builders import (
     step,
     topic,
     unloaded,
+    write_all,
 )
 
 from tidelog.controller import removals
@@ -359,6 +360,24 @@ class TestAfterwards:
 
 
 class TestAdditions:
+    def test_those_that_wait_are_reported_once_with_the_numbers_that_are_missing(self) -> None:
+        def reports(*wanted: int) -> list[str]:
+            controller.offer(AdditionsRead({"t": dict.fromkeys(wanted, ALL)} if wanted else {}, 0))
+            decision = controller.decide()
+            controller.applied(decision, write_all(decision.writes))
+            return decision.reports
+
+        controller = of()
+        assert reports(5, 7) == [
+            "topic 't' has 3 partitions: requests to add partition 5, 7 wait for requests to add"
+            " partition 3 to 4 (nodes /admin/partitions_add/t/3 and on)"
+        ]
+        assert reports(5, 7) == []
+        [other] = reports(4)
+        assert "partition 4 wait for requests to add partition 3 (" in other
+        assert reports() == []
+        assert len(reports(4)) == 1
+
     def test_they_wait_for_lower_numbers(self) -> None:
         controller = of()
         assert step(controller, AdditionsRead({"t": {4: ALL}}, 0))[0] == []

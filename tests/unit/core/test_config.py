@@ -18,6 +18,7 @@ from tidelog.core.config_text import (
 )
 from tidelog.core.errors import ConfigError
 from tidelog.core.kafka_keys import REFUSED_KEYS, UNSUPPORTED_KEYS
+from tidelog.core.receive_budget import budget_bytes
 from tidelog.core.types import Endpoint
 
 KAFKA_SERVER_PROPERTIES = """
@@ -115,7 +116,8 @@ class TestFromProperties:
             ("log.cleanup.policy", "shred", "a comma list of delete, compact"),
             ("default.replication.factor", "40000", "an integer from 1 to 32767"),
             ("metadata.store", "/somewhere", "or zookeeper://host:port[,host:port][/chroot]"),
-            ("compression.type", "zstd", "producer"),
+            ("compression.type", "brotli", "snappy or lz4 or zstd"),
+            ("compression.gzip.level", "0", "an integer from 1 to 9, or -1"),
             ("log.retention.hours", "soon", "is not valid: an integer"),
             ("log.retention.bytes", "9223372036854775808", "is not valid: an integer"),
         ],
@@ -256,7 +258,29 @@ class TestMetadataStore:
         assert config(zookeeper_session_timeout_ms="7000").metadata_session_timeout_ms == 7000
 
 
+class TestReceiveBudget:
+    def test_it_has_a_limit_by_default_with_room_for_the_largest_request(self) -> None:
+        assert budget_bytes(config()) == 256 * 1024 * 1024
+        assert budget_bytes(config(socket_request_max_bytes="500000000")) == 500_000_000
+        assert budget_bytes(config(queued_max_request_bytes="-1")) is None
+        given = {"queued_max_request_bytes": "2000", "socket_request_max_bytes": "1000"}
+        assert budget_bytes(config(**given)) == 2000
+
+    def test_one_without_room_for_the_largest_request_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match=r"must be at least socket\.request\.max\.bytes"):
+            config(queued_max_request_bytes="1000")
+
+
 class TestListeners:
+    def test_a_listener_that_is_not_advertised_is_named(self) -> None:
+        read = config(
+            listeners="A://h:1,B://h:2",
+            advertised_listeners="A://h:1",
+            listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT",
+            inter_broker_listener_name="A",
+        )
+        assert any("listener B is not among advertised.listeners" in one for one in read.warnings)
+
     def test_the_default_is_advertised_on_loopback_with_a_warning(self) -> None:
         read = config()
         assert read.listeners == (Endpoint("PLAINTEXT", "", 9092),)

@@ -42,7 +42,7 @@ def of_broker(name: str, static: BrokerConfig, dynamic: DynamicConfigs = NOTHING
     return entry
 
 
-def places(entry: ConfigEntry) -> list[tuple[str, str, str]]:
+def places(entry: ConfigEntry) -> list[tuple[str, str | None, str]]:
     return [(one.name, one.value, one.source.name) for one in entry.synonyms]
 
 
@@ -82,9 +82,28 @@ def test_what_a_topic_does_not_say_comes_from_the_brokers(
     assert (entry.value, entry.source.name) == (value, source)
 
 
-def test_a_topic_key_without_a_broker_key_has_a_default_of_its_own() -> None:
-    entry = of_topic("preallocate", {})
-    assert places(entry) == [("preallocate", "false", "DEFAULT")]
+def test_a_topic_key_without_a_broker_key_has_no_other_place() -> None:
+    entry = of_topic("remote.storage.enable", {})
+    assert (entry.value, entry.source, places(entry)) == ("false", ConfigSource.DEFAULT, [])
+    name = "leader.replication.throttled.replicas"
+    entry = of_topic(name, {name: "0:1"})
+    assert places(entry) == [(name, "0:1", "DYNAMIC_TOPIC")]
+
+
+def test_a_key_without_effect_says_so() -> None:
+    entry = of_topic("preallocate", {"preallocate": "true"})
+    assert entry.value == "true"
+    assert entry.documentation.endswith("It has no effect here: files grow as they are written.")
+    assert places(entry) == [
+        ("preallocate", "true", "DYNAMIC_TOPIC"),
+        ("log.preallocate", "false", "DEFAULT"),
+    ]
+
+
+def test_a_stored_key_that_is_not_known_is_listed_without_its_value() -> None:
+    entry = of_topic("from.the.future", {"from.the.future": "secret"})
+    assert (entry.value, entry.is_sensitive, entry.type) == (None, True, ConfigType.UNKNOWN)
+    assert entry.source is ConfigSource.DYNAMIC_TOPIC
 
 
 @pytest.mark.parametrize(
@@ -121,13 +140,22 @@ def test_a_broker_tells_what_needs_a_restart() -> None:
     assert not of_broker("message.max.bytes", broker()).is_read_only
 
 
-def test_coarser_keys_are_places_in_their_own_units() -> None:
-    entry = of_broker("log.retention.ms", broker(log_retention_hours="2"))
-    assert entry.value == "7200000"
-    assert places(entry) == [
+def test_coarser_keys_are_places_behind_the_finer_one_in_their_own_units() -> None:
+    static = broker(log_retention_hours="2", log_retention_ms="5")
+    assert places(of_broker("log.retention.ms", static)) == [
+        ("log.retention.ms", "5", "STATIC_BROKER"),
         ("log.retention.hours", "2", "STATIC_BROKER"),
-        ("log.retention.ms", "604800000", "DEFAULT"),
+        ("log.retention.hours", "168", "DEFAULT"),
     ]
+
+
+def test_a_coarser_key_alone_is_no_place_of_the_finer_one() -> None:
+    """So Kafka answers: `retention.ms=7200000 synonyms={}`."""
+    static = broker(log_retention_hours="2")
+    for entry in (of_broker("log.retention.ms", static), of_topic("retention.ms", {}, static)):
+        assert (entry.value, entry.source) == ("7200000", ConfigSource.DEFAULT)
+        assert places(entry) == []
+    assert of_topic("flush.ms", {}).synonyms == ()
 
 
 def test_a_key_given_under_another_name_shows_that_name() -> None:
@@ -165,18 +193,36 @@ def test_every_name_is_told_once() -> None:
 
 def test_the_defaults_of_all_brokers_tell_what_is_set_and_nothing_else() -> None:
     layers = DynamicConfigs(
-        {"log.retention.ms": "5", "num.io.threads": "9"}, {"max.connections": "3"}
+        {"log.retention.ms": "5", "num.io.threads": "9", "own.key": "x"}, {"max.connections": "3"}
     )
     entries = cluster_entries(layers)
     assert [(one.name, one.value, one.source.name) for one in entries] == [
         ("log.retention.ms", "5", "DYNAMIC_DEFAULT_BROKER"),
         ("num.io.threads", "9", "DYNAMIC_DEFAULT_BROKER"),
+        ("own.key", None, "DYNAMIC_DEFAULT_BROKER"),
     ]
-    assert [one.type for one in entries] == [ConfigType.LONG, ConfigType.STRING]
+    assert [one.type for one in entries] == [ConfigType.LONG, ConfigType.INT, ConfigType.UNKNOWN]
+    assert "no effect here: a broker is one loop" in entries[1].documentation
+
+
+def test_a_broker_lists_what_is_set_for_it_without_effect() -> None:
+    layers = DynamicConfigs({"own.key": "1"}, {"leader.replication.throttled.rate": "1000"})
+    throttle = of_broker("leader.replication.throttled.rate", broker(), layers)
+    assert (throttle.value, throttle.source.name) == ("1000", "DYNAMIC_BROKER")
+    assert not throttle.is_read_only
+    unknown = of_broker("own.key", broker(), layers)
+    assert (unknown.value, unknown.is_sensitive) == (None, True)
+    assert places(unknown) == [("own.key", None, "DYNAMIC_DEFAULT_BROKER")]
 
 
 def test_all_are_chosen_unless_names_are_given() -> None:
     entries = broker_entries(broker(), NOTHING)
     assert chosen(entries, None) == entries
-    assert chosen(entries, []) == []
+    assert chosen(entries, []) == entries
     assert [one.name for one in chosen(entries, ["rack", "broker.rack"])] == ["broker.rack"]
+
+
+def test_entries_come_in_the_order_asked_for_each_once() -> None:
+    wanted = ["segment.ms", "cleanup.policy", "segment.ms", "retention.ms"]
+    found = chosen(topic_entries(broker(), NOTHING, broker(), {}), wanted)
+    assert [one.name for one in found] == ["segment.ms", "cleanup.policy", "retention.ms"]

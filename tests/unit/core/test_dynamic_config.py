@@ -84,8 +84,8 @@ class TestOperations:
         message = refused(ErrorCode.INVALID_CONFIG, ("retention.ms", operation, "5"))
         assert "retention.ms='5'" in message and "no list" in message
 
-    def test_an_unknown_list_is_left_to_the_check_of_keys(self) -> None:
-        assert alter({}, ("nonsense", APPEND, "a")) == {"nonsense": "a"}
+    def test_a_key_that_is_not_known_is_no_list(self) -> None:
+        assert "nonsense" in refused(ErrorCode.INVALID_CONFIG, ("nonsense", APPEND, "a"))
 
     def test_a_key_named_twice_is_refused(self) -> None:
         message = refused(
@@ -115,7 +115,9 @@ class TestTopics:
             ("retention.ms", "soon", "an integer of at least -1 expected"),
             ("retention.mz", "1", "did you mean retention.ms?"),
             ("compression.type", "squash", "is not valid"),
-            ("cleanup.policy", "", "a comma list of delete, compact expected"),
+            ("cleanup.policy", "delete,", "a comma list of delete, compact expected"),
+            ("compression.lz4.level", "18", "an integer from 1 to 17 expected"),
+            ("remote.storage.enable", "true", "false expected"),
         ],
     )
     def test_what_cannot_be_set_says_why(self, name: str, value: str, expected: str) -> None:
@@ -132,6 +134,11 @@ class TestTopics:
         stored = {"max.compaction.lag.ms": "5"}
         with pytest.raises(KafkaError, match=r"min\.compaction\.lag\.ms=6 must not be more"):
             check_topic(broker(), stored, {**stored, "min.compaction.lag.ms": "6"})
+
+    def test_settings_are_judged_with_what_the_broker_has(self) -> None:
+        given = broker(log_cleaner_max_compaction_lag_ms="5")
+        with pytest.raises(KafkaError, match=r"min\.compaction\.lag\.ms=6 must not be more"):
+            check_topic(given, {}, {"min.compaction.lag.ms": "6"})
 
 
 class TestBrokers:
@@ -150,17 +157,34 @@ class TestBrokers:
             ("broker.id", "read-only while the broker runs"),
             ("num.replica.fetchers", "restart the broker"),
             ("log.dirs", "read-only while the broker runs"),
-            ("num.io.threads", "a key of Kafka that is not supported here"),
+            ("num.io.threads", "num.io.threads='0' is not valid: an integer of at least 1"),
+            ("log.message.format.version", "read-only while the broker runs"),
+            ("inter.broker.protocol.version", "not supported here"),
             ("listener.name.internal.ssl.keystore.location", "not supported here"),
-            ("log.retention.mz", "did you mean log.retention.ms?"),
-            ("nonsense", "nonsense is not a known key"),
         ],
     )
     def test_other_keys_are_refused_by_name(self, name: str, expected: str) -> None:
         with pytest.raises(KafkaError) as caught:
-            check_broker(broker(), {}, {name: "1"})
-        assert caught.value.code is ErrorCode.INVALID_CONFIG
+            check_broker(broker(), {}, {name: "0"})
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
         assert name in caught.value.message and expected in caught.value.message
+
+    @pytest.mark.parametrize(
+        ("name", "value", "why"),
+        [
+            ("nonsense", "1", "the key is not known"),
+            ("log.retention.mz", "x", "the key is not known"),
+            ("num.io.threads", "16", "a broker is one loop"),
+            ("leader.replication.throttled.rate", "1000", "no quotas"),
+            ("metric.reporters", "org.example.Reporter", "Java classes"),
+        ],
+    )
+    def test_a_key_without_effect_is_taken_and_named(self, name: str, value: str, why: str) -> None:
+        check_broker(broker(), {}, {name: value})
+        config, problems = broker_config(broker(), DynamicConfigs(cluster={name: value}))
+        assert config == broker()
+        [problem] = problems
+        assert problem.startswith(f"{name} has no effect here: ") and why in problem
 
     def test_a_bad_value_says_what_would_be_right(self) -> None:
         with pytest.raises(KafkaError, match="message.max.bytes='big' is not valid: an integer"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.unit.log.conftest import Rig
@@ -11,9 +12,11 @@ from tests.unit.log.log_rig import NOW_MS, append, batch_of, values_of
 
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.log.config import LOG_APPEND_TIME, LogConfig
+from tidelog.log.config import LOG_APPEND_TIME, NEVER, LogConfig
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.planning import CostlyBatch
+from tidelog.log.segment import Segment
+from tidelog.records import checking, compression
 from tidelog.records.batch import LOG_APPEND_TIME as APPEND_TIME_TYPE
 from tidelog.records.batch import BatchView, check, iter_batches
 from tidelog.records.builder import NewRecord, Producer, build_batch
@@ -129,6 +132,78 @@ def test_unknown_compressions_and_bombs_are_refused(rig: Rig) -> None:
     assert refused(log, with_crc(unknown)).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     bomb = refused(log, batch_of([bytes(50_000)], codec=ZSTD))
     assert bomb.code == ErrorCode.CORRUPT_MESSAGE and "more than 10000" in bomb.message
+
+
+def costly(log: PartitionLog, batch: bytes | bytearray) -> bool:
+    """Whether the loop leaves a batch to a thread; otherwise it is appended."""
+    try:
+        log.plan_leader_append(batch, 0, NOW_MS)
+    except CostlyBatch:
+        return True
+    log.submit_planned()
+    return False
+
+
+def decompressed_by(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by the bytes that each decompression of a check gives."""
+    found: list[int] = []
+    decompress = compression.decompress
+
+    def counted(codec: int, data: Any, max_bytes: int) -> Any:
+        output = decompress(codec, data, max_bytes)
+        found.append(len(output))
+        return output
+
+    monkeypatch.setattr(compression, "decompress", counted)
+    return found
+
+
+def test_however_many_batches_arrive_at_once_the_loop_decompresses_so_much(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred batches of a few KiB, each with 1 MB inside: the rest is for the thread."""
+    inside = 1_000_000
+    batch = batch_of([bytes(inside)], codec=ZSTD)
+    found = decompressed_by(monkeypatch)
+    log = rig.log()
+    left = [costly(log, bytes(batch)) for _ in range(100)]
+    most = limits.LOOP_CHECK_BURST_BYTES
+    assert left[0] is False and left[-1] is True
+    assert most <= sum(found) <= 2 * most + inside, "spent once more after the first refill"
+    # What is small and not compressed stays on the loop.
+    assert not costly(log, batch_of([b"small"] * 50))
+    assert costly(log, batch_of([b"small"] * 3, codec=ZSTD)), "it may have anything inside"
+    rig.clock.advance(100)
+    found.clear()
+    assert not costly(log, bytes(batch)), "time has refilled it"
+    assert found == [pytest.approx(inside, rel=0.01)]
+
+
+def test_batches_that_are_refused_cost_the_loop_as_much(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = rig.log(LogConfig(max_decompressed_bytes=1_000_000))
+    bomb = bytes(batch_of([bytes(3_000_000)], codec=ZSTD))
+    outcomes: list[str] = []
+    for _ in range(30):
+        try:
+            log.plan_leader_append(bomb, 0, NOW_MS)
+        except CostlyBatch:
+            outcomes.append("thread")
+        except KafkaError as error:
+            outcomes.append(error.code.name)
+    assert outcomes[0] == "CORRUPT_MESSAGE" and outcomes[-1] == "thread"
+    assert outcomes.count("CORRUPT_MESSAGE") <= 2 * limits.LOOP_CHECK_BURST_BYTES // 1_000_000 + 1
+
+
+def test_what_claims_more_records_than_the_loop_walks_goes_to_the_thread(rig: Rig) -> None:
+    log = rig.log(LogConfig(max_message_bytes=1 << 30))
+    many = limits.MAX_DECOMPRESSED_ON_LOOP_BYTES // checking.RECORD_EFFORT_BYTES + 1
+    data = batch_of([b"a"])
+    data[57:61] = struct.pack(">i", many)
+    assert costly(log, with_crc(data))
+    error = log.check_on_thread(bytes(data)).error
+    assert isinstance(error, KafkaError) and error.code == ErrorCode.INVALID_RECORD
 
 
 def test_a_batch_with_much_inside_is_checked_on_the_directorys_thread(
@@ -456,3 +531,139 @@ def test_with_flush_messages_an_append_is_answered_when_it_is_durable(rig: Rig) 
     rig.lane.run()
     assert completion.result().base_offset == 0 and log.recovery_point == 1
     assert repeated.result().duplicate
+
+
+ZEROS = [bytes(200)] * 20
+
+
+@pytest.mark.parametrize("source", [0, GZIP, SNAPPY, LZ4, ZSTD])
+@pytest.mark.parametrize("target", [0, GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_batch_is_stored_with_the_topics_codec(rig: Rig, source: int, target: int) -> None:
+    log = rig.log(LogConfig(codec=target))
+    append(log, [b"first"])
+    assert append(log, ZEROS, codec=source, producer=Producer(7, 1, 5)) == 1
+    batch = list(iter_batches(log.read(0, 1 << 20, 99, min_one_batch=True).result().data))[-1]
+    check(batch)
+    assert (batch.compression, batch.base_offset, batch.record_count) == (target, 1, 20)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (7, 1, 5)
+    assert values_of(log) == [b"first", *ZEROS]
+
+
+def test_a_recompressed_batch_is_known_when_it_is_sent_again(rig: Rig) -> None:
+    log = rig.log(LogConfig(codec=ZSTD))
+    assert append(log, ZEROS, producer=Producer(7, 1, 0)) == 0
+    assert append(log, ZEROS, producer=Producer(7, 1, 0)) == 0
+    assert log.log_end_offset == 20
+
+
+def test_a_recompressed_batch_carries_log_append_time(rig: Rig) -> None:
+    log = rig.log(LogConfig(codec=ZSTD, message_timestamp_type=LOG_APPEND_TIME))
+    append(log, ZEROS, timestamp_ms=5)
+    batch = only_batch(log)
+    assert batch.timestamp_type == APPEND_TIME_TYPE
+    assert (batch.base_timestamp, batch.max_timestamp) == (5, NOW_MS)
+
+
+def test_a_batch_that_outgrows_the_limit_by_its_new_codec_is_refused(rig: Rig) -> None:
+    packed = batch_of(ZEROS, codec=ZSTD)
+    assert len(packed) < 1000
+    error = refused(rig.log(LogConfig(codec=0, max_message_bytes=1000)), packed)
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert "compressed again" in error.message
+
+
+def test_a_batch_above_the_limit_is_refused_though_it_would_become_small(rig: Rig) -> None:
+    error = refused(rig.log(LogConfig(codec=ZSTD, max_message_bytes=1000)), batch_of(ZEROS))
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_segment_must_hold_what_is_stored_not_what_was_sent(rig: Rig) -> None:
+    log = rig.log(LogConfig(codec=ZSTD, segment_bytes=1000))
+    append(log, ZEROS)
+    log.configured(LogConfig(codec=0, segment_bytes=1000))
+    error = refused(log, batch_of(ZEROS, codec=ZSTD))
+    assert error.code is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+@pytest.mark.parametrize("source", [0, ZSTD])
+def test_a_large_batch_is_compressed_again_on_a_thread(rig: Rig, source: int) -> None:
+    log = rig.log(LogConfig(codec=GZIP))
+    large = [bytes(limits.MAX_RECOMPRESSED_ON_LOOP_BYTES)]
+    data = batch_of(large, codec=source)
+    with pytest.raises(CostlyBatch):
+        log.plan_leader_append(data, 0, NOW_MS)
+    checked = log.check_on_thread(data).result()
+    log.plan_leader_append(data, 0, NOW_MS, checked)
+    log.submit_planned()
+    assert only_batch(log).compression == GZIP
+    assert values_of(log) == large
+
+
+def test_a_batch_with_the_topics_codec_stays_on_the_loop(rig: Rig) -> None:
+    log = rig.log(LogConfig(codec=ZSTD))
+    data = batch_of([bytes(limits.MAX_RECOMPRESSED_ON_LOOP_BYTES)], codec=ZSTD)
+    size = len(data)
+    log.plan_leader_append(data, 0, NOW_MS)
+    log.submit_planned()
+    assert only_batch(log).size_bytes == size
+
+
+@pytest.mark.parametrize("codec", [0, ZSTD])
+@pytest.mark.parametrize(
+    ("before_ms", "after_ms", "timestamp_ms"),
+    [
+        (5, NEVER, NOW_MS - 5),
+        (5, NEVER, NOW_MS + 10**9),
+        (NEVER, 5, NOW_MS + 4),
+        (NEVER, 5, 7),
+    ],
+)
+def test_timestamps_within_the_topics_limits_are_taken(
+    rig: Rig, codec: int, before_ms: int, after_ms: int, timestamp_ms: int
+) -> None:
+    limited = LogConfig(timestamp_before_max_ms=before_ms, timestamp_after_max_ms=after_ms)
+    assert append(rig.log(limited), [b"a", b"b"], timestamp_ms=timestamp_ms, codec=codec) == 0
+
+
+@pytest.mark.parametrize("codec", [0, ZSTD])
+@pytest.mark.parametrize(
+    ("before_ms", "after_ms", "timestamp_ms"),
+    # The second record is a millisecond later.
+    [(5, NEVER, NOW_MS - 6), (NEVER, 5, NOW_MS + 5)],
+)
+def test_timestamps_outside_of_the_topics_limits_are_refused(
+    rig: Rig, codec: int, before_ms: int, after_ms: int, timestamp_ms: int
+) -> None:
+    limited = LogConfig(timestamp_before_max_ms=before_ms, timestamp_after_max_ms=after_ms)
+    data = batch_of([b"a", b"b"], timestamp_ms=timestamp_ms, codec=codec)
+    error = refused(rig.log(limited), data)
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert f"timestamp {timestamp_ms + (after_ms == 5)}" in error.message
+
+
+def test_timestamps_of_a_topic_with_log_append_time_are_not_compared(rig: Rig) -> None:
+    config = LogConfig(timestamp_before_max_ms=5, message_timestamp_type=LOG_APPEND_TIME)
+    assert append(rig.log(config), [b"a"], timestamp_ms=7) == 0
+
+
+def test_a_record_without_timestamp_passes_every_limit(rig: Rig) -> None:
+    log = rig.log(LogConfig(timestamp_before_max_ms=5))
+    log.plan_leader_append(build_batch([NewRecord(b"k", b"v")]), 0, NOW_MS)
+
+
+def test_segments_are_rolled_up_to_the_jitter_before_their_age() -> None:
+    """Segments that began together are rolled at times of their own, each the same every time."""
+    day_ms = 86_400_000
+    config = LogConfig(segment_ms=day_ms, segment_jitter_ms=day_ms // 2)
+    ages = []
+    for number in range(20):
+        segment = Segment(f"/logs/topic-{number}", 0, NOW_MS)
+        segment.note_batch(0, 100, NOW_MS, 4096)
+        due = [
+            age_ms
+            for age_ms in range(0, day_ms + 2, day_ms // 64)
+            if segment.must_roll(config, 100, 100, 1, NOW_MS + age_ms, NOW_MS)
+        ]
+        ages.append(due[0] if due else day_ms)
+    assert day_ms // 2 <= min(ages) and max(ages) <= day_ms
+    assert len(set(ages)) > 5

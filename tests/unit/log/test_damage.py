@@ -12,6 +12,7 @@ from tests.unit.log.log_rig import NOW_MS, TP, append, drive, read_all, values_o
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
+from tidelog.log.index import TimeIndex
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.reading import LogSlice
 from tidelog.log.recovery import DamagedLog
@@ -21,6 +22,7 @@ Small = Callable[..., LogConfig]
 COUNT = 60
 #: In a batch.
 PRODUCER_ID_AT = 43 + 6
+MAX_TIMESTAMP_AT = 35
 VALUES: list[bytes | None] = [bytes([33 + number]) * 40 for number in range(COUNT)]
 
 
@@ -100,6 +102,22 @@ def test_every_bit_of_an_index_may_flip(rig: Rig, small: Small) -> None:
                 rebuilt += bool(rig.tracer.named("index_rebuilt"))
                 path.write_bytes(whole)
     assert rebuilt, "none of them would have been missed"
+
+
+@pytest.mark.rule("V68")
+def test_a_rebuilt_time_index_takes_no_timestamp_from_a_damaged_header(
+    rig: Rig, small: Small
+) -> None:
+    log = closed(rig, small)
+    segment = log.segments[1]
+    wanted = TimeIndex.from_bytes(
+        segment.base_offset, Path(segment.path(".timeindex")).read_bytes()
+    ).last()
+    Path(segment.path(".timeindex")).unlink()
+    change(Path(segment.file.path), MAX_TIMESTAMP_AT + 1, 0x01)
+    rig.again()
+    rebuilt = Path(segment.path(".timeindex")).read_bytes()
+    assert TimeIndex.from_bytes(segment.base_offset, rebuilt).last() == wanted
 
 
 @pytest.mark.rule("V68")

@@ -12,7 +12,7 @@ from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, batch_of, drive
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.planning import turn_away
+from tidelog.log.planning import note_refused
 from tidelog.records.builder import Producer
 
 Small = Callable[..., LogConfig]
@@ -77,9 +77,9 @@ def test_a_new_producers_second_batch_does_not_come_before_one_that_found_no_roo
     refused = log.plan_leader_append(bytearray(large), 0, NOW_MS)
     log.submit_planned()
     assert isinstance(refused.error, StorageError) and refused.error.is_full
-    with pytest.raises(KafkaError, match="sent sequence 2, expected 0") as early:
+    with pytest.raises(KafkaError, match="sent sequence 2 behind 0, which was refused") as early:
         log.plan_leader_append(bytearray(small), 0, NOW_MS)
-    assert early.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert early.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     rig.files.room_bytes = None
     for again in (large, small):
         log.plan_leader_append(bytearray(again), 0, NOW_MS)
@@ -88,19 +88,62 @@ def test_a_new_producers_second_batch_does_not_come_before_one_that_found_no_roo
 
 
 @pytest.mark.rule("V38")
+def test_what_stands_behind_a_batch_that_found_no_room_gets_its_error_until_it_comes(
+    rig: Rig,
+) -> None:
+    """A known producer has five batches in flight; room comes back behind the second one."""
+    log = rig.log()
+    append(log, [b"before"], producer=Producer(5, 0, 0))
+    values = [bytes([number]) * 80 for number in range(1, 6)]
+
+    def send(sequence: int) -> ErrorCode:
+        data = batch_of([values[sequence - 1]], producer=Producer(5, 0, sequence))
+        try:
+            completion = log.plan_leader_append(data, 0, NOW_MS)
+        except KafkaError as error:
+            return error.code
+        log.submit_planned()
+        if isinstance(completion.error, StorageError):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    rig.files.room_bytes = 10
+    assert [send(1), send(2)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    rig.files.room_bytes = None
+    assert [send(3), send(4)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert send(1) == ErrorCode.NONE
+    assert send(5) == ErrorCode.KAFKA_STORAGE_ERROR, "it was in flight with the others"
+    assert [send(sequence) for sequence in (2, 3, 4, 5)] == [ErrorCode.NONE] * 4
+    assert values_of(log) == [b"before", *values]
+    assert (
+        log.plan_leader_append(batch_of([values[4]], producer=Producer(5, 0, 5)), 0, NOW_MS)
+        .result()
+        .duplicate
+    )
+
+
+@pytest.mark.rule("V38")
 def test_nor_before_one_that_too_few_replicas_kept_out(rig: Rig) -> None:
     log = rig.log()
-    turn_away(log, batch_of([b"a"], producer=Producer(5, 0, 0)))
-    with pytest.raises(KafkaError, match="sent sequence 1, expected 0"):
+    error = ErrorCode.NOT_ENOUGH_REPLICAS
+    now_ms = log.directory.clock.monotonic_ms()
+    kept_out = batch_of([b"a"], producer=Producer(5, 0, 0))
+    note_refused(log.producers.refused, kept_out, error, now_ms)
+    with pytest.raises(KafkaError, match="sent sequence 1 behind 0") as early:
         log.plan_leader_append(batch_of([b"b"], producer=Producer(5, 0, 1)), 0, NOW_MS)
+    assert early.value.code == error
 
 
 def test_damaged_bytes_that_are_kept_out_tell_of_no_producer(rig: Rig) -> None:
     log = rig.log()
     damaged = batch_of([b"a"], producer=Producer(5, 0, 0))
     damaged[60] ^= 1
-    turn_away(log, damaged)
-    turn_away(log, b"less than a batch")
+    note_refused(log.producers.refused, damaged, ErrorCode.NOT_ENOUGH_REPLICAS, 0)
+    note_refused(log.producers.refused, b"less than a batch", ErrorCode.NOT_ENOUGH_REPLICAS, 0)
+    note_refused(
+        log.producers.refused, batch_of([b"of no producer"]), ErrorCode.NOT_ENOUGH_REPLICAS, 0
+    )
+    assert len(log.producers.refused) == 0
     append(log, [b"b"], producer=Producer(5, 0, 1))
     assert log.log_end_offset == 1
 

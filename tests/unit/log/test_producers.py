@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.volume import examples
 
 from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import REFUSED_BATCH_AWAITED_MS
 from tidelog.log.producers import (
     BatchMetadata,
     DamagedSnapshot,
@@ -21,6 +22,8 @@ from tidelog.log.producers import (
 from tidelog.records.batch import MAX_SEQUENCE, BatchView
 from tidelog.records.builder import NewRecord, Producer, build_batch
 from tidelog.records.control import ABORT, build_end_marker
+
+NOW_MS = 1_000
 
 
 def batch(
@@ -49,18 +52,18 @@ def marker(offset: int, epoch: int = 0, coordinator_epoch: int = 5) -> BatchView
 
 def refused(state: ProducerState, view: BatchView) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
-        state.check(view)
+        state.check(view, NOW_MS)
     return caught.value.code
 
 
 def test_a_new_producer_may_start_anywhere() -> None:
-    assert ProducerState().check(batch(0, 77)) is None
+    assert ProducerState().check(batch(0, 77), NOW_MS) is None
 
 
 def test_the_next_sequence_is_accepted_and_no_other() -> None:
     state = ProducerState()
     state.append(batch(0, 0, 3), 0)
-    assert state.check(batch(3, 3)) is None
+    assert state.check(batch(3, 3), NOW_MS) is None
     assert refused(state, batch(3, 4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refused(state, batch(3, 1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -70,7 +73,7 @@ def test_the_last_five_batches_are_duplicates_and_earlier_ones_out_of_order() ->
     for number in range(7):
         state.append(batch(10 * number, 2 * number, 2), 0)
     for number in range(2, 7):
-        found = state.check(batch(999, 2 * number, 2))
+        found = state.check(batch(999, 2 * number, 2), NOW_MS)
         assert found is not None and found.first_offset == 10 * number
         assert found.last_offset == 10 * number + 1
     assert refused(state, batch(999, 2, 2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -83,7 +86,7 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero() -> None:
     state.append(batch(0, 0, epoch=3), 0)
     assert refused(state, batch(1, 1, epoch=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert refused(state, batch(1, 1, epoch=4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert state.check(batch(1, 0, epoch=4)) is None
+    assert state.check(batch(1, 0, epoch=4), NOW_MS) is None
     state.append(batch(1, 0, epoch=4), 0)
     entry = state.entry(1)
     assert entry is not None and len(entry.batches) == 1
@@ -93,9 +96,9 @@ def test_sequences_wrap_at_two_to_the_31() -> None:
     state = ProducerState()
     state.append(batch(0, MAX_SEQUENCE - 1, 2), 0)
     assert refused(state, batch(2, 1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert state.check(batch(2, 0)) is None
+    assert state.check(batch(2, 0), NOW_MS) is None
     state.append(batch(2, 0, 2), 0)
-    duplicate = state.check(batch(9, MAX_SEQUENCE - 1, 2))
+    duplicate = state.check(batch(9, MAX_SEQUENCE - 1, 2), NOW_MS)
     assert duplicate is not None and duplicate.first_offset == 0
 
 
@@ -105,8 +108,8 @@ def test_a_batch_across_the_wrap_is_one_range() -> None:
     entry = state.entry(1)
     assert entry is not None and entry.last_sequence == 1
     assert entry.batches[0].first_sequence == MAX_SEQUENCE
-    assert state.check(batch(5, MAX_SEQUENCE, 3)) is not None
-    assert state.check(batch(3, 2)) is None
+    assert state.check(batch(5, MAX_SEQUENCE, 3), NOW_MS) is not None
+    assert state.check(batch(3, 2), NOW_MS) is None
 
 
 def test_an_append_can_be_taken_back() -> None:
@@ -125,44 +128,58 @@ def test_what_could_not_be_written_must_come_before_what_was_sent_behind_it() ->
     first, second, third = batch(0, 7, 4), batch(4, 11), batch(5, 12)
     undos = [state.append(each, 0) for each in (first, second)]
     for undo in reversed(undos):
-        state.take_back(undo)
+        state.take_back(undo, ErrorCode.KAFKA_STORAGE_ERROR, NOW_MS)
     assert len(state) == 0
-    assert refused(state, second) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert refused(state, third) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert state.check(batch(0, 0, epoch=1)) is None, "the producer has given it up"
-    assert state.check(batch(0, 7, 1, producer_id=2)) is None
-    assert state.check(first) is None
+    assert refused(state, second) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused(state, third) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert state.check(batch(0, 0, epoch=1), NOW_MS) is None, "the producer has given it up"
+    assert state.check(batch(0, 7, 1, producer_id=2), NOW_MS) is None
+    assert state.check(first, NOW_MS) is None
     state.append(first, 0)
-    assert state.check(second) is None
-    assert state.expire(10, 10) == 1
-    assert state.check(third) is None, "it is a producer that nobody knows, as any other"
+    assert state.check(second, NOW_MS) is None
+    assert refused(state, third) == ErrorCode.KAFKA_STORAGE_ERROR, "the second one comes again, too"
+    assert state.expire(NOW_MS, 10) == 1
+    assert state.check(third, NOW_MS + REFUSED_BATCH_AWAITED_MS) is None, "a producer as any other"
 
 
-def test_a_producer_that_is_known_is_held_to_what_it_wrote() -> None:
+@pytest.mark.rule("V38")
+def test_a_known_producers_batches_behind_a_refused_one_get_the_same_error() -> None:
     state = ProducerState()
-    state.append(batch(0, 0), 0)
-    state.take_back(state.append(batch(1, 1), 0))
-    state.turned_away(1, 0, 1)
-    assert state.check(batch(1, 1)) is None
-    assert refused(state, batch(1, 2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    state.expire(10, 10)
-    assert state.check(batch(1, 2)) is None
+    state.append(batch(0, 0, 3), 0)
+    later = [batch(4, 4), batch(5, 5, 2), batch(7, 7)]
+    taken = batch(3, 3)
+    state.take_back(state.append(taken, 0), ErrorCode.KAFKA_STORAGE_ERROR, NOW_MS)
+    for each in later:
+        assert refused(state, each) == ErrorCode.KAFKA_STORAGE_ERROR
+    for each in (taken, *later):
+        assert state.check(each, NOW_MS) is None
+        state.append(each, 0)
+    assert len(state.refused) == 0
+    assert refused(state, batch(9, 9)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert state.check(later[1], NOW_MS) is not None, "a batch that is repeated stays a duplicate"
 
 
-def test_of_batches_that_were_turned_away_the_first_of_an_epoch_is_awaited() -> None:
-    state = ProducerState(limit=2)
-    for sequence in (3, 5, 7):
-        state.turned_away(1, 0, sequence)
-    assert state.check(batch(0, 3)) is None
-    assert refused(state, batch(0, 5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    state.turned_away(1, 1, 0)
-    assert refused(state, batch(0, 3, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    state.turned_away(2, 0, 0)
-    state.turned_away(3, 0, 0)
-    assert state.check(batch(0, 5, epoch=1)) is None, "so many are remembered and no more"
-    assert refused(state, batch(0, 5, producer_id=3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    state.forget_turned_away()
-    assert state.check(batch(0, 5, producer_id=3)) is None
+@pytest.mark.rule("V38")
+def test_a_new_epochs_batches_behind_its_refused_first_one_get_the_same_error() -> None:
+    state = ProducerState()
+    state.append(batch(0, 0, 3), 0)
+    state.refused.add(1, 1, (0, 4), ErrorCode.NOT_ENOUGH_REPLICAS, NOW_MS)
+    assert refused(state, batch(3, 5, epoch=1)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert refused(state, batch(3, 5, epoch=2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(state, batch(3, 4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    state.append(batch(3, 0, 5, epoch=1), 0)
+    assert state.check(batch(8, 5, epoch=1), NOW_MS) is None
+
+
+def test_a_marker_that_is_taken_back_is_not_awaited() -> None:
+    state = ProducerState()
+    state.append(batch(0, 0, transactional=True), 0)
+    for epoch in (0, 1):
+        state.take_back(state.append(marker(1, epoch), 0), ErrorCode.KAFKA_STORAGE_ERROR, NOW_MS)
+    assert len(state.refused) == 0
+    state.clear()
+    state.take_back(state.append(marker(1), 0), ErrorCode.KAFKA_STORAGE_ERROR, NOW_MS)
+    assert len(state.refused) == 0
 
 
 def test_a_silent_producer_is_forgotten_by_our_clock_not_by_its_timestamps() -> None:
@@ -196,7 +213,7 @@ def test_a_marker_ends_the_transaction_and_a_new_epoch_forgets_batches() -> None
     state.append(marker(2, epoch=1), 0)
     entry = state.entry(1)
     assert entry is not None and entry.batches == () and entry.last_sequence == -1
-    assert state.check(batch(3, 0, epoch=1)) is None
+    assert state.check(batch(3, 0, epoch=1), NOW_MS) is None
 
 
 # truncation
@@ -210,7 +227,7 @@ def test_truncation_goes_back_to_remembered_batches() -> None:
     assert state.truncate_to(2)
     entry = state.entry(1)
     assert entry is not None and entry.last_sequence == 1
-    assert state.check(batch(2, 2)) is None
+    assert state.check(batch(2, 2), NOW_MS) is None
 
 
 def test_truncation_forgets_who_was_first_seen_beyond() -> None:
@@ -324,7 +341,7 @@ def test_decisions_are_those_of_a_simple_model(data: st.DataObject) -> None:
         view = batch(offset, first, count, producer_id, epoch)
         expected = model.decide(producer_id, epoch, first, count)
         try:
-            found = state.check(view)
+            found = state.check(view, NOW_MS)
         except KafkaError as error:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
             assert expected == ("fenced" if error.code == code else "out of order")

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.volume import examples
 
-from tidelog.core.limits import MAX_RECORDS_CHECKED
 from tidelog.records import compression as c
-from tidelog.records import reader
 from tidelog.records.batch import BatchView, CorruptBatch, InvalidBatch, check
 from tidelog.records.builder import NewRecord, build_batch, record_size_bytes
+from tidelog.records.checking import check_records
 from tidelog.records.control import (
     ABORT,
     COMMIT,
     build_end_marker,
     read_marker,
 )
-from tidelog.records.reader import check_records, iter_records, read_columns
+from tidelog.records.reader import iter_records, read_columns
 
 octets = st.none() | st.binary(max_size=200)
 new_records = st.builds(
@@ -126,151 +124,6 @@ def test_decompression_is_bounded() -> None:
         read_columns(batch, max_decompressed_bytes=50_000)
     with pytest.raises(CorruptBatch, match="more than 50000 bytes"):
         check_records(batch, 50_000)
-
-
-# what a broker checks
-
-
-def patched(data: bytearray, position: int, value: int) -> BatchView:
-    data[position] = value
-    return BatchView(data)
-
-
-def test_an_uncompressed_first_record_must_be_framed_right() -> None:
-    def two() -> bytearray:
-        return build_batch([NewRecord(b"k", b"v", 5), NewRecord(b"k", b"v", 5)])
-
-    check_records(BatchView(two()), 1000)
-    for position, value, words in [
-        (61, 2, "does not fit"),  # size 1
-        (61, 120, "does not fit the batch"),
-        (61, 22, "cannot hold"),
-        (64, 2, "offset delta is 1"),
-        (65, 60, "a key of 30 bytes"),
-    ]:
-        with pytest.raises(InvalidBatch, match=words):
-            check_records(patched(two(), position, value), 1000)
-    alone = build_batch([NewRecord(b"k", b"v", 5)])
-    with pytest.raises(InvalidBatch, match="left after the only record"):
-        check_records(patched(alone, 61, 14), 1000)
-
-
-def packed(payload: bytes, count: int) -> BatchView:
-    """A gzip batch with this payload that claims so many records."""
-    data = build_batch([NewRecord(None, b"v", 5)], codec=c.GZIP)[:61]
-    data += c.compress(c.GZIP, payload)
-    data[8:12] = struct.pack(">i", len(data) - 12)
-    data[57:61] = struct.pack(">i", count)
-    return BatchView(data)
-
-
-def test_a_compressed_batch_is_walked() -> None:
-    record = bytes([14, 0, 0, 0, 1, 2]) + b"v" + b"\x00"
-    assert check_records(packed(record, 1), 1000) == 5
-    with pytest.raises(InvalidBatch, match="offset delta is 0"):
-        check_records(packed(record * 2, 2), 1000)
-    with pytest.raises(InvalidBatch, match="left after the last"):
-        check_records(packed(record + b"x", 1), 1000)
-    with pytest.raises(InvalidBatch, match="too early"):
-        check_records(packed(record, 2), 1000)
-    for position, value, words in [
-        (0, 4, "a size of 2"),
-        (5, 8, "longer than"),
-        (0, 12, "longer than"),
-    ]:
-        broken = bytearray(record)
-        broken[position] = value
-        with pytest.raises(InvalidBatch, match=words):
-            check_records(packed(bytes(broken), 1), 1000)
-
-
-def records_of(count: int, **changed: Any) -> bytearray:
-    """The payload of `count` records; the one at `at` has another offset delta or no value."""
-    payload = bytearray()
-    for number in range(count):
-        delta = _zigzag(changed.get("delta", number) if number == changed.get("at") else number)
-        body = bytes([0, 0, *delta, 1, 2]) + b"v" + b"\x00"
-        payload += _zigzag(len(body)) + body
-    return payload
-
-
-def _zigzag(number: int) -> bytes:
-    number <<= 1
-    encoded = bytearray()
-    while number >= 0x80:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*encoded, number])
-
-
-@pytest.mark.parametrize("codec", [c.GZIP, c.SNAPPY, c.LZ4, c.ZSTD])
-def test_of_a_batch_of_very_many_records_only_so_many_are_walked(
-    codec: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    numbers_read = 0
-    varint = reader._varint
-
-    def counting(data: bytes, position: int) -> tuple[int, int]:
-        nonlocal numbers_read
-        numbers_read += 1
-        return varint(data, position)
-
-    monkeypatch.setattr(reader, "_varint", counting)
-    batch = BatchView(build_batch([NewRecord(None, None, 5)] * 30_000, codec=codec))
-    assert check_records(batch, 1 << 20) == 5
-    assert numbers_read == MAX_RECORDS_CHECKED * 5
-    numbers_read = 0
-    with pytest.raises(InvalidBatch, match="no key"):
-        check_records(batch, 1 << 20, keys_required=True)
-    keyed = BatchView(build_batch([NewRecord(b"", None, 5)] * 30_000))
-    numbers_read = 0
-    assert check_records(keyed, 1 << 20, keys_required=True) == 5
-    assert numbers_read == MAX_RECORDS_CHECKED * 5
-
-
-def test_behind_the_records_walked_there_must_be_room_for_the_others() -> None:
-    count = MAX_RECORDS_CHECKED + 100
-
-    def checked(payload: bytes | bytearray, claimed: int = count) -> int:
-        return check_records(packed(bytes(payload), claimed), 1 << 20)
-
-    assert checked(records_of(count)) == 5
-    with pytest.raises(InvalidBatch, match="its offset delta is 1"):
-        checked(records_of(count, at=MAX_RECORDS_CHECKED - 1, delta=1))
-    assert checked(records_of(count, at=MAX_RECORDS_CHECKED, delta=1)) == 5, "not looked at"
-    with pytest.raises(InvalidBatch, match=r"bytes after record 4999 cannot hold 1000000 more"):
-        checked(records_of(count), MAX_RECORDS_CHECKED + 1_000_000)
-    with pytest.raises(InvalidBatch, match="left after the last"):
-        checked(records_of(count), MAX_RECORDS_CHECKED)
-
-
-def test_behind_the_records_walked_the_header_tells_the_largest_timestamp() -> None:
-    early = [NewRecord(None, None, 5)] * MAX_RECORDS_CHECKED
-    for last_ms in (3, 9):
-        records = [*early, NewRecord(None, None, last_ms)]
-        batch = BatchView(build_batch(records, codec=c.ZSTD))
-        assert check_records(batch, 1 << 20) == max(5, last_ms)
-
-
-def test_timestamps_beyond_64_bits_are_refused_where_walked_and_wrap_where_read() -> None:
-    for base, delta in ((2**63 - 1, b"\2"), (-(2**63), b"\1")):  # 1 and -1
-        payload = bytearray()
-        for number in range(2):
-            body = b"\0" + delta + _zigzag(number) + b"\1\1\0"
-            payload += _zigzag(len(body)) + body
-        batch = packed(bytes(payload), 2)
-        batch.base_timestamp = base
-        with pytest.raises(InvalidBatch, match="64 bits"):
-            check_records(batch, 1_000)
-        assert read_columns(batch).timestamps_ms == [-base - 1] * 2
-
-
-def test_a_compacted_topic_needs_keys() -> None:
-    keyed = build_batch([NewRecord(b"k", b"v", 5)])
-    keyless = build_batch([NewRecord(b"k", b"v", 5), NewRecord(None, b"v", 6)])
-    assert check_records(BatchView(keyed), 1000, keys_required=True) == 5
-    with pytest.raises(InvalidBatch, match="record 1 has no key"):
-        check_records(BatchView(keyless), 1000, keys_required=True)
 
 
 # control batches

@@ -417,3 +417,21 @@ def test_an_opened_lane_holds_the_lock_until_it_is_closed(tmp_path: Path) -> Non
         await open_lane(str(tmp_path), loop, SystemClock(loop)).close()
 
     asyncio.run(main())
+
+
+def test_a_long_computation_holds_up_neither_the_disk_nor_the_loop(tmp_path: Path) -> None:
+    async def test(lane: ThreadLane) -> None:
+        may_end = threading.Event()
+        order: list[str] = []
+        long = lane.submit(lambda _: may_end.wait(60), Work.COMPUTE, "check of a batch")
+        behind = lane.submit(here, Work.COMPUTE, "check of a batch")
+        long.then(lambda _: order.append("long"))
+        behind.then(lambda _: order.append("behind"))
+        assert await lane.submit(here, Work.SLOW, "flush") != threading.get_ident()
+        assert lane.submit(here, Work.FAST, "append").done
+        assert not long.done and not behind.done
+        may_end.set()
+        assert await long and await behind != threading.get_ident()
+        assert order == ["long", "behind"], "one at a time, in order"
+
+    run(test, tmp_path)

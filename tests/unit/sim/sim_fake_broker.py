@@ -107,7 +107,10 @@ class FakeBroker:
     def _append(self, raw: bytes) -> tuple[int, ErrorCode]:
         (batch,) = read_batches(raw)
         if batch.producer_id >= 0:
-            known = [old for old, _ in self.batches if old.producer_id == batch.producer_id]
+            identity = (batch.producer_id, batch.producer_epoch)
+            known = [
+                old for old, _ in self.batches if (old.producer_id, old.producer_epoch) == identity
+            ]
             for old in known[-5:]:
                 if old.base_sequence == batch.base_sequence:
                     return old.base_offset, ErrorCode.NONE

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tidelog.core.ports import FrameHandler, Ports, Transport
+from tidelog.core.receive_budget import ReceiveBudget
 from tidelog.core.tasks import Tasks
 from tidelog.sim.node import SimNode
 from tidelog.sim.world import World
@@ -82,6 +83,7 @@ def connect(
     *,
     echo: bool = False,
     port: int = 9092,
+    budget: ReceiveBudget | None = None,
 ) -> tuple[Recorder, Recorder]:
     """A connection from one node to the other; returns (client's, server's) handler."""
     accepted: list[Recorder] = []
@@ -96,7 +98,7 @@ def connect(
         return opened[-1]
 
     async def listen() -> None:
-        await server.ports.network.listen(server.node.host, port, accept, MAX_FRAME_BYTES)
+        await server.ports.network.listen(server.node.host, port, accept, MAX_FRAME_BYTES, budget)
 
     async def dial() -> None:
         await client.ports.network.connect(

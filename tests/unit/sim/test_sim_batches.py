@@ -6,7 +6,9 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatch
 
 from tidelog.records.batch import BatchView
+from tidelog.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 from tidelog.records.reader import read_keys
+from tidelog.records.recompressing import recompressed
 from tidelog.records.rewriting import emptied, rewritten
 from tidelog.sim.batches import (
     GONE,
@@ -16,6 +18,7 @@ from tidelog.sim.batches import (
     is_tombstone,
     key_of,
     read_batches,
+    read_records,
 )
 
 
@@ -32,6 +35,30 @@ def test_a_batch_is_what_kafka_python_reads() -> None:
     values = [record.value for record in read]
     assert [int.from_bytes(value[:8], "big") for value in values] == [7, 8, 1 << 40]
     assert [len(value) for value in values] == [8, 13, 308]
+
+
+def test_a_batch_with_gzip_is_read_as_the_plain_one() -> None:
+    raw = batch(producer_id=5, producer_epoch=2, base_sequence=9)
+    [plain] = read_batches(raw)
+    packed = recompressed(BatchView(bytearray(raw)), GZIP, None, 1 << 20)
+    [read] = read_batches(packed.buffer)
+    assert read == plain._replace(size_bytes=packed.size_bytes)
+    assert list(read_records(packed.buffer)) == list(read_records(raw))
+
+
+@pytest.mark.parametrize("codec", [SNAPPY, LZ4, ZSTD])
+def test_a_batch_with_another_codec_is_refused(codec: int) -> None:
+    packed = recompressed(BatchView(bytearray(batch())), codec, None, 1 << 20)
+    with pytest.raises(BrokenBatch, match="attributes"):
+        list(read_batches(packed.buffer))
+
+
+def test_damaged_gzip_is_refused() -> None:
+    packed = bytearray(recompressed(BatchView(bytearray(batch())), GZIP, None, 1 << 20).buffer)
+    packed[-1] ^= 0xFF
+    packed[17:21] = BatchView(packed).computed_crc().to_bytes(4, "big")
+    with pytest.raises(BrokenBatch, match="damaged gzip"):
+        list(read_batches(packed))
 
 
 def test_batches_are_read_back_and_a_part_at_the_end_is_left_out() -> None:

@@ -17,6 +17,7 @@ from tests.unit.sim.sim_programs import (
 )
 
 from tidelog.core.errors import ConnectionLost, NodeDead
+from tidelog.core.receive_budget import ReceiveBudget
 from tidelog.sim.disk import Loss
 from tidelog.sim.world import World
 
@@ -222,3 +223,22 @@ def test_reset_connections_tells_both_sides(world: World) -> None:
     world.run_until(world.now_ns + S)
     assert near.lost == ["connection reset"]
     assert far.lost == ["connection reset by the peer"]
+
+
+def test_a_large_frame_waits_for_room_in_the_budget_and_keeps_its_place(world: World) -> None:
+    one, two = pair(world)
+    budget = ReceiveBudget(300_000, 300_000, two.ports.clock, lambda line: None)
+    near, far = connect(world, one, two, budget=budget)
+    other, held = connect(world, one, two, port=9093, budget=budget)
+    large = bytes(200_000)  # of API key 0
+    in_node(world, one, lambda: other.transport.send([frame(large)]))
+    world.run_until(world.now_ns + S)
+    in_node(world, one, lambda: near.transport.send([frame(b"a"), frame(large)]))
+    in_node(world, one, lambda: near.transport.send([frame(b"b")]))
+    world.run_until(world.now_ns + S)
+    assert (held.frames, far.frames, budget.waiting) == ([large], [], 1)
+    in_node(world, two, lambda: held.transport.handled(len(large), 0))
+    world.run_until(world.now_ns + S)
+    assert (far.frames, budget.waiting, budget.used_bytes) == ([b"a", large, b"b"], 0, 200_000)
+    in_node(world, two, lambda: far.transport.close("done"))
+    assert budget.used_bytes == 0

@@ -31,16 +31,26 @@ class TestTime:
         assert problems == ["models failed"]
         names = [step.name for step in told]
         assert names[:4] == ["mutants", "models", "clients", "histories"]
-        assert names[4:] == ["known_seeds.txt", "rare_seeds.txt", "simulation", "coverage"]
+        assert names[4:6] == ["chaos on embedded", "chaos on zookeeper"]
+        assert names[6:] == ["known_seeds.txt", "rare_seeds.txt", "simulation", "coverage"]
         words = next(step.words for step in told if step.name == "simulation")
         assert words[words.index("--coverage") + 1] == "/kept" == told[-1].words[-1]
         return float(words[words.index("--minutes") + 1])
 
-    def test_the_simulator_has_what_is_left_and_half_at_least(self) -> None:
-        assert self.minutes_of(30, 60.0) == 26
-        assert self.minutes_of(30, 1_200.0) == 15
+    def test_the_simulator_has_what_is_left_and_a_third_at_least(self) -> None:
+        assert self.minutes_of(30, 60.0) == 25
+        assert self.minutes_of(30, 1_200.0) == 10
 
-    def test_what_goes_before_has_half_at_most(self) -> None:
+    @pytest.mark.parametrize(("minutes", "share"), [(6, 1), (60, 10), (600, 10)])
+    def test_chaos_has_ten_minutes_on_each_store_of_an_hour_or_more(
+        self, minutes: float, share: float
+    ) -> None:
+        (steps,) = [each for each in soak.before(minutes, 4) if "chaos" in each[0].name]
+        words = [step.words for step in steps]
+        assert [each[each.index("--store") + 1] for each in words] == ["embedded", "zookeeper"]
+        assert [float(each[each.index("--minutes") + 1]) for each in words] == [share] * 2
+
+    def test_what_goes_before_has_two_thirds_at_most(self) -> None:
         limits = {step.name: step for steps in soak.before(30, 4) for step in steps}
         mutants = limits["mutants"].words
         assert float(mutants[mutants.index("--minutes") + 1]) == 10

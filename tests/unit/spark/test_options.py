@@ -115,5 +115,36 @@ def test_a_wrong_option_is_named_with_what_would_be_right(
         parse_options(options)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("startingOfsets", "startingOffsets"),
+        ("SUBSCRIBEE", "subscribe"),
+        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
+        ("bootstrap.servers", "kafka.bootstrap.servers"),
+        ("fail_on_data_loss", "failOnDataLoss"),
+        ("kafka.reqest.timeout.ms", "kafka.request.timeout.ms"),
+    ],
+)
+def test_a_misspelt_option_is_an_error_with_the_nearest_right_one(wrong: str, right: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        parse_options({**BASE, "subscribe": "a", wrong: "x"})
+    told = f"option {wrong} is not known to format tidelog; did you mean {right}?"
+    assert str(raised.value) == told
+
+
+def test_an_option_without_a_near_one_is_an_error_all_the_same() -> None:
+    with pytest.raises(OptionError, match="option zzz is not known to format tidelog$"):
+        parse_options({**BASE, "subscribe": "a", "zzz": "x"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["path", "serialization.format", "groupIdPrefix", "fetchOffset.numRetries", "kafka.group.id"],
+)
+def test_options_of_spark_and_of_the_connector_that_change_no_row_pass(name: str) -> None:
+    assert parse_options({**BASE, "subscribe": "a", name: "1"}).topics == ("a",)
+
+
 def test_option_errors_are_configuration_errors() -> None:
     assert issubclass(OptionError, ConfigError)

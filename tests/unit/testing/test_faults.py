@@ -11,7 +11,8 @@ from tidelog.broker.interception import Action, Rule
 from tidelog.core.errors import ErrorCode
 from tidelog.runtime.interception import InterceptionControl, InterceptionDirectory
 from tidelog.testing import Fault, Requests, WaitTimeout
-from tidelog.wire.registry import FETCH, PRODUCE
+from tidelog.testing.faults import Unfinished
+from tidelog.wire.registry import FETCH, OFFSET_COMMIT, OFFSET_FETCH
 
 
 class Directory:
@@ -20,9 +21,12 @@ class Directory:
     def __init__(self, path: Path) -> None:
         self.control = InterceptionControl(str(path))
         self.broker = InterceptionDirectory(str(path))
+        self.unfinished = Unfinished()
 
     def on_request(self, *names: str) -> Requests:
-        return Requests.of(lambda rule, told: Fault(self.control, rule, told), names)
+        return Requests.of(
+            lambda rule, told: Fault(self.control, rule, told), names, self.unfinished
+        )
 
     @property
     def rules(self) -> list[Rule]:
@@ -35,12 +39,13 @@ def directory(tmp_path: Path) -> Directory:
 
 
 def test_every_word_is_in_the_rule(directory: Directory) -> None:
-    requests = directory.on_request("Produce", "Fetch").on(1, 2).where(topic="t", client_id="c")
+    requests = directory.on_request("OffsetCommit", "OffsetFetch").on(1, 2)
+    requests = requests.where(topic="t", client_id="c")
     requests.where(group_id="g").from_brokers().nth(3).after().delay(0.25)
     assert directory.rules == [
         Rule(
             number=0,
-            api_keys=(PRODUCE, FETCH),
+            api_keys=(OFFSET_COMMIT, OFFSET_FETCH),
             action=Action.DELAY,
             brokers=(1, 2),
             topic="t",
@@ -120,6 +125,21 @@ def test_waiting_for_a_fault_tells_what_it_has_seen(directory: Directory) -> Non
         (lambda d: d.on_request("Fetch").delay(0), "more than 0 seconds"),
         (lambda d: d.on_request("Fetch").answer("NOT_LEADER"), "NOT_LEADER_OR_FOLLOWER"),
         (lambda d: d.on_request("Fetch").answer("NONE"), "NONE is no error"),
+        (lambda d: d.on_request("Fetch").on().drop(), r"on\(\) names no broker"),
+        (lambda d: d.on_request("Fetch").where().drop(), r"where\(\) names nothing"),
+        (
+            lambda d: d.on_request("Produce").where(group_id="g").drop(),
+            r"where\(group_id=...\) can never match: Produce requests name no group; those of"
+            ".* Heartbeat, .*OffsetCommit.* do",
+        ),
+        (
+            lambda d: d.on_request("Heartbeat").where(topic="t").drop(),
+            "can never match: Heartbeat requests name no topic; those of .*Fetch.* Produce",
+        ),
+        (
+            lambda d: d.on_request("LeaderAndIsr").drop(),
+            r"can never match: only brokers send LeaderAndIsr; from_brokers\(\)",
+        ),
     ],
 )
 def test_nonsense_is_named_and_puts_nothing_in_force(
@@ -128,3 +148,19 @@ def test_nonsense_is_named_and_puts_nothing_in_force(
     with pytest.raises(ValueError, match=told):
         wrong(directory)
     assert directory.rules == []
+
+
+def test_steps_without_an_action_are_known_until_one_follows(directory: Directory) -> None:
+    assert directory.unfinished.problem() is None
+    produce = directory.on_request("Produce")
+    third = produce.where(topic="t").nth(3)
+    problem = directory.unfinished.problem() or ""
+    assert problem.startswith("on_request('Produce').where(topic='t').nth(3) says which requests")
+    third.drop()
+    assert directory.unfinished.problem() is None
+    produce.nth(4).watch()
+    assert directory.unfinished.problem() is None
+    produce.nth(5)
+    assert "nth(5)" in (directory.unfinished.problem() or "")
+    directory.unfinished.clear()
+    assert directory.unfinished.problem() is None

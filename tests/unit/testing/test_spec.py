@@ -8,11 +8,13 @@ import pytest
 
 from tidelog.testing.spec import ClusterSpec, SpecError, config_lines
 
+PARTITIONS, CREATE = "num.partitions", "auto.create.topics.enable"
+
 
 def test_what_is_said_later_counts_key_by_key() -> None:
-    outer = ClusterSpec().with_("module", {"brokers": 5, "config": {"a": 1, "b": True}})
-    inner = outer.with_("function", {"config": {"a": 2}, "log_dirs": 2})
-    assert inner == ClusterSpec(5, {"a": "2", "b": "true"}, 2)
+    outer = ClusterSpec().with_("module", {"brokers": 5, "config": {PARTITIONS: 1, CREATE: True}})
+    inner = outer.with_("function", {"config": {PARTITIONS: 2}, "log_dirs": 2})
+    assert inner == ClusterSpec(5, {PARTITIONS: "2", CREATE: "true"}, 2)
 
 
 def test_a_parameter_is_a_number_of_brokers_or_a_dict() -> None:
@@ -23,7 +25,16 @@ def test_a_parameter_is_a_number_of_brokers_or_a_dict() -> None:
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        ({"borkers": 3}, "'borkers' is none of brokers, config, log_dirs, store"),
+        (
+            {"borkers": 3},
+            "'borkers' is none of brokers, config, log_dirs, store; did you mean brokers?",
+        ),
+        (
+            {"config": {"num.partitons": 3}},
+            "config has 'num.partitons', which is no key of a broker's server.properties;"
+            " did you mean num.partitions?",
+        ),
+        ({"config": {"colour": "red"}}, "which is no key of a broker's server.properties"),
         ({"brokers": 0}, "brokers=0: an integer of at least 1 expected"),
         ({"brokers": True}, "brokers=True: an integer"),
         ({"config": ["a=b"]}, "a dict of keys and values expected"),

@@ -337,6 +337,7 @@ class TestDeclarations:
     def test_every_annotation_says_what_the_declaration_says(self) -> None:
         python_types = {
             "bool": "bool",
+            "float64": "float",
             "string": "str",
             "uuid": "bytes",
             "bytes": "bytes",

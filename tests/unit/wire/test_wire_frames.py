@@ -214,3 +214,12 @@ class TestCopying:
         assert len(reader.get_buffer()) <= 200_000
         list(feed(reader, bytes(200_000)))
         assert reader.pending_bytes == 0
+
+
+def test_a_frame_that_is_not_complete_is_known_by_its_size_and_first_bytes() -> None:
+    reader = FrameReader()
+    stream = framed([b"whole", b"\x01\x02" + bytes(70_000)])
+    reads = feed(reader, stream[:20], most=7)
+    known = [(reader.needed_bytes, reader.pending_frame()) for _ in reads]
+    # After 7 bytes, 14 and 20: of the first frame, of the second its size alone, and all.
+    assert known == [(9, (5, 0x7768)), (70_006, None), (70_006, (70_002, 0x0102))]

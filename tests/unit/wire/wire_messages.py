@@ -108,8 +108,12 @@ def _primitive(draw: Random, kind: str, name: str, tame: bool) -> Any:
         return int(draw.choice(list(ErrorCode)))
     if tame and name in ("log_append_time_ms", "retention_time_ms"):
         return draw.choice([-1, draw.randint(0, 4_000_000_000) * 1000])
+    if tame and kind == "int64" and name.endswith("_ms"):
+        return draw.randint(0, 4_000_000_000) * 1000
     if kind in INT_BITS:
         return _integer(draw, kind)
+    if kind == "float64":
+        return draw.choice([0.0, -1.5, 1e300, draw.random()])
     if kind == "bool":
         return draw.random() < 0.5
     if kind == "uuid":

@@ -9,11 +9,10 @@ out of sync. Any other broker than the controller answers NOT_CONTROLLER for the
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.refusals import refusal
 from tidelog.broker.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
 )
@@ -26,6 +25,5 @@ CARD = Card(api_key=45, min_version=0, max_version=1)
 
 def handle(broker: Broker, request: Request) -> Pending | AlterPartitionReassignmentsResponse:
     """Ask the controller, if that is this broker."""
-    return broker.controller.reassign(
-        request.message, lambda: refusal(request, ErrorCode.NOT_CONTROLLER)
-    )
+    ask = partial(broker.controller.reassign, request.message)
+    return broker.store_trouble.watch(request, ask, request.message.timeout_ms)

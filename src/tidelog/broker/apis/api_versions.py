@@ -1,9 +1,13 @@
 """ApiVersions (key 18), versions 0 to 4.
 
-Answers the ranges of every card, those of our own APIs on the listener between brokers alone (G5).
-A request newer than served is answered by the connection with version 0, error
-UNSUPPORTED_VERSION and the ranges (KIP-511). Software name and version from version 3 on must look
-like Kafka's pattern, else INVALID_REQUEST.
+Answers the ranges of every card. Our own APIs are advertised on the listener between brokers alone,
+and there only to a client whose software name is ours (G5): some clients fail at keys that they do
+not know, others guess the broker's version from all that they see. Brokers send each other requests
+without asking for versions.
+
+A request newer than served is answered by the connection with version 0, error UNSUPPORTED_VERSION
+and the ranges (KIP-511). Software name and version from version 3 on must look like Kafka's
+pattern, else INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
 CARD = Card(api_key=18, min_version=0, max_version=4)
 
+#: Software names of our client, and of programs that are made of it and name themselves after it.
+_OURS = re.compile(r"tidelog(-.*)?")
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -32,6 +38,7 @@ def handle(broker: Broker, request: Request) -> ApiVersionsResponse:
         and _SOFTWARE.fullmatch(message.client_software_version)
     ):
         error = ErrorCode.INVALID_REQUEST
+    own = request.connection.serves_own and _OURS.fullmatch(message.client_software_name)
     return ApiVersionsResponse(
-        error_code=error, api_keys=broker.advertised_versions(request.connection.serves_own)
+        error_code=error, api_keys=broker.advertised_versions(include_own=bool(own))
     )

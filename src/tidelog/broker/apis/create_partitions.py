@@ -8,11 +8,10 @@ them, and finds groups and their offsets elsewhere after the next restart of its
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.refusals import refusal
 from tidelog.broker.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.create_partitions import CreatePartitionsResponse
 
 if TYPE_CHECKING:
@@ -23,6 +22,5 @@ CARD = Card(api_key=37, min_version=0, max_version=3)
 
 def handle(broker: Broker, request: Request) -> Pending | CreatePartitionsResponse:
     """Ask the controller, if that is this broker."""
-    return broker.controller.create_partitions(
-        request.message, lambda: refusal(request, ErrorCode.NOT_CONTROLLER)
-    )
+    ask = partial(broker.controller.create_partitions, request.message)
+    return broker.store_trouble.watch(request, ask, request.message.timeout_ms)

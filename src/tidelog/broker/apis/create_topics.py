@@ -7,12 +7,11 @@ it is answered. Creation policies and quotas are not there.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.create_topics import (
-    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -26,17 +25,6 @@ CARD = Card(api_key=19, min_version=2, max_version=7)
 def handle(broker: Broker, request: Request) -> Pending | CreateTopicsResponse:
     """Ask the controller, if that is this broker."""
     message: CreateTopicsRequest = request.message
-    return broker.controller.create_topics(message, lambda: _refusal(message))
-
-
-def _refusal(message: CreateTopicsRequest) -> CreateTopicsResponse:
-    return CreateTopicsResponse(
-        topics=[
-            CreatableTopicResult(
-                name=topic.name,
-                error_code=ErrorCode.NOT_CONTROLLER,
-                error_message="this broker is not the controller",
-            )
-            for topic in message.topics
-        ]
+    return broker.store_trouble.watch(
+        request, partial(broker.controller.create_topics, message), message.timeout_ms
     )

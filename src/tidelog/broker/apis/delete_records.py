@@ -91,7 +91,7 @@ def handle(broker: Broker, request: Request) -> Pending:
             except KafkaError as error:
                 answer.error_code = error.code
     if deletion.waiting:
-        timeout = broker.timers.after(max(0, message.timeout_ms), deletion.timed_out)
+        timeout = broker.serving_timers.after(max(0, message.timeout_ms), deletion.timed_out)
         deletion.pending.on_cancel(timeout.cancel)
         deletion.pending.on_cancel(deletion.forgotten)
     deletion.look()

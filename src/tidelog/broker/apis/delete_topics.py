@@ -7,15 +7,13 @@ the controller answers NOT_CONTROLLER for each topic.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.delete_topics import (
-    DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DeleteTopicState,
 )
 
 if TYPE_CHECKING:
@@ -27,19 +25,6 @@ CARD = Card(api_key=20, min_version=1, max_version=6)
 def handle(broker: Broker, request: Request) -> Pending | DeleteTopicsResponse:
     """Ask the controller, if that is this broker."""
     message: DeleteTopicsRequest = request.message
-    return broker.controller.delete_topics(message, lambda: _refusal(message))
-
-
-def _refusal(message: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    topics = message.topics or [DeleteTopicState(name) for name in message.topic_names]
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                error_code=ErrorCode.NOT_CONTROLLER,
-                error_message="this broker is not the controller",
-            )
-            for topic in topics
-        ]
+    return broker.store_trouble.watch(
+        request, partial(broker.controller.delete_topics, message), message.timeout_ms
     )

@@ -1,13 +1,15 @@
 """DescribeCluster (key 60), versions 0 and 1.
 
-The live brokers at their client endpoints, the controller, the cluster id. Endpoint type 2
-(controllers, KRaft) is answered UNSUPPORTED_ENDPOINT_TYPE. Authorized operations are not told.
+The live brokers at their endpoints of the listener that was asked, the controller if it is among
+them, the cluster id. Endpoint type 2 (controllers, KRaft) is answered UNSUPPORTED_ENDPOINT_TYPE.
+Authorized operations of the cluster where the request asks for them (KIP-430).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.authorized_operations import CLUSTER_OPERATIONS
 from tidelog.broker.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_cluster import (
@@ -33,11 +35,15 @@ def handle(broker: Broker, request: Request) -> DescribeClusterResponse:
             error_message=f"endpoint type {message.endpoint_type} is not served; 1 (brokers) is",
             endpoint_type=message.endpoint_type,
         )
-    response = DescribeClusterResponse(
-        cluster_id=broker.cluster_id, controller_id=broker.view.controller_id
-    )
+    listener = request.connection.listener
+    controller_id = broker.view.controller_id
+    if broker.view.endpoint(controller_id, listener) is None:
+        controller_id = -1
+    response = DescribeClusterResponse(cluster_id=broker.cluster_id, controller_id=controller_id)
+    if message.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
     for broker_id, info in sorted(broker.view.brokers.items()):
-        endpoint = broker.client_endpoint(broker_id)
+        endpoint = broker.view.endpoint(broker_id, listener)
         if endpoint is not None:
             response.brokers.append(
                 DescribeClusterBroker(broker_id, endpoint.host, endpoint.port, info.rack)

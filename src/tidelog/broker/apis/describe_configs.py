@@ -2,12 +2,13 @@
 
 Topics, and the defaults of all brokers, are told by whichever broker is asked; a broker's own
 configuration by that broker only. What is stored is read from the store, so that a change that was
-answered is seen. Values that may be secrets are null. Levels of loggers are not supported.
+answered is seen. Values that may be secrets are null. Resources are answered in the order in which
+they were asked for, and so are the keys of each. Levels of loggers are not supported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.broker.config_requests import entity_of
@@ -40,23 +41,22 @@ def handle(broker: Broker, request: Request) -> Pending:
 
 async def _describe(broker: Broker, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
     results: list[DescribeConfigsResult] = []
-    wanted: list[tuple[DescribeConfigsResult, tuple[str, str], Sequence[str] | None]] = []
-    once = {(one.resource_type, one.resource_name): one for one in message.resources}
-    for resource in once.values():
-        result = DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
+    wanted: list[tuple[DescribeConfigsResult, tuple[str, str], Sequence[str]]] = []
+    for resource_type, name, names in _questions(message):
+        result = DescribeConfigsResult(resource_type=resource_type, resource_name=name)
         results.append(result)
         try:
-            entity = entity_of(broker, resource.resource_type, resource.resource_name)
+            entity = entity_of(broker, resource_type, name)
         except KafkaError as error:
             _refuse(result, error)
         else:
-            wanted.append((result, entity, resource.configuration_keys))
+            wanted.append((result, entity, names))
     own = (BROKERS, str(broker.broker_id))
-    entities = [(BROKERS, DEFAULT_ENTITY), own, *(entity for _, entity, _ in wanted)]
+    entities = list(dict.fromkeys(entity for _, entity, _ in wanted))
     try:
-        cluster, of_broker, *stored = await broker.config_store.read(entities)
+        cluster, of_broker, *stored = await broker.config_store.read(
+            [(BROKERS, DEFAULT_ENTITY), own, *entities]
+        )
     except KafkaError as error:
         for result, _, _ in wanted:
             _refuse(result, error)
@@ -64,12 +64,25 @@ async def _describe(broker: Broker, message: DescribeConfigsRequest) -> Describe
     static = broker.live_configs.static
     dynamic = DynamicConfigs(cluster, of_broker)
     in_force, _ = broker_config(static, dynamic)
-    for (result, entity, keys), settings in zip(wanted, stored, strict=True):
-        entries = _entries(static, dynamic, in_force, entity, settings)
+    settings = dict(zip(entities, stored, strict=True))
+    for result, entity, keys in wanted:
+        entries = _entries(static, dynamic, in_force, entity, settings[entity])
         result.configs = [_told(one, message) for one in config_entries.chosen(entries, keys)]
         # About a millisecond each: others are served in between.
         await broker.tasks.sleep(0)
     return DescribeConfigsResponse(results=results)
+
+
+def _questions(message: DescribeConfigsRequest) -> Iterable[tuple[int, str, tuple[str, ...]]]:
+    """Type, name and keys of each resource, in order; no keys are all keys.
+
+    The same question asked twice is answered once: a request of a few megabytes could otherwise
+    ask 100,000 times for every key of a broker.
+    """
+    return dict.fromkeys(
+        (each.resource_type, each.resource_name, tuple(each.configuration_keys or ()))
+        for each in message.resources
+    )
 
 
 def _entries(

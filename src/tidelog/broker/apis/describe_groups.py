@@ -1,14 +1,16 @@
 """DescribeGroups (key 15), versions 0 to 5: state and members of groups.
 
-A group that is not there is Dead, without an error. Authorized operations are not told (no
-authorizer yet).
+A group that is not there is Dead, without an error. Authorized operations of every group without an
+error where the request asks for them (KIP-430).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.authorized_operations import GROUP_OPERATIONS
 from tidelog.broker.requests import Card, Request
+from tidelog.core.errors import ErrorCode
 from tidelog.group.answers import DescribeAnswer
 from tidelog.group.requests import DescribeAsked
 from tidelog.wire.messages.describe_groups import (
@@ -34,15 +36,17 @@ def handle(broker: Broker, request: Request) -> Any:
         [DescribeAsked(broker.groups.ticket(), group_id, version) for group_id in groups],
         lambda answers: DescribeGroupsResponse(
             groups=[
-                _described(group_id, answer)
+                _described(group_id, answer, message.include_authorized_operations)
                 for group_id, answer in zip(groups, answers, strict=True)
             ]
         ),
     )
 
 
-def _described(group_id: str, answer: DescribeAnswer) -> DescribedGroup:
-    return DescribedGroup(
+def _described(
+    group_id: str, answer: DescribeAnswer, include_authorized_operations: bool
+) -> DescribedGroup:
+    group = DescribedGroup(
         error_code=answer.error,
         group_id=group_id,
         group_state=answer.state,
@@ -60,3 +64,6 @@ def _described(group_id: str, answer: DescribeAnswer) -> DescribedGroup:
             for member in answer.members
         ],
     )
+    if include_authorized_operations and answer.error == ErrorCode.NONE:
+        group.authorized_operations = GROUP_OPERATIONS
+    return group

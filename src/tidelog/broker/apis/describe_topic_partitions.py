@@ -2,7 +2,8 @@
 
 Topics are told in the order of their names, from the cursor on, up to the smaller of the client's
 limit and `max.request.partition.size.limit`; the next cursor is where the page was cut. Published
-state only (V82). Eligible leader replicas are not kept: their lists are empty, and not null, which
+state only (V82). Authorized operations come with every topic, without being asked for, as in Kafka.
+Eligible leader replicas are not kept: their lists are empty, and not null, which
 Java's admin client cannot read.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.authorized_operations import TOPIC_OPERATIONS
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.requests import Card, Request
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -51,7 +53,7 @@ def handle(broker: Broker, request: Request) -> DescribeTopicPartitionsResponse:
             break
         page = numbers[:room]
         room -= len(page)
-        response.topics.append(_topic(broker, topic, page))
+        response.topics.append(_topic(broker, request.connection.listener, topic, page))
         if len(page) < len(numbers):
             response.next_cursor = Cursor(name, numbers[len(page)])
             break
@@ -64,24 +66,29 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
         validate_topic_name(name)
     except KafkaError as refused:
         error = refused.code
-    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _topic(
-    broker: Broker, topic: TopicView, numbers: list[int]
+    broker: Broker, listener: str, topic: TopicView, numbers: list[int]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal_topic(topic.name),
-        partitions=[_partition(broker, number, topic.partitions[number]) for number in numbers],
+        partitions=[
+            _partition(broker, listener, number, topic.partitions[number]) for number in numbers
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    broker: Broker, number: int, partition: PartitionView
+    broker: Broker, listener: str, number: int, partition: PartitionView
 ) -> DescribeTopicPartitionsResponsePartition:
-    has_leader = partition.leader >= 0 and broker.view.is_alive(partition.leader)
+    has_leader = broker.view.endpoint(partition.leader, listener) is not None
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=number,

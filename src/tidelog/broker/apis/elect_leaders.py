@@ -6,11 +6,10 @@ other broker than the controller answers NOT_CONTROLLER, for the whole where the
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.refusals import refusal
 from tidelog.broker.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.elect_leaders import ElectLeadersResponse
 
 if TYPE_CHECKING:
@@ -21,6 +20,5 @@ CARD = Card(api_key=43, min_version=0, max_version=2)
 
 def handle(broker: Broker, request: Request) -> Pending | ElectLeadersResponse:
     """Ask the controller, if that is this broker."""
-    return broker.controller.elect_leaders(
-        request.message, lambda: refusal(request, ErrorCode.NOT_CONTROLLER)
-    )
+    ask = partial(broker.controller.elect_leaders, request.message)
+    return broker.store_trouble.watch(request, ask, request.message.timeout_ms)

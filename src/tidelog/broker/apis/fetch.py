@@ -63,6 +63,7 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
         message.min_bytes,
         max(min(message.max_bytes, limit), 0),
         all_partitions=message.session_epoch <= INITIAL_EPOCH,
+        listener=request.connection.listener,
     )
     try:
         return fetch.start(message.max_wait_ms)

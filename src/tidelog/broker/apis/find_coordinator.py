@@ -1,19 +1,28 @@
 """FindCoordinator (key 10), versions 0 to 6: which broker coordinates a group.
 
-It is the leader of the group's partition of `__consumer_offsets` (G2), as published. Where the
+It is the leader of the group's partition of `__consumer_offsets` (G2), as published, at its
+endpoint of the listener that was asked. Where the
 topic does not exist yet it is made (`offsets.topic.*`), and the client is told
 COORDINATOR_NOT_AVAILABLE, which it tries again; likewise while the partition has no live leader.
-Not supported yet: transactional ids, which are told the same, and share groups (key type 2).
+
+Transactional ids have no coordinator. They are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+which all clients take as final; librdkafka repeats the request after most other errors for as long
+as its application waits. Beside brokers of Kafka there may be `__transaction_state`: the leader of
+the id's partition is named then, which coordinates if it is one of Kafka's. Share groups (key type
+2) are not supported.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from tidelog.broker.requests import Card, Request
+from tidelog.broker.unserved import NO_TRANSACTIONS
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_GROUP_ID_CHARS
-from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.core.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidelog.core.string_hash import coordinating_partition
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.find_coordinator import (
     Coordinator,
@@ -33,11 +42,20 @@ _BATCHED_VERSION = 4
 def handle(broker: Broker, request: Request) -> FindCoordinatorResponse:
     """The coordinator of each key, from published state."""
     message: FindCoordinatorRequest = request.message
+    listener = request.connection.listener
+    if message.key_type == TRANSACTION and TRANSACTION_STATE not in broker.view.topics:
+        broker.tracer.log(
+            "request",
+            logging.WARNING,
+            f"refusing client {request.header.client_id!r} a transactional id: {NO_TRANSACTIONS}",
+        )
     if request.header.api_version >= _BATCHED_VERSION:
         return FindCoordinatorResponse(
-            coordinators=[_find(broker, message.key_type, key) for key in message.coordinator_keys]
+            coordinators=[
+                _find(broker, listener, message.key_type, key) for key in message.coordinator_keys
+            ]
         )
-    found = _find(broker, message.key_type, message.key)
+    found = _find(broker, listener, message.key_type, message.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -47,13 +65,13 @@ def handle(broker: Broker, request: Request) -> FindCoordinatorResponse:
     )
 
 
-def _find(broker: Broker, key_type: int, key: str) -> Coordinator:
+def _find(broker: Broker, listener: str, key_type: int, key: str) -> Coordinator:
     if key_type == TRANSACTION:
-        return _none(
-            key,
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            "this broker has no transaction coordinator yet",
-        )
+        states = broker.view.topics.get(TRANSACTION_STATE)
+        if states is None or not states.partitions:
+            return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+        number = coordinating_partition(key, len(states.partitions))
+        return _leader(broker, listener, TopicPartition(TRANSACTION_STATE, number), key)
     if key_type != GROUP:
         return _none(key, ErrorCode.INVALID_REQUEST, f"key type {key_type}: 0 or 1 expected")
     if len(key) > MAX_GROUP_ID_CHARS:
@@ -67,12 +85,18 @@ def _find(broker: Broker, key_type: int, key: str) -> Coordinator:
         message = f"cannot be made yet: {reason}" if reason else "is being made"
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} {message}")
     partition = TopicPartition(CONSUMER_OFFSETS, broker.groups.partition_of(key))
+    return _leader(broker, listener, partition, key)
+
+
+def _leader(broker: Broker, listener: str, partition: TopicPartition, key: str) -> Coordinator:
+    """Return the leader of the partition that owns a key."""
     view = broker.view.partition(partition)
-    endpoint = None if view is None else broker.client_endpoint(view.leader)
+    endpoint = None if view is None else broker.view.endpoint(view.leader, listener)
     if view is None or endpoint is None:
-        return _none(
-            key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no live leader now"
-        )
+        reason = "has no live leader now"
+        if view is not None and broker.view.is_alive(view.leader):
+            reason = f"is led by broker {view.leader}, which has no listener {listener}"
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} {reason}")
     return Coordinator(key, view.leader, endpoint.host, endpoint.port, ErrorCode.NONE, None)
 
 

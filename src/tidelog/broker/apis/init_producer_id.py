@@ -1,6 +1,7 @@
-"""InitProducerId (key 22), versions 0 to 4: an id for an idempotent producer (G3).
+"""InitProducerId (key 22), versions 0 to 5: an id for an idempotent producer (G3).
 
-Transactional ids are not served yet: UNSUPPORTED_VERSION, which clients take as final. A producer
+Transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as by FindCoordinator. A
+producer
 that names its id and epoch (version 3 on, KIP-360) gets a fresh id: without a transactional id
 there is nothing to fence. COORDINATOR_LOAD_IN_PROGRESS while the controller gives no block of ids;
 clients try again.
@@ -17,7 +18,7 @@ from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
 
-CARD = Card(api_key=22, min_version=0, max_version=4)
+CARD = Card(api_key=22, min_version=0, max_version=5)
 
 _FIRST_EPOCH = 0
 _NO_EPOCH = -1
@@ -27,7 +28,7 @@ def handle(broker: Broker, request: Request) -> Pending | InitProducerIdResponse
     """An id at once where the block in hand has one."""
     message: InitProducerIdRequest = request.message
     if message.transactional_id is not None:
-        return _refused(ErrorCode.UNSUPPORTED_VERSION)
+        return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if (message.producer_id == -1) != (message.producer_epoch == _NO_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
     taken = broker.producer_ids.take()

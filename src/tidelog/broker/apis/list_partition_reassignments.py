@@ -1,16 +1,16 @@
 """ListPartitionReassignments (key 46), version 0: which partitions are being moved (KIP-455).
 
 Partitions that are not being moved, that do not exist, or whose topic is being deleted are left
-out. Any other broker than the controller answers NOT_CONTROLLER for the whole.
+out. Any other broker than the controller answers NOT_CONTROLLER for the whole. A controller that
+has lost its store responds REQUEST_TIMED_OUT: another one may have begun or ended moves meanwhile.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.refusals import refusal
 from tidelog.broker.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 
 if TYPE_CHECKING:
@@ -21,6 +21,5 @@ CARD = Card(api_key=46, min_version=0, max_version=0)
 
 def handle(broker: Broker, request: Request) -> Pending | ListPartitionReassignmentsResponse:
     """Ask the controller, if that is this broker."""
-    return broker.controller.list_reassignments(
-        request.message, lambda: refusal(request, ErrorCode.NOT_CONTROLLER)
-    )
+    ask = partial(broker.controller.list_reassignments, request.message)
+    return broker.store_trouble.guard(request, ask, request.message.timeout_ms)

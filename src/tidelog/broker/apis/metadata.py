@@ -1,16 +1,21 @@
 """Metadata (key 3), versions 0 to 13.
 
 Brokers, controller, topics with leaders, ISRs, offline replicas and topic ids, from published state
-only (V82). Unknown topics are created where `auto.create.topics.enable` and the request allow it:
-the controller is asked, the client is told LEADER_NOT_AVAILABLE and asks again, as Kafka does.
-Authorized operations are not told (no authorizer yet); the answer as a whole has no error, as no
-broker has reason to send a client back to its bootstrap servers (KIP-1102).
+only (V82). Brokers are named by their endpoints of the listener that was asked, as in Kafka: a
+broker without that listener is left out, and partitions that it leads are answered
+LISTENER_NOT_FOUND (below version 6: LEADER_NOT_AVAILABLE).
+Unknown topics are created where `auto.create.topics.enable` and the request allow it: the
+broker asks the controller and responds LEADER_NOT_AVAILABLE, and the client repeats its request.
+A request may ask for authorized operations: of the cluster in versions 8 to 10, of topics from 8 on
+(KIP-430). The answer as a whole has no error, as no broker has reason to send a client back to its
+bootstrap servers (KIP-1102).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.requests import Card, Request
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -32,6 +37,33 @@ CARD = Card(api_key=3, min_version=0, max_version=13)
 
 #: Earlier versions that carry ids must not ask by them: their answers need a name.
 _ASKING_BY_ID_VERSION = 12
+#: From here on responses distinguish a leader without the client's listener from a missing one.
+_LISTENER_ERROR_VERSION = 6
+
+
+class _Leaders:
+    """The live brokers at their endpoints of the listener that was asked."""
+
+    __slots__ = ("_is_alive", "_without_listener", "endpoints")
+
+    def __init__(self, broker: Broker, request: Request) -> None:
+        view, listener = broker.view, request.connection.listener
+        found = ((one, view.endpoint(one, listener)) for one in sorted(view.brokers))
+        #: In the order of the brokers' ids; a broker without that listener is left out.
+        self.endpoints = {one: endpoint for one, endpoint in found if endpoint is not None}
+        self._is_alive = view.is_alive
+        tells_listener = request.header.api_version >= _LISTENER_ERROR_VERSION
+        self._without_listener = (
+            ErrorCode.LISTENER_NOT_FOUND if tells_listener else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+
+    def error(self, leader: int) -> ErrorCode:
+        """Why a client of this listener cannot reach the leader; NONE where it can."""
+        if leader in self.endpoints:
+            return ErrorCode.NONE
+        if self._is_alive(leader):
+            return self._without_listener
+        return ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def handle(broker: Broker, request: Request) -> MetadataResponse:
@@ -40,46 +72,61 @@ def handle(broker: Broker, request: Request) -> MetadataResponse:
     version = request.header.api_version
     view = broker.view
     response = MetadataResponse(cluster_id=broker.cluster_id, controller_id=view.controller_id)
-    for broker_id, info in sorted(view.brokers.items()):
-        endpoint = broker.client_endpoint(broker_id)
-        if endpoint is not None:
-            response.brokers.append(
-                MetadataResponseBroker(broker_id, endpoint.host, endpoint.port, info.rack)
-            )
+    leaders = _Leaders(broker, request)
+    for broker_id, endpoint in leaders.endpoints.items():
+        rack = view.brokers[broker_id].rack
+        response.brokers.append(
+            MetadataResponseBroker(broker_id, endpoint.host, endpoint.port, rack)
+        )
+    if message.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    response.topics = _topics(broker, leaders, message, version)
+    if message.include_topic_authorized_operations:
+        for topic in response.topics:
+            if topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return response
+
+
+def _topics(
+    broker: Broker, leaders: _Leaders, message: MetadataRequest, version: int
+) -> list[MetadataResponseTopic]:
     asked = message.topics
     if asked is None or (version == 0 and not asked):
-        response.topics = [_topic(broker, topic) for _, topic in sorted(view.topics.items())]
-        return response
+        return [_topic(leaders, topic) for _, topic in sorted(broker.view.topics.items())]
+    answers = []
     may_create = message.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     missing: dict[str, None] = {}
     # A topic named several times is answered once, as Kafka does.
     once = {(wanted.topic_id, wanted.name): wanted for wanted in asked}
     for wanted in once.values():
-        answer = _asked(broker, wanted, version)
+        answer = _asked(broker, leaders, wanted, version)
         if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and may_create:
             assert wanted.name is not None
             missing[wanted.name] = None
             answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
-        response.topics.append(answer)
+        answers.append(answer)
     if missing:
         broker.auto_creation.create(missing)
-    return response
+    return answers
 
 
-def _asked(broker: Broker, wanted: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
+def _asked(
+    broker: Broker, leaders: _Leaders, wanted: MetadataRequestTopic, version: int
+) -> MetadataResponseTopic:
     if wanted.topic_id != ZERO_TOPIC_ID:
         if version < _ASKING_BY_ID_VERSION:
             return MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "")
         by_id = broker.view.topic_name(wanted.topic_id)
         if by_id is None:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
-        return _topic(broker, broker.view.topics[by_id])
+        return _topic(leaders, broker.view.topics[by_id])
     name = wanted.name
     if name is None:
         return MetadataResponseTopic(ErrorCode.INVALID_REQUEST, "")
     topic = broker.view.topics.get(name)
     if topic is not None:
-        return _topic(broker, topic)
+        return _topic(leaders, topic)
     try:
         validate_topic_name(name)
     except KafkaError as error:
@@ -87,25 +134,27 @@ def _asked(broker: Broker, wanted: MetadataRequestTopic, version: int) -> Metada
     return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
 
 
-def _topic(broker: Broker, topic: TopicView) -> MetadataResponseTopic:
+def _topic(leaders: _Leaders, topic: TopicView) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal_topic(topic.name),
         partitions=[
-            _partition(broker, number, partition)
+            _partition(leaders, number, partition)
             for number, partition in sorted(topic.partitions.items())
         ],
     )
 
 
-def _partition(broker: Broker, number: int, partition: PartitionView) -> MetadataResponsePartition:
-    has_leader = partition.leader >= 0 and broker.view.is_alive(partition.leader)
+def _partition(
+    leaders: _Leaders, number: int, partition: PartitionView
+) -> MetadataResponsePartition:
+    error = leaders.error(partition.leader)
     return MetadataResponsePartition(
-        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=error,
         partition_index=number,
-        leader_id=partition.leader if has_leader else -1,
+        leader_id=-1 if error else partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,

@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING
 from tidelog.broker.requests import Card, Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.limits import MAX_RECORD_ERRORS
 from tidelog.core.names import CLUSTER_EVENTS, is_internal_topic
 from tidelog.core.types import TopicPartition
+from tidelog.log.planning import RecordsRejected
+from tidelog.records.walk import Bad
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -54,7 +57,16 @@ _EVENTS_CLIENT_ID = re.compile(r"broker-\d+-cluster-events")
 class _Produce:
     """A request under way: counts down the partitions that have no outcome yet."""
 
-    __slots__ = ("acks", "broker", "pending", "remaining", "response", "timeout", "unanswered")
+    __slots__ = (
+        "acks",
+        "broker",
+        "pending",
+        "record_errors_left",
+        "remaining",
+        "response",
+        "timeout",
+        "unanswered",
+    )
 
     def __init__(self, broker: Broker, acks: int) -> None:
         self.broker = broker
@@ -65,6 +77,8 @@ class _Produce:
         #: One for the loop that begins the partitions, so that it cannot be done too early.
         self.remaining = 1
         self.unanswered: dict[_PartitionAppend, None] = {}
+        #: How many bad records the answer may still name.
+        self.record_errors_left = MAX_RECORD_ERRORS
 
     def one_done(self) -> None:
         self.remaining -= 1
@@ -97,7 +111,7 @@ class _PartitionAppend:
         """The leader has written it, or could not."""
         error = completion.error
         if error is not None:
-            _set_error(self.produce.broker, self.partition.topic_partition, self.answer, error)
+            _set_error(self.produce, self.partition.topic_partition, self.answer, error)
             self._finish()
             return
         info = completion.result()
@@ -150,11 +164,11 @@ def handle(broker: Broker, request: Request) -> ProduceResponse | Pending | None
             answers.append(answer)
             topic_partition = TopicPartition(topic.name, data.index)
             if refusal is not None:
-                _set_error(broker, topic_partition, answer, refusal)
+                _set_error(produce, topic_partition, answer, refusal)
             else:
                 _begin(broker, produce, topic_partition, data, answer, now_ms)
     if request.header.api_version >= _LEADER_HINT_VERSION:
-        _add_leader_hints(broker, produce.response)
+        _add_leader_hints(broker, request.connection.listener, produce.response)
     produce.remaining -= 1
     if acks == 0:
         if _any_error(produce.response):
@@ -164,7 +178,7 @@ def handle(broker: Broker, request: Request) -> ProduceResponse | Pending | None
         return produce.response
     produce.pending = Pending()
     if acks == -1:
-        produce.timeout = broker.timers.after(message.timeout_ms, produce.timed_out)
+        produce.timeout = broker.serving_timers.after(message.timeout_ms, produce.timed_out)
     return produce.pending
 
 
@@ -197,17 +211,19 @@ def _begin(
     answer: PartitionProduceResponse,
     now_ms: int,
 ) -> None:
+    # A decoded request holds one view; several buffers are for encoding only.
+    records = data.records if isinstance(data.records, memoryview) else b""
     partition = broker.replicas.get(topic_partition)
     if partition is None:
         error = broker.missing_replica_error(topic_partition)
-        _set_error(broker, topic_partition, answer, KafkaError(error))
+        monotonic_ms = broker.clock.monotonic_ms()
+        broker.replicas.early_batches.refused(topic_partition, records, error, monotonic_ms)
+        _set_error(produce, topic_partition, answer, KafkaError(error))
         return
-    # A decoded request holds one view; several buffers are for encoding only.
-    records = data.records if isinstance(data.records, memoryview) else b""
     try:
         completion = partition.append(records, produce.acks, now_ms)
     except (KafkaError, StorageError) as error:
-        _set_error(broker, topic_partition, answer, error)
+        _set_error(produce, topic_partition, answer, error)
         return
     broker.appending(partition)
     produce.remaining += 1
@@ -215,7 +231,7 @@ def _begin(
 
 
 def _set_error(
-    broker: Broker,
+    produce: _Produce,
     topic_partition: TopicPartition,
     answer: PartitionProduceResponse,
     error: BaseException,
@@ -223,15 +239,28 @@ def _set_error(
     if isinstance(error, KafkaError):
         answer.error_code = error.code
         answer.error_message = error.message or None
-        if error.code == ErrorCode.INVALID_RECORD:
-            answer.record_errors = [BatchIndexAndErrorMessage(0, error.message)]
+        if isinstance(error, RecordsRejected):
+            named = error.bad[: produce.record_errors_left]
+            produce.record_errors_left -= len(named)
+            answer.record_errors = [_record_error(topic_partition.topic, bad) for bad in named]
     elif isinstance(error, StorageError):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         answer.error_message = str(error)
     else:
-        broker.unexpected(f"append to {topic_partition}", error)
+        produce.broker.unexpected(f"append to {topic_partition}", error)
         answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
     answer.base_offset = -1
+
+
+def _record_error(topic: str, bad: Bad) -> BatchIndexAndErrorMessage:
+    """One bad record by its index in the batch, and why its topic does not take it (KIP-467)."""
+    if bad.keyless:
+        return BatchIndexAndErrorMessage(bad.record, "no key; a compacted topic needs one")
+    return BatchIndexAndErrorMessage(
+        bad.record,
+        f"timestamp {bad.timestamp_ms} lies outside message.timestamp.before.max.ms or "
+        f"message.timestamp.after.max.ms of {topic}",
+    )
 
 
 def _any_error(response: ProduceResponse) -> bool:
@@ -240,7 +269,7 @@ def _any_error(response: ProduceResponse) -> bool:
     )
 
 
-def _add_leader_hints(broker: Broker, response: ProduceResponse) -> None:
+def _add_leader_hints(broker: Broker, listener: str, response: ProduceResponse) -> None:
     """KIP-951: name the new leader and its address in place."""
     named: dict[int, None] = {}
     for topic in response.responses:
@@ -251,6 +280,6 @@ def _add_leader_hints(broker: Broker, response: ProduceResponse) -> None:
                     answer.current_leader = LeaderIdAndEpoch(view.leader, view.leader_epoch)
                     named[view.leader] = None
     for leader in named:
-        endpoint = broker.client_endpoint(leader)
+        endpoint = broker.view.endpoint(leader, listener)
         if endpoint is not None:
             response.node_endpoints.append(NodeEndpoint(leader, endpoint.host, endpoint.port))

@@ -9,11 +9,10 @@ there or are being deleted, a number that is not below the present one, and none
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.refusals import refusal
 from tidelog.broker.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.remove_partitions import RemovePartitionsResponse
 
 if TYPE_CHECKING:
@@ -24,6 +23,5 @@ CARD = Card(api_key=20_000, min_version=0, max_version=0)
 
 def handle(broker: Broker, request: Request) -> Pending | RemovePartitionsResponse:
     """Ask the controller, if that is this broker."""
-    return broker.controller.remove_partitions(
-        request.message, lambda: refusal(request, ErrorCode.NOT_CONTROLLER)
-    )
+    ask = partial(broker.controller.remove_partitions, request.message)
+    return broker.store_trouble.watch(request, ask)

@@ -33,6 +33,8 @@ def handle(broker: Broker, request: Request) -> UpdateMetadataResponse:
         if broker.view.brokers.keys() != before:
             broker.tracer.event("brokers_told", brokers=tuple(broker.view.brokers))
         broker.replicas.view_changed()
+        if not broker.admission.is_open:
+            broker.admission.changed()
         if gone.topics:
             broker.groups.topics_deleted(gone.topics)
         if gone.partitions:

@@ -127,7 +127,7 @@ class _Outcome:
         self._numbers = numbers
         self._next_offset = -1
         self._is_overdue = False
-        self._timeout = broker.timers.after(
+        self._timeout = broker.serving_timers.after(
             broker.config.offsets_commit_timeout_ms, self._timed_out
         )
 

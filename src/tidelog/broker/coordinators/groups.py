@@ -105,7 +105,7 @@ class Coordination:
         """Keep one timer of that name."""
         self.cancel_timer(name)
         left_ms = deadline_ms - self._groups.broker.clock.monotonic_ms()
-        self.timers[name] = self._groups.broker.timers.after(
+        self.timers[name] = self._groups.broker.serving_timers.after(
             min(left_ms, _TIMER_STEP_MS), partial(self._fired, name, deadline_ms)
         )
 
@@ -405,7 +405,7 @@ class GroupCoordinators:
 
     def _expire_later(self) -> None:
         interval_ms = self.broker.config.offsets_retention_check_interval_ms
-        self.broker.timers.after(interval_ms, self._expire)
+        self.broker.serving_timers.after(interval_ms, self._expire)
 
     def _expire(self) -> None:
         self.broker.tasks.spawn("expire offsets", self._expire_all())

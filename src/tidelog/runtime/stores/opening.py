@@ -17,9 +17,16 @@ from tidelog.runtime.stores.zookeeper_servers import Servers, Tls, parse_servers
 
 
 def make_store(
-    config: BrokerConfig, loop: asyncio.AbstractEventLoop, log: Callable[[str], None]
+    config: BrokerConfig,
+    loop: asyncio.AbstractEventLoop,
+    log: Callable[[str], None],
+    *,
+    connect_timeout_name: str = "zookeeper.connection.timeout.ms",
 ) -> MetadataStore:
-    """The store of a broker; ConfigError, naming the key, where it cannot be."""
+    """The store of a broker; ConfigError, naming the key, where it cannot be.
+
+    `connect_timeout_name`: the setting that an error names where no server is reached in time.
+    """
     directory = config.embedded_store_directory()
     timeout_ms = config.metadata_session_timeout_ms
     if directory is not None:
@@ -32,6 +39,7 @@ def make_store(
         loop,
         session_timeout_ms=timeout_ms,
         connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+        connect_timeout_name=connect_timeout_name,
         log=log,
     )
 

@@ -1,7 +1,7 @@
 """The embedded metadata store: `metadata.store.MetadataStore` on one SQLite file (rules S1-S5).
 
 For the brokers of one machine. This is the loop's side: it hands requests to the store's thread
-(`sqlite_worker`) and runs what comes back on the loop, in order. DESIGN.md, Metadata store, tells
+(`sqlite_worker`) and runs what comes back on the loop, in order. docs/adr/0049 describes
 how the parts work together; `sqlite_nodes` holds the tree, `sqlite_database` connection and
 sessions, `store_lock` and `leases` what crashes and stops cannot break, `keeper` watches over both.
 """

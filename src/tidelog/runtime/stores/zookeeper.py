@@ -5,7 +5,7 @@ an answer in their order, and runs what the thread (`zookeeper_thread`) tells, i
 wire. When a connection is lost, a write that was sent has an unknown outcome (S2); reads, and what
 was not sent, wait for the next connection, for a session timeout at most. There, watches are left
 again, and a `sync` goes first: what is read then is no older than what was written before.
-DESIGN.md, Metadata store, tells how the parts work together.
+docs/adr/0050 describes how the parts work together.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class ZookeeperStore:
     """One broker's handle of the metadata in ZooKeeper.
 
     `connect_timeout_ms`: how long `open` tries to reach a server; the session timeout where none is
-    given. `log` takes lines worth a warning, on any thread.
+    given; an error names it as `connect_timeout_name`. `log` takes lines worth a warning, on any
+    thread.
     """
 
     def __init__(
@@ -57,11 +58,13 @@ class ZookeeperStore:
         session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
         connect_timeout_ms: int | None = None,
         log: Callable[[str], None] = lambda message: None,
+        connect_timeout_name: str = "zookeeper.connection.timeout.ms",
     ) -> None:
         self._servers = servers
         self._loop = loop
         self._session_timeout_ms = session_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms or session_timeout_ms
+        self._connect_timeout_name = connect_timeout_name
         self._log = log
         self._life: _Life | None = None
         self._expired = False
@@ -494,7 +497,8 @@ class _Life:
         self._fail_opening(
             StoreUnavailable(
                 f"no ZooKeeper server of {self._store._servers.hosts} could be reached within"
-                f" {self._store._connect_timeout_ms} ms (zookeeper.connection.timeout.ms):"
+                f" {self._store._connect_timeout_ms} ms"
+                f" ({self._store._connect_timeout_name}):"
                 f" {self.thread.line.last_failure or 'no connection'}"
             )
         )

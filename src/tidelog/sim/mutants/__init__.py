@@ -21,6 +21,7 @@ from tidelog.sim.mutants import (
     removals,
     roles,
     serving,
+    sessions,
 )
 from tidelog.sim.mutants.mutant import Mutant, MutantGoneError, in_force
 
@@ -28,7 +29,19 @@ __all__ = ["MUTANTS", "Mutant", "MutantGoneError", "applied"]
 
 MUTANTS: Final[Mapping[str, Mutant]] = {
     name: mutant
-    for part in (roles, isr, control, logs, disks, groups, serving, moves, removals, orders)
+    for part in (
+        roles,
+        isr,
+        control,
+        logs,
+        disks,
+        groups,
+        serving,
+        moves,
+        removals,
+        orders,
+        sessions,
+    )
     for name, mutant in part.CATALOGUE.mutants.items()
 }
 

@@ -29,8 +29,8 @@ def clean_stop_unflushed(_: Any) -> Any:
 def sequence_window_off_by_one(original: Any) -> Any:
     """Of a producer's last five batches four are recognised when they are repeated."""
 
-    def check(producers: Any, batch: Any) -> Any:
-        known = original(producers, batch)
+    def check(producers: Any, batch: Any, now_ms: int) -> Any:
+        known = original(producers, batch, now_ms)
         entry = producers.entry(batch.producer_id)
         if (
             known is not None
@@ -47,8 +47,8 @@ def sequence_window_off_by_one(original: Any) -> Any:
 def last_batch_not_recognised(original: Any) -> Any:
     """A producer's newest batch is appended again when it is repeated."""
 
-    def check(producers: Any, batch: Any) -> Any:
-        known = original(producers, batch)
+    def check(producers: Any, batch: Any, now_ms: int) -> Any:
+        known = original(producers, batch, now_ms)
         entry = producers.entry(batch.producer_id)
         return None if entry is not None and known is entry.batches[-1] else known
 
@@ -58,7 +58,15 @@ def last_batch_not_recognised(original: Any) -> Any:
 @_breaks("V38", "tidelog.log.producers:ProducerState._check_awaited", profile="full_disks")
 def later_batch_comes_first(_: Any) -> Any:
     """A new producer's second batch is appended though its first was just turned away."""
-    return lambda producers, batch: None
+    return lambda producers, batch, now_ms: None
+
+
+@_breaks(
+    "V38", "tidelog.log.refused_batches:RefusedBatches.check_behind", profile="refused_batches"
+)
+def refused_batch_not_awaited(_: Any) -> Any:
+    """What a known producer sends behind a batch that was just refused is out of order."""
+    return lambda refused, batch, expected, now_ms: None
 
 
 @_breaks("V38", "tidelog.log.producers:ProducerState.truncate_to", profile="late_roles")

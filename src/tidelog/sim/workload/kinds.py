@@ -13,6 +13,7 @@ from tidelog.sim.workload import (  # noqa: F401
     record_churn,
     topic_churn,
     topic_mishaps,
+    view_churn,
 )
 from tidelog.sim.workload.churning import CHURN, Churning, ChurnKind, Work
 

@@ -78,15 +78,17 @@ class Numbers:
         return tuple(range(first, first + count))
 
 
-class _Waiting:
+class Waiting:
     """A batch that is not settled."""
 
-    __slots__ = ("batch", "operation", "sequence")
+    __slots__ = ("batch", "operation", "paddings")
 
-    def __init__(self, operation: Produce, batch: bytes, sequence: int) -> None:
+    def __init__(self, operation: Produce, paddings: list[int]) -> None:
         self.operation = operation
-        self.batch = batch
-        self.sequence = sequence
+        #: Bytes of padding of each record.
+        self.paddings = paddings
+        #: As it is sent.
+        self.batch = b""
 
 
 class PartitionProducer:
@@ -121,7 +123,7 @@ class PartitionProducer:
         self._producer_id = -1
         self._producer_epoch = -1
         self._next_sequence = 0
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._next_batch_ns = 0
         self._broker_id = -1
 
@@ -171,7 +173,7 @@ class PartitionProducer:
 
     async def _pump(self, connection: ClientConnection) -> None:
         """Keep the window full until something goes wrong or all is done."""
-        in_flight: deque[tuple[_Waiting, asyncio.Future[Any]]] = deque()
+        in_flight: deque[tuple[Waiting, asyncio.Future[Any]]] = deque()
         healthy = True
         while True:
             while healthy and len(in_flight) < self._window:
@@ -187,7 +189,7 @@ class PartitionProducer:
             if self.is_done and not in_flight:
                 return
 
-    async def _next(self, position: int, *, may_wait: bool) -> _Waiting | None:
+    async def _next(self, position: int, *, may_wait: bool) -> Waiting | None:
         """The batch to send at a position of the window; a new one when it is time for it."""
         if position < len(self._waiting):
             return self._waiting[position]
@@ -202,22 +204,12 @@ class PartitionProducer:
                 return None
         return self._new_batch()
 
-    def _new_batch(self) -> _Waiting:
+    def _new_batch(self) -> Waiting:
         draw = self._draw
         count = draw.randrange(1, 5)
         numbers = self._numbers.take(count)
-        sequence = self._next_sequence if self.idempotent else -1
-        self._next_sequence += count
         timestamp_ms = self.client.ports.clock.wall_ms()
-        batch = encode_batch(
-            numbers,
-            [draw.randrange(120) for _ in numbers],
-            timestamp_ms=timestamp_ms,
-            producer_id=self._producer_id,
-            producer_epoch=self._producer_epoch,
-            base_sequence=sequence,
-            keyed=self._keyed,
-        )
+        paddings = [draw.randrange(120) for _ in numbers]
         operation = Produce(
             client=self.client.node_id,
             topic=self.partition.topic,
@@ -232,11 +224,26 @@ class PartitionProducer:
         burst = draw.random() < 0.2
         pause_ms = 0.0 if burst else self.pace_ms * 2 * draw.random()
         self._next_batch_ns = self.client.now_ns + int(pause_ms * 1e6)
-        waiting = _Waiting(operation, batch, sequence)
+        waiting = Waiting(operation, paddings)
+        self._encode(waiting)
         self._waiting.append(waiting)
         return waiting
 
-    def _send(self, connection: ClientConnection, waiting: _Waiting) -> asyncio.Future[Any]:
+    def _encode(self, waiting: Waiting) -> None:
+        """Give a batch the producer's next sequence numbers."""
+        operation = waiting.operation
+        waiting.batch = encode_batch(
+            operation.numbers,
+            waiting.paddings,
+            timestamp_ms=operation.timestamp_ms,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=self._next_sequence if self.idempotent else -1,
+            keyed=self._keyed,
+        )
+        self._next_sequence += len(operation.numbers)
+
+    def _send(self, connection: ClientConnection, waiting: Waiting) -> asyncio.Future[Any]:
         waiting.operation.sent_ns.append(self.client.now_ns)
         data = PartitionProduceData(index=self.partition.partition, records=waiting.batch)
         topic = TopicProduceData(name=self.partition.topic, partition_data=[data])
@@ -249,7 +256,7 @@ class PartitionProducer:
             return done
         return connection.call(PRODUCE, version, request, PRODUCE_TIMEOUT_MS + _ANSWER_MARGIN_MS)
 
-    def _settle(self, waiting: _Waiting, answer: Any, failed: bool) -> bool:
+    def _settle(self, waiting: Waiting, answer: Any, failed: bool) -> bool:
         """Take an answer; False when what follows must be sent again."""
         if failed:
             return self._lost(waiting)
@@ -266,7 +273,7 @@ class PartitionProducer:
             return True
         return self._refused(waiting, error)
 
-    def _refused(self, waiting: _Waiting, error: ErrorCode) -> bool:
+    def _refused(self, waiting: Waiting, error: ErrorCode) -> bool:
         if waiting not in self._waiting:
             return False  # given up with the producer id that an earlier answer made useless
         if error in NOT_APPENDED or error in UNCERTAIN:
@@ -290,7 +297,7 @@ class PartitionProducer:
         self._end(waiting, Outcome.UNKNOWN)
         return False
 
-    def _lost(self, waiting: _Waiting) -> bool:
+    def _lost(self, waiting: Waiting) -> bool:
         """No answer: appended or not."""
         if not self._repeats:
             self._end(waiting, Outcome.UNKNOWN)
@@ -305,7 +312,7 @@ class PartitionProducer:
         for each in list(self._waiting):
             self._end(each, Outcome.UNKNOWN)
 
-    def _end(self, waiting: _Waiting, outcome: Outcome, base_offset: int = -1) -> None:
+    def _end(self, waiting: Waiting, outcome: Outcome, base_offset: int = -1) -> None:
         if waiting not in self._waiting:
             return
         self._waiting.remove(waiting)

@@ -69,7 +69,9 @@ class _Deletions(ChurnKind):
 
     async def _delete(self) -> None:
         known_end = max(consumer.position for consumer in self._consumers)
-        before = self.draw.randrange(self._low_watermark, known_end + 1)
+        before = self.draw.choice(
+            (self.draw.randrange(self._low_watermark, known_end + 1), *self._ends(known_end))
+        )
         self._begins(before)
         try:
             low = await self.client.run(self._admin.delete_records({self._partition: before}))
@@ -80,6 +82,20 @@ class _Deletions(ChurnKind):
         self._check(low[self._partition], "the low watermark", before)
         self._low_watermark = max(self._known_low_watermark(), low[self._partition])
         self._knowing = self._who_knows()
+
+    def _ends(self, known_end: int) -> list[int]:
+        """Ends of replicas' logs that a deletion may ask for. An old leader that is cut off ends
+        where its successors' logs may begin: only the start of the epoch shows that records below
+        differ (V67). An offset drawn at random hardly ever meets that end."""
+        found = (self._log_end(broker) for broker in self.work.cluster.brokers.values())
+        return [end for end in found if self._low_watermark <= end <= known_end]
+
+    def _log_end(self, broker: SimBroker) -> int:
+        """Where the log ends to a broker, -1 where it has none."""
+        if broker.broker is None:
+            return -1
+        partition = broker.broker.replicas.get(self._partition)
+        return -1 if partition is None else partition.log.log_end_offset
 
     def _who_knows(self) -> dict[int, int]:
         """Brokers whose log begins where it must, with their lives: none of them forgets it."""

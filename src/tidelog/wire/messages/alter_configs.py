@@ -40,7 +40,7 @@ class AlterConfigsResourceResponse:
     """Outcome of one resource."""
 
     error_code: int = int16("0+")
-    error_message: str | None = string("0+", nullable="0+")
+    error_message: str | None = string("0+", None, nullable="0+")
     resource_type: int = int8("0+")
     resource_name: str = string("0+")
 

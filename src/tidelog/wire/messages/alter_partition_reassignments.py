@@ -42,7 +42,7 @@ class ReassignablePartitionResponse:
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
-    error_message: str | None = string("0+", nullable="0+")
+    error_message: str | None = string("0+", None, nullable="0+")
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class AlterPartitionReassignmentsResponse:
     throttle_time_ms: int = int32("0+")
     allow_replication_factor_change: bool = boolean("1+", True, ignorable=True)
     error_code: int = int16("0+")
-    error_message: str | None = string("0+", nullable="0+")
+    error_message: str | None = string("0+", None, nullable="0+")
     responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse, "0+")
 
 

@@ -67,7 +67,7 @@ class CreatableTopicResult:
     name: str = string("0+")
     topic_id: bytes = uuid("7+", ignorable=True)
     error_code: int = int16("0+")
-    error_message: str | None = string("1+", nullable="0+", ignorable=True)
+    error_message: str | None = string("1+", None, nullable="0+", ignorable=True)
     topic_config_error_code: int = int16("5+", tag=0, ignorable=True)
     num_partitions: int = int32("5+", -1, ignorable=True)
     replication_factor: int = int16("5+", -1, ignorable=True)

@@ -58,7 +58,7 @@ class DescribeConfigsResult:
     """Configuration of one resource, or why there is none."""
 
     error_code: int = int16("0+")
-    error_message: str | None = string("0+", nullable="0+")
+    error_message: str | None = string("0+", None, nullable="0+")
     resource_type: int = int8("0+")
     resource_name: str = string("0+")
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult, "0+")

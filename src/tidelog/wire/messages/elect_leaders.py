@@ -35,7 +35,7 @@ class PartitionResult:
 
     partition_id: int = int32("0+")
     error_code: int = int16("0+")
-    error_message: str | None = string("0+", nullable="0+")
+    error_message: str | None = string("0+", None, nullable="0+")
 
 
 @dataclass(slots=True)

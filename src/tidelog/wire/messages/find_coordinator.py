@@ -31,7 +31,7 @@ class Coordinator:
     host: str = string("4+")
     port: int = int32("4+")
     error_code: int = int16("4+")
-    error_message: str | None = string("4+", nullable="4+", ignorable=True)
+    error_message: str | None = string("4+", None, nullable="4+", ignorable=True)
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class FindCoordinatorResponse:
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0-3")
-    error_message: str | None = string("1-3", nullable="1-3", ignorable=True)
+    error_message: str | None = string("1-3", None, nullable="1-3", ignorable=True)
     node_id: int = int32("0-3")
     host: str = string("0-3")
     port: int = int32("0-3")

@@ -1,7 +1,7 @@
-"""InitProducerId (key 22), versions 0 to 4: an id and epoch for an idempotent producer.
+"""InitProducerId (key 22), versions 0 to 5: an id and epoch for an idempotent producer.
 
 Version 2 is flexible, 3 lets a producer go on with its id after INVALID_PRODUCER_EPOCH (KIP-360),
-4 may answer PRODUCER_FENCED (KIP-588).
+4 may answer PRODUCER_FENCED (KIP-588), 5 TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations
@@ -37,6 +37,6 @@ API = Api(
     request=InitProducerIdRequest,
     response=InitProducerIdResponse,
     min_version=0,
-    max_version=4,
+    max_version=5,
     first_flexible_version=2,
 )

@@ -53,7 +53,7 @@ class ListPartitionReassignmentsResponse:
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
-    error_message: str | None = string("0+", nullable="0+")
+    error_message: str | None = string("0+", None, nullable="0+")
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment, "0+")
 
 

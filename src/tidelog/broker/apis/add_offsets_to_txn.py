@@ -1,0 +1,27 @@
+"""AddOffsetsToTxn (key 25), versions 0 to 4: refused.
+
+Brokers have no transaction coordinator. Every transactional id is refused, with the final error
+that FindCoordinator answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.broker.unserved import refuse
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=25, min_version=0, max_version=4, refused="no transactions")
+
+
+def handle(broker: Broker, request: Request) -> AddOffsetsToTxnResponse:
+    """Refuse the transactional id."""
+    answer: AddOffsetsToTxnResponse = refuse(
+        request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    )
+    return answer

@@ -1,0 +1,25 @@
+"""AlterClientQuotas (key 49), versions 0 and 1: refused.
+
+Brokers enforce no quotas. UNSUPPORTED_VERSION is the error that clients show with our message and
+do not retry.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.broker.unserved import NO_QUOTAS, refuse
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.alter_client_quotas import AlterClientQuotasResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=49, min_version=0, max_version=1, refused="no quotas")
+
+
+def handle(broker: Broker, request: Request) -> AlterClientQuotasResponse:
+    """Refuse each entity."""
+    answer: AlterClientQuotasResponse = refuse(request, ErrorCode.UNSUPPORTED_VERSION, NO_QUOTAS)
+    return answer

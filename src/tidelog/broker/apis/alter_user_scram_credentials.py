@@ -1,0 +1,45 @@
+"""AlterUserScramCredentials (key 51), version 0: refused.
+
+Listeners are PLAINTEXT, so no SCRAM mechanism is enabled: a credential to set is answered
+UNSUPPORTED_SASL_MECHANISM. One to remove is answered RESOURCE_NOT_FOUND, as by Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.broker.unserved import PLAINTEXT_LISTENER
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(
+    api_key=51,
+    min_version=0,
+    max_version=0,
+    refused="no authentication: listeners are PLAINTEXT",
+)
+
+
+def handle(broker: Broker, request: Request) -> AlterUserScramCredentialsResponse:
+    """Refuse each user once."""
+    message: AlterUserScramCredentialsRequest = request.message
+    outcomes = {
+        one.name: (ErrorCode.RESOURCE_NOT_FOUND, f"user {one.name!r} has no SCRAM credentials")
+        for one in message.deletions
+    }
+    for one in message.upsertions:
+        outcomes[one.name] = (ErrorCode.UNSUPPORTED_SASL_MECHANISM, PLAINTEXT_LISTENER)
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(name, error, text)
+            for name, (error, text) in outcomes.items()
+        ]
+    )

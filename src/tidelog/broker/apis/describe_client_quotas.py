@@ -1,0 +1,21 @@
+"""DescribeClientQuotas (key 48), versions 0 and 1: there are none.
+
+Brokers enforce no quotas and keep none, so no filter matches anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.wire.messages.describe_client_quotas import DescribeClientQuotasResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=48, min_version=0, max_version=1)
+
+
+def handle(broker: Broker, request: Request) -> DescribeClientQuotasResponse:
+    """Return no entries."""
+    return DescribeClientQuotasResponse(entries=[])

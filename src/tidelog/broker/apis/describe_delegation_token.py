@@ -1,0 +1,29 @@
+"""DescribeDelegationToken (key 41), versions 1 to 3: refused.
+
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED is what a Kafka broker answers on a PLAINTEXT listener: the
+client is not authenticated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.broker.unserved import refuse
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.describe_delegation_token import DescribeDelegationTokenResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(
+    api_key=41, min_version=1, max_version=3, refused="no authentication: listeners are PLAINTEXT"
+)
+
+
+def handle(broker: Broker, request: Request) -> DescribeDelegationTokenResponse:
+    """Refuse; there are no tokens."""
+    answer: DescribeDelegationTokenResponse = refuse(
+        request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    )
+    return answer

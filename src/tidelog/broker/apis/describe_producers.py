@@ -1,0 +1,68 @@
+"""DescribeProducers (key 61), version 0: the idempotent producers that a replica knows (KIP-664).
+
+Leaders and followers answer, as in Kafka. A transaction's start is -1 where none is open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.names import validate_topic_name
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=61, min_version=0, max_version=0)
+
+
+def handle(broker: Broker, request: Request) -> DescribeProducersResponse:
+    """Answer each partition."""
+    message: DescribeProducersRequest = request.message
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                topic.name,
+                [
+                    _partition(broker, TopicPartition(topic.name, number))
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _partition(broker: Broker, topic_partition: TopicPartition) -> PartitionResponse:
+    number = topic_partition.partition
+    try:
+        validate_topic_name(topic_partition.topic)
+    except KafkaError as error:
+        return PartitionResponse(number, error.code, error.message)
+    partition = broker.replicas.get(topic_partition)
+    if partition is None:
+        return PartitionResponse(number, broker.missing_replica_error(topic_partition))
+    return PartitionResponse(
+        number,
+        ErrorCode.NONE,
+        active_producers=[
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp_ms,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.transaction_start,
+            )
+            for producer_id, entry in partition.log.producers.entries().items()
+        ],
+    )

@@ -1,0 +1,41 @@
+"""DescribeUserScramCredentials (key 50), version 0: no user has any.
+
+A user that is named is answered RESOURCE_NOT_FOUND, one that is named twice DUPLICATE_RESOURCE, as
+by a Kafka broker on which no credentials are set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=50, min_version=0, max_version=0)
+
+
+def handle(broker: Broker, request: Request) -> DescribeUserScramCredentialsResponse:
+    """Return one result for each user that is named; none where all users are asked for."""
+    message: DescribeUserScramCredentialsRequest = request.message
+    names = [user.name for user in message.users or ()]
+    return DescribeUserScramCredentialsResponse(
+        results=[_missing(name, names.count(name)) for name in dict.fromkeys(names)]
+    )
+
+
+def _missing(name: str, times: int) -> DescribeUserScramCredentialsResult:
+    if not name:
+        error, message = ErrorCode.RESOURCE_NOT_FOUND, "the name of a user is empty"
+    elif times > 1:
+        error, message = ErrorCode.DUPLICATE_RESOURCE, f"user {name!r} is named {times} times"
+    else:
+        error, message = ErrorCode.RESOURCE_NOT_FOUND, f"user {name!r} has no SCRAM credentials"
+    return DescribeUserScramCredentialsResult(name, error, message)

@@ -1,0 +1,38 @@
+"""ListTransactions (key 66), versions 0 and 1: there are none.
+
+State names that Kafka does not know are returned, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(api_key=66, min_version=0, max_version=1)
+
+#: Kafka's names of a transaction's states.
+_STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+
+
+def handle(broker: Broker, request: Request) -> ListTransactionsResponse:
+    """Return no transactions."""
+    message: ListTransactionsRequest = request.message
+    unknown = [name for name in dict.fromkeys(message.state_filters) if name not in _STATES]
+    return ListTransactionsResponse(unknown_state_filters=unknown)

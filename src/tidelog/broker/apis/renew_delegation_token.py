@@ -1,0 +1,29 @@
+"""RenewDelegationToken (key 39), versions 1 and 2: refused.
+
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED is what a Kafka broker answers on a PLAINTEXT listener: the
+client is not authenticated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.broker.unserved import refuse
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.renew_delegation_token import RenewDelegationTokenResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(
+    api_key=39, min_version=1, max_version=2, refused="no authentication: listeners are PLAINTEXT"
+)
+
+
+def handle(broker: Broker, request: Request) -> RenewDelegationTokenResponse:
+    """Refuse the token."""
+    answer: RenewDelegationTokenResponse = refuse(
+        request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    )
+    return answer

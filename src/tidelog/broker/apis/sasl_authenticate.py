@@ -1,0 +1,28 @@
+"""SaslAuthenticate (key 36), versions 0 to 2: refused.
+
+Listeners are PLAINTEXT. ILLEGAL_SASL_STATE is what a Kafka broker answers on such a listener.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.broker.unserved import PLAINTEXT_LISTENER, refuse
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(
+    api_key=36, min_version=0, max_version=2, refused="no authentication: listeners are PLAINTEXT"
+)
+
+
+def handle(broker: Broker, request: Request) -> SaslAuthenticateResponse:
+    """Refuse the token."""
+    answer: SaslAuthenticateResponse = refuse(
+        request, ErrorCode.ILLEGAL_SASL_STATE, PLAINTEXT_LISTENER
+    )
+    return answer

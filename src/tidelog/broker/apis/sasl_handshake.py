@@ -1,0 +1,26 @@
+"""SaslHandshake (key 17), versions 0 and 1: refused.
+
+Listeners are PLAINTEXT. ILLEGAL_SASL_STATE is what a Kafka broker answers on such a listener.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.requests import Card, Request
+from tidelog.broker.unserved import refuse
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.sasl_handshake import SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+CARD = Card(
+    api_key=17, min_version=0, max_version=1, refused="no authentication: listeners are PLAINTEXT"
+)
+
+
+def handle(broker: Broker, request: Request) -> SaslHandshakeResponse:
+    """Refuse the mechanism; none is enabled."""
+    answer: SaslHandshakeResponse = refuse(request, ErrorCode.ILLEGAL_SASL_STATE)
+    return answer

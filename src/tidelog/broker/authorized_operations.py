@@ -1,0 +1,53 @@
+"""Authorized operations of KIP-430: what a client may do with a resource, as a bit field.
+
+Bit N stands for the operation with code N in Kafka's `AclOperation`. Brokers have no authorizer, so
+every client may carry out every operation that the type of a resource supports.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class Operation(IntEnum):
+    """Operations on resources, by their codes on the wire."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+def bit_field(*operations: Operation) -> int:
+    """Return the bit field of these operations."""
+    return sum(1 << operation for operation in operations)
+
+
+#: All operations that a type of resource supports, as Kafka's `AclEntry` lists them.
+CLUSTER_OPERATIONS: Final = bit_field(
+    Operation.CREATE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+)
+TOPIC_OPERATIONS: Final = bit_field(
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DESCRIBE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+GROUP_OPERATIONS: Final = bit_field(Operation.READ, Operation.DESCRIBE, Operation.DELETE)

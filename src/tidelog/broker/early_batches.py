@@ -1,0 +1,46 @@
+"""Batches for partitions that have no replica on this broker yet, as far as they were refused.
+
+A client hears of a new leader from another broker, and its first batches may come before the
+controller's command. The replica that is made then must not take a later one of them first: an
+unknown producer may begin with any sequence number, and librdkafka takes the acknowledgement of a
+later batch for that of all before it. What was refused goes over to the replica's log (V38).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.core.limits import MAX_PARTITIONS_WITH_EARLY_BATCHES
+from tidelog.log.planning import note_refused
+from tidelog.log.refused_batches import RefusedBatches
+
+if TYPE_CHECKING:
+    from tidelog.core.errors import ErrorCode
+    from tidelog.core.ports import Buffer
+    from tidelog.core.types import TopicPartition
+
+
+class EarlyBatches:
+    """Those of one broker, by partition; the partition named longest ago is forgotten first."""
+
+    def __init__(self) -> None:
+        self._refused: dict[TopicPartition, RefusedBatches] = {}
+
+    def __len__(self) -> int:
+        return len(self._refused)
+
+    def refused(
+        self, topic_partition: TopicPartition, records: Buffer, error: ErrorCode, now_ms: int
+    ) -> None:
+        """Note a client's batch that is refused; `now_ms` is our monotonic clock."""
+        refused = self._refused.pop(topic_partition, None) or RefusedBatches()
+        note_refused(refused, records, error, now_ms)
+        refused.expire(now_ms)
+        if refused:
+            self._refused[topic_partition] = refused
+        if len(self._refused) > MAX_PARTITIONS_WITH_EARLY_BATCHES:
+            del self._refused[next(iter(self._refused))]
+
+    def taken(self, topic_partition: TopicPartition) -> RefusedBatches:
+        """Return what was refused of a partition whose replica is made; it is kept no longer."""
+        return self._refused.pop(topic_partition, None) or RefusedBatches()

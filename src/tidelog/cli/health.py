@@ -1,0 +1,161 @@
+"""`tidelog health`: what is wrong with a cluster and what helps, with exit codes for scripts.
+
+0 healthy, 1 degraded, 2 unavailable in part, 3 not reached. The judgement is `local.health`'s.
+Every error that prevents a judgement counts as not reached: 1 stands for a degraded cluster alone.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+import typer
+
+from tidelog.cli.documents import prints
+from tidelog.cli.output import (
+    DOUBTFUL,
+    WRONG,
+    OutputFormat,
+    OutputOption,
+    print_document,
+    print_text,
+    say,
+)
+from tidelog.cli.target import (
+    DEFAULT_DIRECTORY,
+    BootstrapOption,
+    OptionalDirectoryOption,
+    Target,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.client.configs import TOPIC, ConfigResource
+from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout, TidelogError
+from tidelog.local.health import HEALTHY, UNREACHABLE, Health, Place, assess, unreachable
+from tidelog.local.status import ClusterStatus, remote_status
+
+_MINIMUM = "min.insync.replicas"
+#: How long the controller may take to list moves, which needs neither disk nor store.
+_CONTROLLER_S = 5.0
+_BLOCKED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
+_STYLES = {"degraded": DOUBTFUL, "unavailable": WRONG, "unreachable": WRONG}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command(
+        epilog="Example: tidelog health\n\nExample: tidelog health -b 127.0.0.1:9092 -o json"
+    )(health)
+
+
+@prints(Health)
+def health(
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 10.0,
+) -> None:
+    """Report whether the cluster is healthy, what is wrong, and what helps.
+
+    The exit code is 0 for a healthy cluster. It is 1 for a degraded one: a partition is
+    under-replicated, a broker is down or paused, there is no controller, or it has lost its
+    metadata store. It is 2 where a partition has no leader, or an ISR below min.insync.replicas.
+    It is 3 where no broker answers, or where there is no cluster.
+    """
+    place = _place(bootstrap, directory)
+    try:
+        target = choose_target(bootstrap, directory)
+        found = _health(target, place, timeout)
+    except TidelogError as error:
+        say(f"tidelog: {error}")
+        raise typer.Exit(UNREACHABLE) from error
+    if output is OutputFormat.JSON:
+        print_document(found)
+    else:
+        _print(found)
+    if found.exit_code != HEALTHY:
+        raise typer.Exit(found.exit_code)
+
+
+def _place(bootstrap: str | None, directory: str | None) -> Place:
+    if bootstrap is not None:
+        return Place(f" -b {shlex.quote(bootstrap)}", None)
+    if directory is None:
+        return Place("", DEFAULT_DIRECTORY)
+    return Place(f" --dir {shlex.quote(directory)}", directory)
+
+
+def _health(target: Target, place: Place, timeout_s: float) -> Health:
+    timeout_ms = int(timeout_s * 1000)
+    try:
+        if target.local is not None:
+            now = target.local.status(timeout_ms, high_watermarks=False)
+        else:
+            now = remote_status(target.bootstrap, timeout_ms, high_watermarks=False)
+        if not now.reached:
+            return unreachable(target.bootstrap, "no broker answers", place)
+        minimums = _minimums(target, now, timeout_s)
+        return assess(now, minimums, place, _controller_trouble(target, now, timeout_s))
+    except (ConnectionLost, RequestTimeout) as error:
+        return unreachable(target.bootstrap, str(error), place)
+
+
+def _minimums(target: Target, now: ClusterStatus, timeout_s: float) -> dict[str, int]:
+    """min.insync.replicas of the topics with a replica out of the ISR; others need no look."""
+    topics = dict.fromkeys(
+        each.topic for each in now.partitions if len(each.isr) < len(each.replicas)
+    )
+    if not topics:
+        return {}
+    found = {}
+    with _awake(target, now).client(timeout_s) as client:
+        for name in topics:
+            try:
+                values = client.describe_configs(ConfigResource(TOPIC, name))
+            except KafkaError:
+                continue  # deleted meanwhile
+            for value in values:
+                if value.name == _MINIMUM and value.value is not None:
+                    found[name] = int(value.value)
+    return found
+
+
+def _awake(target: Target, now: ClusterStatus) -> Target:
+    """Return the target without brokers of which it is known that they do not answer."""
+    awake = [
+        f"{each.host}:{each.port}"
+        for each in now.brokers
+        if each.registered and each.state != "paused"
+    ]
+    return Target(",".join(awake) or target.bootstrap, None)
+
+
+def _controller_trouble(target: Target, now: ClusterStatus, timeout_s: float) -> str | None:
+    """Ask the controller for the moves under way; return why it does not answer, if so.
+
+    Brokers without a quorum of their store go on serving, and metadata shows no difference.
+    """
+    if now.controller < 0:
+        return None
+    try:
+        with _awake(target, now).client(min(timeout_s, _CONTROLLER_S)) as client:
+            client.list_reassignments()
+    except KafkaError as error:
+        return str(error) if error.code in _BLOCKED else None
+    except (ConnectionLost, RequestTimeout) as error:
+        return str(error)
+    return None
+
+
+def _print(found: Health) -> None:
+    summary = f"{found.level}: {found.bootstrap}"
+    if found.level != "unreachable":
+        live = found.brokers - found.brokers_down
+        summary = (
+            f"{found.level}: {live} of {found.brokers} brokers are registered;"
+            f" {found.partitions} partitions, {found.under_replicated} under-replicated,"
+            f" {found.leaderless} without leader, {found.below_min_isr} below min.insync.replicas"
+        )
+    print_text(summary, _STYLES.get(found.level, ""))
+    for each in found.findings:
+        print_text(f"- {each.message}", _STYLES[each.level])
+        print_text(f"  next: {each.next}")

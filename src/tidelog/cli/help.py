@@ -1,0 +1,194 @@
+"""Help pages as plain text: whole words and whole option names at any width.
+
+typer's pages interpret square brackets as markup, shorten option names to fit a table, and end
+summaries with dots. These pages print every character of the help texts. Lines break only between
+words; an example that needs a second line ends its first one with a backslash, as shells want it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.models import ArgumentInfo
+
+from tidelog.cli.parameters import Parameter, default_of, kind_of, parameters_of
+
+#: Longer lines are hard to read, however wide a terminal is.
+_MOST_COLUMNS = 100
+_FEWEST_COLUMNS = 40
+#: A longer name stands on a line of its own.
+_NAME_COLUMNS = 28
+#: A word of a shell, an option with its value: blanks inside quotes do not end it.
+_SHELL_WORD = re.compile(r"(?:--?[\w-]+ )?(?:'[^']*'|\"[^\"]*\"|\S)+")
+
+
+class HelpCommand(TyperCommand):
+    """A command with a plain help page."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the page."""
+        declared = [] if self.callback is None else parameters_of(self.callback)
+        arguments = [each for each in declared if isinstance(each.info, ArgumentInfo)]
+        usage = " ".join(["[OPTIONS]", *(argument_word(each) for each in arguments)])
+        lines = _opening(ctx.command_path, usage, self.help)
+        rows = [(argument_word(each), _argument_text(each)) for each in arguments]
+        lines += _section("Arguments", rows)
+        lines += _section("Options", _options(self.get_params(ctx), declared))
+        lines += _examples(self.epilog)
+        formatter.write("\n".join(lines) + "\n")
+
+
+class HelpGroup(TyperGroup):
+    """A group of commands with a plain help page."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the page."""
+        declared = [] if self.callback is None else parameters_of(self.callback)
+        lines = _opening(ctx.command_path, "[OPTIONS] COMMAND [ARGS]...", self.help)
+        lines += _section("Options", _options(self.get_params(ctx), declared))
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, _first_sentence(each.help)) for name, each in commands if each is not None]
+        lines += _section("Commands", rows)
+        formatter.write("\n".join(lines) + "\n")
+
+
+class CommandGroup(typer.Typer):
+    """Commands below one word; called alone it prints its help page."""
+
+    def __init__(self, help_text: str, **settings: Any) -> None:
+        super().__init__(
+            help=help_text,
+            cls=HelpGroup,
+            no_args_is_help=True,
+            rich_markup_mode=None,
+            **settings,
+        )
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+        """Add a function as a command, named as the function where `name` is None."""
+        return super().command(name, cls=HelpCommand, **settings)
+
+
+def argument_word(argument: Parameter) -> str:
+    """How usage lines name an argument."""
+    word = argument.info.metavar or argument.name.upper()
+    word += "..." if argument.is_list else ""
+    return word if argument.is_required else f"[{word}]"
+
+
+def _columns() -> int:
+    return max(_FEWEST_COLUMNS, min(_MOST_COLUMNS, shutil.get_terminal_size().columns))
+
+
+def _wrap(text: str, indent: str, rest: str | None = None) -> list[str]:
+    """Lines of a paragraph; words are never broken, hyphens included."""
+    return textwrap.wrap(
+        " ".join(text.split()),
+        _columns(),
+        initial_indent=indent,
+        subsequent_indent=indent if rest is None else rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _opening(path: str, usage: str, text: str | None) -> list[str]:
+    lines = _wrap(f"Usage: {path} {usage}", "", "  ")
+    for paragraph in (text or "").split("\n\n"):
+        lines += ["", *_wrap(paragraph, "  ")]
+    return lines
+
+
+def _section(title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
+    """A heading, and names with their meanings beside them."""
+    if not rows:
+        return []
+    width = max(len(name) for name, _ in rows if len(name) <= _NAME_COLUMNS)
+    rest = " " * (width + 4)
+    lines = ["", f"{title}:"]
+    for name, text in rows:
+        if len(name) > width:
+            lines += [f"  {name}", *_wrap(text, rest)]
+        else:
+            lines += _wrap(text, f"  {name:<{width}}  ", rest) or [f"  {name}"]
+    return lines
+
+
+def _options(parameters: Sequence[Any], declared: Sequence[Parameter]) -> list[tuple[str, str]]:
+    """Names and meanings of all options, those that typer adds included."""
+    known = {each.name: each for each in declared}
+    rows = []
+    for each in parameters:
+        if each.param_type_name != "option" or getattr(each, "hidden", False):
+            continue
+        names = ", ".join(sorted(each.opts, key=lambda word: word.startswith("--")))
+        if each.secondary_opts:
+            names += " / " + ", ".join(each.secondary_opts)
+        option = known.get(each.name)
+        if option is None:
+            rows.append((names, each.help or ""))
+            continue
+        kind = "" if option.is_flag else f" {kind_of(option)}".replace("\\|", "|")
+        rows.append((names + kind.removesuffix(" (repeatable)"), _option_text(option)))
+    return rows
+
+
+def _option_text(option: Parameter) -> str:
+    notes = []
+    if _range(option):
+        notes.append(_range(option))
+    if option.is_list:
+        notes.append("repeatable")
+    default = default_of(option).strip("`")
+    if option.is_required:
+        notes.append("required")
+    elif default:
+        notes.append(f"default: {default}")
+    return _noted(option.info.help, notes)
+
+
+def _range(option: Parameter) -> str:
+    """The numbers that an option takes; empty where it takes any."""
+    least, most = option.info.min, option.info.max
+    if least is None or most is None:
+        return "" if least is None else f"at least {least:g}"
+    return f"{least:.0f} to {most:.0f}"
+
+
+def _argument_text(argument: Parameter) -> str:
+    return _noted(argument.info.help, ["required"] if argument.is_required else [])
+
+
+def _noted(text: str | None, notes: Sequence[str]) -> str:
+    return (text or "") + (f" [{'; '.join(notes)}]" if notes else "")
+
+
+def _first_sentence(text: str | None) -> str:
+    """The first paragraph, without the full stop that a list does not need."""
+    return " ".join((text or "").split("\n\n")[0].split()).removesuffix(".")
+
+
+def _examples(epilog: str | None) -> Iterator[str]:
+    if epilog is None:
+        return
+    yield ""
+    yield "Examples:"
+    for example in epilog.split("\n\n"):
+        yield from _shell_lines(example.removeprefix("Example: "))
+
+
+def _shell_lines(example: str) -> Iterator[str]:
+    """One command of a shell, on several lines where it is long."""
+    line = " "
+    for word in _SHELL_WORD.findall(example):
+        if len(line) + len(word) + 3 > _columns():
+            yield f"{line} \\"
+            line = "   "
+        line += f" {word}"
+    yield line

@@ -1,0 +1,224 @@
+"""Judges a cluster by its status: healthy, degraded or unavailable, with reasons and a next step.
+
+Plain values in, plain values out; no cluster is contacted here. The levels are exit codes, so that
+a script can act without parsing anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.core.types import NO_LEADER
+from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus
+
+HEALTHY = 0
+DEGRADED = 1
+UNAVAILABLE = 2
+UNREACHABLE = 3
+#: The level's name in documents and in the first line of the command.
+LEVELS = {
+    HEALTHY: "healthy",
+    DEGRADED: "degraded",
+    UNAVAILABLE: "unavailable",
+    UNREACHABLE: "unreachable",
+}
+#: A sentence names so many partitions; documents name all.
+_NAMED = 3
+_LOOK = "look at the metadata store and at the brokers' logs"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong. `level` is degraded, unavailable or unreachable; `next` is a command
+    or an act that helps."""
+
+    level: str
+    kind: str
+    message: str
+    brokers: list[int]
+    partitions: list[str]
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A cluster's health; `level` is the worst of the findings, `exit_code` that of the command."""
+
+    level: str
+    exit_code: int
+    bootstrap: str
+    controller: int
+    brokers: int
+    brokers_down: int
+    partitions: int
+    under_replicated: int
+    leaderless: int
+    below_min_isr: int
+    findings: list[Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The words by which commands name the cluster, and its directory where it is local."""
+
+    option: str
+    directory: str | None
+
+
+def unreachable(bootstrap: str, reason: str, place: Place) -> Health:
+    """Return the health of a cluster of which no broker answers."""
+    step = f"tidelog up{place.option}" if place.directory else "start the brokers, or correct -b"
+    finding = Finding("unreachable", "not_reached", reason, [], [], step)
+    return _health(ClusterStatus(bootstrap, None, -1, False, (), ()), [finding], 0)
+
+
+def assess(
+    now: ClusterStatus,
+    minimum: Mapping[str, int],
+    place: Place,
+    controller_trouble: str | None = None,
+) -> Health:
+    """Judge a cluster that was reached. `minimum`: min.insync.replicas of topics; 1 where absent.
+
+    `controller_trouble` is why the controller did not answer a question, None where it did. A
+    partition with fewer replicas than the minimum needs all of them (V60).
+    """
+    leaderless = [each for each in now.partitions if each.leader == NO_LEADER]
+    led = [each for each in now.partitions if each.leader != NO_LEADER]
+    below = [
+        each for each in led if len(each.isr) < min(minimum.get(each.topic, 1), len(each.replicas))
+    ]
+    lagging = [each for each in led if len(each.isr) < len(each.replicas) and each not in below]
+    steps = _Steps(now, place)
+    findings = [
+        *_of_partitions(
+            leaderless,
+            UNAVAILABLE,
+            "no_leader",
+            lambda count: f"{count} without a leader, neither readable nor writable",
+            steps,
+        ),
+        *_of_partitions(
+            below,
+            UNAVAILABLE,
+            "below_min_isr",
+            lambda count: f"{count} with an ISR below min.insync.replicas: acks=all is refused",
+            steps,
+        ),
+        *_of_partitions(
+            lagging, DEGRADED, "under_replicated", lambda count: f"{count} under-replicated", steps
+        ),
+        *(_of_broker(each, steps) for each in now.brokers if _is_troubled(each)),
+    ]
+    if now.controller < 0:
+        findings.append(
+            Finding(
+                "degraded",
+                "no_controller",
+                "no broker is the controller: leaders and ISRs cannot change",
+                [],
+                [],
+                _LOOK,
+            )
+        )
+    elif controller_trouble is not None:
+        message = f"the controller, broker {now.controller}, cannot decide: {controller_trouble}"
+        findings.append(Finding("degraded", "controller_blocked", message, [], [], _LOOK))
+    return _health(now, findings, len(below))
+
+
+def _health(now: ClusterStatus, findings: list[Finding], below: int) -> Health:
+    numbers = {name: number for number, name in LEVELS.items()}
+    worst = max((numbers[each.level] for each in findings), default=HEALTHY)
+    return Health(
+        level=LEVELS[worst],
+        exit_code=worst,
+        bootstrap=now.bootstrap,
+        controller=now.controller,
+        brokers=len(now.brokers),
+        brokers_down=len(now.down),
+        partitions=len(now.partitions),
+        under_replicated=now.under_replicated,
+        leaderless=now.leaderless,
+        below_min_isr=below,
+        findings=findings,
+    )
+
+
+class _Steps:
+    """What a person does next."""
+
+    def __init__(self, now: ClusterStatus, place: Place) -> None:
+        self._place = place
+        self._troubled = {each.id: each for each in now.brokers if _is_troubled(each)}
+
+    def of_brokers(self, brokers: Iterable[int]) -> str | None:
+        """Return how to bring these brokers back; None where none of them is in trouble."""
+        troubled = [self._troubled[each] for each in sorted(brokers) if each in self._troubled]
+        if not troubled:
+            return None
+        option, directory = self._place.option, self._place.directory
+        paused = [each for each in troubled if each.state == "paused"]
+        if directory and paused:
+            return f"tidelog break resume {paused[0].id}{option}"
+        if directory and any(each.state == "stopped" for each in troubled):
+            return f"tidelog up{option}"
+        if directory:
+            return f"read the end of {directory}/broker-{troubled[0].id}/log/broker.log"
+        return f"start {_brokers_text([each.id for each in troubled])}; its log says why it ended"
+
+    def of_partition(self, partition: PartitionStatus) -> str:
+        """Return how to look at a partition whose brokers are all up."""
+        return f"tidelog topics describe {partition.topic}{self._place.option}"
+
+
+def _of_partitions(
+    partitions: Sequence[PartitionStatus],
+    level: int,
+    kind: str,
+    words: Callable[[str], str],
+    steps: _Steps,
+) -> list[Finding]:
+    if not partitions:
+        return []
+    missing = sorted(
+        {number for each in partitions for number in each.replicas if number not in each.isr}
+    )
+    held = {number for each in partitions for number in each.replicas}
+    count = "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
+    names = [f"{each.topic}-{each.partition}" for each in partitions]
+    sentence = f"{words(count)}: {_some(names)}"
+    if missing:
+        sentence += f"; out of the ISR: {_brokers_text(missing)}"
+    step = steps.of_brokers(missing) or steps.of_brokers(held) or steps.of_partition(partitions[0])
+    return [Finding(LEVELS[level], kind, sentence, missing, names, step)]
+
+
+def _of_broker(broker: BrokerStatus, steps: _Steps) -> Finding:
+    held = f"it holds {broker.replicas} replicas" if broker.replicas else "it holds no replica"
+    if broker.registered is False:
+        state = "" if broker.state == "down" else f" (its process: {broker.state})"
+        message = f"broker {broker.id} is not registered{state}; {held}"
+        kind = "broker_down"
+    else:
+        message = f"broker {broker.id} is {broker.state} and answers nothing; {held}"
+        kind = f"broker_{broker.state}"
+    step = steps.of_brokers([broker.id]) or ""
+    return Finding("degraded", kind, message, [broker.id], [], step)
+
+
+def _is_troubled(broker: BrokerStatus) -> bool:
+    return broker.registered is False or broker.state in ("paused", "stopped", "down")
+
+
+def _some(names: Sequence[str]) -> str:
+    left = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {left} more" if left > 0 else "")
+
+
+def _brokers_text(brokers: Sequence[int]) -> str:
+    word = "broker" if len(brokers) == 1 else "brokers"
+    left = len(brokers) - _NAMED
+    more = f" and {left} more" if left > 0 else ""
+    return f"{word} " + ", ".join(str(each) for each in brokers[:_NAMED]) + more

@@ -1,0 +1,101 @@
+"""Where the brokers of a local cluster listen: ports that count on, and what their files say.
+
+A broker's server.properties is the authority, also after a person has edited it. Listeners given
+for a whole cluster are those of broker 1; each further broker listens one port higher.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+
+from tidelog.core.config import BrokerConfig
+from tidelog.core.config_text import parse_properties
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import Endpoint
+from tidelog.local.errors import LocalClusterError
+from tidelog.local.ports import LOOPBACK
+
+#: Keys whose values hold a port for each listener.
+_KEYS = ("listeners", "advertised.listeners")
+_PORT = re.compile(r":(\d+)(?=\s*(?:,|$))")
+MAX_PORT = 65_535
+
+
+def check_first_port(first: int | None, brokers: int, config: Mapping[str, str]) -> None:
+    """Raise LocalClusterError for ports that brokers cannot have."""
+    if first is None:
+        return
+    if "listeners" in config:
+        raise LocalClusterError(
+            f"port {first} and listeners={config['listeners']}: give one of them"
+        )
+    if not 1 <= first <= MAX_PORT - brokers + 1:
+        raise LocalClusterError(
+            f"port {first}: {brokers} brokers need ports {first} to {first + brokers - 1};"
+            f" 1 to {MAX_PORT} are possible"
+        )
+
+
+def config_of_broker(config: Mapping[str, str], broker_id: int) -> dict[str, str]:
+    """Return the keys of one broker: listeners of broker 1 with ports higher by `broker_id` - 1."""
+
+    def moved(match: re.Match[str]) -> str:
+        port = int(match[1])
+        return f":{port + broker_id - 1 if port else 0}"
+
+    return {
+        key: _PORT.sub(moved, value) if key in _KEYS else value for key, value in config.items()
+    }
+
+
+def client_endpoint(properties_path: str) -> Endpoint | None:
+    """Return where clients reach the broker of this file; None for a file that it cannot run with.
+
+    The error of such a file comes up when the broker is to be started.
+    """
+    try:
+        with open(properties_path, encoding="utf-8") as file:
+            config = BrokerConfig.from_properties(parse_properties(file.read()))
+    except (TidelogError, OSError, UnicodeDecodeError):
+        return None
+    return config.advertised_listeners[0]
+
+
+def check_free(listeners: Mapping[int, tuple[Endpoint, ...]]) -> None:
+    """Raise LocalClusterError where a broker could not listen; nothing was started then."""
+    owners: dict[int, int] = {}
+    for broker_id, endpoints in listeners.items():
+        for endpoint in endpoints:
+            if endpoint.port == 0:
+                raise LocalClusterError(
+                    f"broker {broker_id}: listener {endpoint.listener} has port 0, which is"
+                    " another one at each start; a local cluster needs a fixed port"
+                )
+            other = owners.setdefault(endpoint.port, broker_id)
+            if other != broker_id:
+                raise LocalClusterError(
+                    f"brokers {other} and {broker_id} would both listen on port {endpoint.port}:"
+                    " give each listener of each broker a port of its own"
+                )
+            _check_bindable(broker_id, endpoint)
+
+
+def _check_bindable(broker_id: int, endpoint: Endpoint) -> None:
+    host = endpoint.host or "0.0.0.0"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        # As the broker binds: the port of a broker that was killed a moment ago is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, endpoint.port))
+            # A port is taken where another socket listens, though binding may still succeed.
+            probe.listen(1)
+        except OSError as error:
+            raise LocalClusterError(
+                f"broker {broker_id} cannot listen on {endpoint.host or LOOPBACK}:{endpoint.port}:"
+                f" {error.strerror}; no broker was started. A port that no process listens on is"
+                " needed: `tidelog up --port` chooses others for a new cluster, an existing one"
+                " has them in its broker-*/server.properties"
+            ) from error

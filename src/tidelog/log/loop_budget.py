@@ -1,0 +1,58 @@
+"""How much the checks of clients' batches may cost the loop; what costs more goes to a thread.
+
+One batch of a few KiB can hold 100 MB, and a hundred such batches can arrive in one turn. So the
+checks of one log directory share a budget, in bytes of decompression: each check on the loop spends
+some, and time refills it. While it is spent, compressed batches and those of many records are
+checked by the directory's COMPUTE thread. Partitions keep their order (`broker/late_appends`).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from tidelog.core import limits
+from tidelog.core.ports import Buffer, Clock
+from tidelog.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER_BYTES
+from tidelog.records.checking import RECORD_EFFORT_BYTES, Effort
+
+#: Attributes and the number of records, from the attributes on.
+_ATTRIBUTES_AND_COUNT = struct.Struct(">h34xi")
+
+
+class LoopBudget(Effort):
+    """What checks on the loop may still cost, in bytes of decompression. Loop only."""
+
+    __slots__ = ("_clock", "_refilled_ms", "left_bytes")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._refilled_ms = clock.monotonic_ms()
+        #: Below 0 where the last check cost more than was left.
+        self.left_bytes = limits.LOOP_CHECK_BURST_BYTES
+
+    def spend(self, effort_bytes: int) -> None:
+        """A check on the loop has cost so much."""
+        self.left_bytes -= effort_bytes
+
+    def takes(self, records: Buffer, limit_bytes: int) -> bool:
+        """Whether the loop may check a batch, by what its header says; `limit_bytes` is for one
+        batch. Other bytes than a batch cost nothing: the check rejects them."""
+        if len(records) < HEADER_BYTES:
+            return True
+        attributes, count = _ATTRIBUTES_AND_COUNT.unpack_from(records, ATTRIBUTES_POSITION)
+        effort = count * RECORD_EFFORT_BYTES
+        is_compressed = bool(attributes & COMPRESSION_MASK)
+        if is_compressed:
+            effort += len(records)
+        if effort > limit_bytes:
+            return False
+        if is_compressed or effort > limits.LOOP_CHECK_FREE_BYTES:
+            return self.left_bytes > 0 or self._refill()
+        return True
+
+    def _refill(self) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        earned = (now_ms - self._refilled_ms) * limits.LOOP_CHECK_BYTES_PER_MS
+        self.left_bytes = min(limits.LOOP_CHECK_BURST_BYTES, self.left_bytes + earned)
+        self._refilled_ms = now_ms
+        return self.left_bytes > 0

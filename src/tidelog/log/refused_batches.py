@@ -1,0 +1,151 @@
+"""Batches of idempotent producers that a broker refused for the moment, by sequence number.
+
+A producer has several batches in flight. The broker refuses one with an error that passes: a full
+disk, an ISR below the minimum, a leadership that has ended or not begun. The batches behind it then
+miss a sequence number. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and send
+again, under another identity, what other partitions have stored already. So the batches behind a
+refused one get the same error, and the producer sends all of them again in order (V38).
+
+A gap ends when its batches are stored, by a client or as a follower's copies, when the producer
+comes with a newer epoch, and `REFUSED_BATCH_AWAITED_MS` after the last refusal: a producer that has
+given its batch up then gets OUT_OF_ORDER_SEQUENCE_NUMBER, and bumps its epoch. A gap outlives a
+demotion: the broker may lead again before the producer's batches have come again. The number of
+gaps is bounded; the oldest one ends first. Knows no files and no clock. Sources: rdkafka_request.c
+(rd_kafka_handle_idempotent_Produce_error), TransactionManager.java (canRetry).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import MAX_REFUSED_PRODUCERS_PER_PARTITION, REFUSED_BATCH_AWAITED_MS
+from tidelog.records.batch import MAX_SEQUENCE, BatchView
+
+#: Sequence numbers wrap: a distance above this one means that a number comes before the other.
+_HALF: Final = MAX_SEQUENCE // 2
+
+
+class EarlierBatchRefusedError(KafkaError):
+    """A batch stands behind one that was refused for the moment; the code is that refusal's."""
+
+
+class Gap(NamedTuple):
+    """Sequence numbers of one producer epoch that were refused and are expected again."""
+
+    producer_epoch: int
+    #: Sequence number of the first refused record.
+    first: int
+    #: Sequence number after the last refused record.
+    end: int
+    error: ErrorCode
+    #: Monotonic time of the last refusal that was not caused by the gap itself.
+    refused_ms: int
+
+    def covers(self, sequence: int) -> bool:
+        """Whether a record of this sequence number was refused."""
+        return _ahead(self.first, sequence) < _ahead(self.first, self.end)
+
+
+class RefusedBatches:
+    """The gaps of one partition, at most one for each producer."""
+
+    __slots__ = ("_gaps", "_limit")
+
+    def __init__(self, limit: int = MAX_REFUSED_PRODUCERS_PER_PARTITION) -> None:
+        #: By producer id, in the order of their first refusals.
+        self._gaps: dict[int, Gap] = {}
+        self._limit = limit
+
+    def __len__(self) -> int:
+        return len(self._gaps)
+
+    def add(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        sequences: tuple[int, int],
+        error: ErrorCode,
+        now_ms: int,
+    ) -> None:
+        """Note a refused batch; `sequences` are those of its first and of its last record."""
+        first, end = sequences[0], _after(sequences[1])
+        known = self._live(producer_id, now_ms)
+        if known is not None:
+            if known.producer_epoch > producer_epoch:
+                return
+            if known.producer_epoch == producer_epoch:
+                first, end = _union(known, first, end)
+        self._gaps[producer_id] = Gap(producer_epoch, first, end, error, now_ms)
+        if len(self._gaps) > self._limit:
+            del self._gaps[next(iter(self._gaps))]
+
+    def check_behind(self, batch: BatchView, expected: int, now_ms: int) -> None:
+        """Raise EarlierBatchRefusedError where `expected`, the next sequence number of the batch's
+        producer in the batch's epoch, was refused, and the batch comes after it."""
+        gap = self._live(batch.producer_id, now_ms)
+        if gap is None or gap.producer_epoch != batch.producer_epoch or not gap.covers(expected):
+            return
+        if 0 < _ahead(expected, batch.base_sequence) <= _HALF:
+            self._refuse_behind(gap, batch, expected)
+
+    def check_unknown(self, batch: BatchView, now_ms: int) -> None:
+        """Raise EarlierBatchRefusedError where the producer, of which no batch is stored, had a
+        batch before this one refused."""
+        gap = self._live(batch.producer_id, now_ms)
+        if gap is None or gap.producer_epoch != batch.producer_epoch:
+            return
+        if 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
+            self._refuse_behind(gap, batch, gap.first)
+
+    def _refuse_behind(self, gap: Gap, batch: BatchView, expected: int) -> None:
+        """The gap grows by the batch and ends no later: what comes behind the batch waits, too."""
+        first, end = _union(gap, batch.base_sequence, _after(batch.last_sequence))
+        self._gaps[batch.producer_id] = gap._replace(first=first, end=end)
+        raise EarlierBatchRefusedError(
+            gap.error,
+            f"producer {batch.producer_id} sent sequence {batch.base_sequence} behind {expected},"
+            f" which was refused with {gap.error.name}",
+        )
+
+    def stored(self, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
+        """End the gap that an appended batch fills; one of an older epoch ends, too. A batch from
+        before the gap, which a follower may still copy, fills nothing."""
+        gap = self._gaps.get(producer_id)
+        if gap is None or gap.producer_epoch > producer_epoch:
+            return
+        filled = _ahead(gap.first, gap.end) <= _ahead(gap.first, _after(last_sequence)) <= _HALF
+        if gap.producer_epoch < producer_epoch or filled:
+            del self._gaps[producer_id]
+
+    def expire(self, now_ms: int) -> None:
+        """End gaps whose batches did not come again in time."""
+        for producer_id in list(self._gaps):
+            if self._live(producer_id, now_ms) is None:
+                del self._gaps[producer_id]
+
+    def clear(self) -> None:
+        """End all gaps: the log begins again without its producers."""
+        self._gaps.clear()
+
+    def _live(self, producer_id: int, now_ms: int) -> Gap | None:
+        gap = self._gaps.get(producer_id)
+        if gap is None or now_ms - gap.refused_ms >= REFUSED_BATCH_AWAITED_MS:
+            return None
+        return gap
+
+
+def _after(sequence: int) -> int:
+    """Return the sequence number after one."""
+    return (sequence + 1) & MAX_SEQUENCE
+
+
+def _ahead(start: int, sequence: int) -> int:
+    """Return how many records after `start` a sequence number comes; numbers wrap."""
+    return (sequence - start) & MAX_SEQUENCE
+
+
+def _union(gap: Gap, first: int, end: int) -> tuple[int, int]:
+    """Return the first sequence number of both, and the one after the last."""
+    start = first if _ahead(gap.first, first) > _HALF else gap.first
+    return start, max(gap.end, end, key=lambda sequence: _ahead(start, sequence))

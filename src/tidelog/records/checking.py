@@ -1,0 +1,107 @@
+"""What a leader demands of the records in a client's batch, before it appends them.
+
+Every record is walked (`records.walk`), also of uncompressed batches and of those with millions of
+records inside: garbage behind the first record stops librdkafka's consumers without an error.
+Source: LogValidator. Stricter than Kafka in one point: offset deltas must be 0, 1, 2, …; Kafka
+rewrites a compressed batch with other deltas and appends an uncompressed one as it is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.core.limits import MAX_RECORD_ERRORS
+from tidelog.core.ports import Buffer
+from tidelog.records import compression
+from tidelog.records.batch import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    BatchView,
+    CorruptBatch,
+    InvalidBatch,
+    OversizedBatch,
+)
+from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad, Rejected, is_compiled, walk
+
+#: The walk over one record takes as long as decompressing so many bytes.
+RECORD_EFFORT_BYTES = 4 if is_compiled() else 1_000
+
+
+class Demands(NamedTuple):
+    """What a topic demands of each record."""
+
+    #: Keys, since the topic is compacted.
+    keys: bool = False
+    #: Timestamps from here to there, in ms; a record without one (-1) is good.
+    earliest_ms: int = MIN_INT64
+    latest_ms: int = MAX_INT64
+
+
+#: Of a topic that demands nothing but records that can be read.
+NO_DEMANDS = Demands()
+
+
+class Effort:
+    """Counts what checks cost, in bytes of decompression; this one forgets it."""
+
+    __slots__ = ()
+
+    def spend(self, effort_bytes: int) -> None:
+        """A check has cost so much."""
+
+
+_UNCOUNTED = Effort()
+
+
+class BadRecords(InvalidBatch):
+    """A batch that can be read, with records that its topic does not take."""
+
+    def __init__(self, batch: BatchView, bad: list[Bad], count: int) -> None:
+        first = bad[0]
+        what = "has no key" if first.keyless else f"has timestamp {first.timestamp_ms}"
+        super().__init__(
+            batch.position,
+            f"{count} of {batch.record_count} records are not valid here: record {first.record} "
+            f"{what}, the first of them",
+        )
+        #: In order of their indexes, at most MAX_RECORD_ERRORS.
+        self.bad = bad
+        self.count = count
+
+
+def check_records(
+    batch: BatchView,
+    max_decompressed_bytes: int,
+    demands: Demands = NO_DEMANDS,
+    effort: Effort = _UNCOUNTED,
+) -> int:
+    """Walk every record of a client's batch; returns the largest timestamp, in ms.
+
+    The header must have passed `check_from_client`. `effort` learns the cost. Raises BadRecords
+    where the topic does not take some records, InvalidBatch where they cannot be read,
+    OversizedBatch where they decompress to more than `max_decompressed_bytes`, CorruptBatch where
+    they do not decompress.
+    """
+    codec = batch.attributes & COMPRESSION_MASK
+    data: Buffer = batch.buffer
+    start, end = batch.position + HEADER_BYTES, batch.end_position
+    count, base = batch.record_count, batch.base_timestamp
+    if codec:
+        try:
+            data = compression.decompress(codec, batch.records, max_decompressed_bytes)
+        except compression.OversizedError as error:
+            effort.spend(max_decompressed_bytes)
+            raise OversizedBatch(batch.position, str(error)) from None
+        except compression.CompressionError as error:
+            raise CorruptBatch(batch.position, str(error)) from None
+        start, end = 0, len(data)
+        effort.spend(end)
+    effort.spend(count * RECORD_EFFORT_BYTES)
+    keys, earliest, latest = demands
+    found = walk(data, start, end, count, base, earliest, latest, keys, MAX_RECORD_ERRORS)
+    if type(found) is int:
+        return found
+    rejected = Rejected(*found)  # type: ignore[misc]
+    if rejected.fault:
+        raise InvalidBatch(batch.position, rejected.reason)
+    raise BadRecords(batch, [Bad(*bad) for bad in rejected.bad], rejected.bad_count)

@@ -1,0 +1,122 @@
+"""Gives memory back to the system while a broker has little to do.
+
+Load makes the process grow: buffers are kept for use again, and what the C library's allocator got
+from the system stays with it, also where most of it is free. Each thread that allocates gets an
+arena of its own, of 64 MiB of addresses, which grows to the largest reads that it made. So a broker
+has one arena for all of its threads, and at rest it lets go of unused buffers and of free pages.
+
+Rest is a `LOOK_MS` in which the process used little of a processor. Without glibc the buffers alone
+are let go. The loop stands still meanwhile, for 0.2 s where there are 10,000 replicas to look
+through. Light traffic takes the same memory again and again: so giving back takes at most one in
+`MIN_PAUSE` of the loop's time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tidelog.core.limits import MIB
+from tidelog.core.ports import Clock
+
+#: Between two looks at what the process does.
+LOOK_MS: Final = 10_000
+#: Share of a processor below which the process is at rest.
+REST_LOAD: Final = 0.1
+#: Growth since memory was given back last, below which there is nothing to do.
+GROWTH_BYTES: Final = 4 * MIB
+#: Time between two times of giving memory back, as a multiple of what the first of them took.
+MIN_PAUSE: Final = 500
+_PAGE_BYTES: Final = resource.getpagesize()
+#: mallopt: the number of arenas that threads share (malloc.h of glibc).
+_M_ARENA_MAX: Final = -8
+#: pad of malloc_trim: bytes that stay free at the end of the heap.
+_KEPT_BYTES: Final = MIB
+
+
+def use_one_arena() -> bool:
+    """Have all threads allocate from one arena; to be called before the first thread starts.
+    Returns whether the C library can do it."""
+    try:
+        return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1))
+    except AttributeError:
+        return False
+
+
+def trim_heap() -> None:
+    """Give free pages of the C library's allocator back to the system."""
+    try:
+        ctypes.CDLL(None).malloc_trim(_KEPT_BYTES)
+    except AttributeError:
+        return
+
+
+def resident_bytes() -> int:
+    """Bytes of this process that are in memory (RSS); 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE_BYTES
+    except OSError:
+        return 0
+
+
+class MemoryAtRest:
+    """Looks from time to time whether the process rests, and gives memory back if it has grown."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        log: Callable[[str], None],
+        *,
+        trim: Callable[[], None] = trim_heap,
+        resident: Callable[[], int] = resident_bytes,
+        processor_s: Callable[[], float] = time.process_time,
+    ) -> None:
+        """`log` takes a line for people; the others are replaced in tests."""
+        self._clock = clock
+        self._log = log
+        self._trim = trim
+        self._resident = resident
+        self._processor_s = processor_s
+        self._releases: list[Callable[[], None]] = []
+        self._floor_bytes = 0
+        self._used_s = 0.0
+        self._not_before_ns = 0
+
+    def add(self, release: Callable[[], None]) -> None:
+        """Call `release` at rest: it lets go of what is kept for use again."""
+        self._releases.append(release)
+
+    def start(self) -> None:
+        """Look from now on, as long as the loop runs."""
+        self._used_s = self._processor_s()
+        self._clock.call_later(LOOK_MS, self._look)
+
+    def _look(self) -> None:
+        used_s = self._processor_s()
+        load = (used_s - self._used_s) * 1000 / LOOK_MS
+        before_bytes = self._resident()
+        begin_ns = self._clock.monotonic_ns()
+        has_grown = before_bytes >= self._floor_bytes + GROWTH_BYTES
+        if load < REST_LOAD and has_grown and begin_ns >= self._not_before_ns:
+            # An idle broker allocates too little to start a collection: reads of consumers that
+            # went away would stay in cycles. What was there at the start is frozen.
+            gc.collect()
+            for release in self._releases:
+                release()
+            self._trim()
+            self._floor_bytes = self._resident()
+            end_ns = self._clock.monotonic_ns()
+            self._not_before_ns = end_ns + MIN_PAUSE * (end_ns - begin_ns)
+            took_ms = (end_ns - begin_ns) / 1e6
+            self._log(
+                f"memory at rest: gave back {(before_bytes - self._floor_bytes) / MIB:,.0f} MiB in "
+                f"{took_ms:,.1f} ms; {self._floor_bytes / MIB:,.0f} MiB are resident"
+            )
+        self._floor_bytes = min(self._floor_bytes, before_bytes)
+        self._used_s = self._processor_s()
+        self._clock.call_later(LOOK_MS, self._look)

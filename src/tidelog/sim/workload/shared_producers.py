@@ -1,0 +1,176 @@
+"""An idempotent producer of several partitions, as librdkafka has it.
+
+All partitions share one producer id and one epoch. Each has up to five batches in flight; after a
+failure it sends nothing until all of its answers are there, then everything again, in order.
+OUT_OF_ORDER_SEQUENCE_NUMBER for a batch behind an unacknowledged one makes the producer bump its
+epoch when no partition has a batch in flight: then every partition sends all that is not
+acknowledged under the new epoch, from sequence 0 on. A batch that was stored without an answer is
+stored twice by that. The acknowledgement of a batch acknowledges all batches before it, because a
+broker takes none out of sequence. Sources: rdkafka_idempotence.c (rd_kafka_idemp_drain_done),
+rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error, rd_kafka_dr_implicit_ack),
+rdkafka_broker.c (rd_kafka_toppar_producer_serve).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from tidelog.client.producing import LogWriter
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
+from tidelog.sim.history import Outcome
+from tidelog.sim.workload.client import ClientNode
+from tidelog.sim.workload.producers import Numbers, PartitionProducer, Waiting
+
+_NO_ID = (-1, -1)
+
+
+class SharedProducer:
+    """One producer id and epoch, and the partitions that are written with it."""
+
+    def __init__(self, client: ClientNode) -> None:
+        self.client = client
+        self.partitions: list[SharedPartition] = []
+        #: Producer id and epoch.
+        self.identity = _NO_ID
+        #: The next identity, which waits for all answers; None: the identity stays.
+        self._next_identity: tuple[int, int] | None = None
+        self._taking: asyncio.Task[None] | None = None
+        #: How often the epoch was bumped.
+        self.bumps = 0
+
+    def add(
+        self, partition: TopicPartition, numbers: Numbers, draw: random.Random, pace_ms: int
+    ) -> SharedPartition:
+        """Write to a partition, too."""
+        added = SharedPartition(self, partition, numbers, draw, pace_ms)
+        self.partitions.append(added)
+        return added
+
+    @property
+    def may_send(self) -> bool:
+        """Whether the identity is known and stays."""
+        return self.identity != _NO_ID and self._next_identity is None
+
+    async def take_id(self) -> None:
+        """Ask for a producer id, once for all partitions that wait for it."""
+        if self.identity != _NO_ID:
+            return
+        if self._taking is None or self._taking.done():
+            self._taking = asyncio.Task(
+                self._take_id(), loop=self.client.ports.loop, name="take a shared producer id"
+            )
+        await asyncio.shield(self._taking)
+
+    async def _take_id(self) -> None:
+        writer = LogWriter(self.client.router)
+        self.identity = await self.client.run(writer.init_producer_id())
+        self.client.history.producer_id_given(self.client.node_id, self.identity[0])
+
+    def bump_epoch(self) -> None:
+        """Use the next epoch as soon as nothing is in flight."""
+        producer_id, epoch = self.identity
+        if self._next_identity is None:
+            self.bumps += 1
+            self._next_identity = (producer_id, epoch + 1)
+
+    def forget_id(self) -> None:
+        """Ask for another producer id as soon as nothing is in flight."""
+        self._next_identity = _NO_ID
+
+    def answered(self) -> None:
+        """A batch is not in flight any more."""
+        if self._next_identity is not None and not any(p.in_flight for p in self.partitions):
+            self.identity, self._next_identity = self._next_identity, None
+
+
+class SharedPartition(PartitionProducer):
+    """What a shared producer sends to one partition."""
+
+    def __init__(
+        self,
+        shared: SharedProducer,
+        partition: TopicPartition,
+        numbers: Numbers,
+        draw: random.Random,
+        pace_ms: int,
+    ) -> None:
+        super().__init__(shared.client, partition, numbers, draw, pace_ms=pace_ms)
+        self._shared = shared
+        self.in_flight = 0
+
+    async def _take_id(self) -> None:
+        await self._shared.take_id()
+        self._take_identity()
+
+    def _take_identity(self) -> None:
+        """Go on under the producer's id and epoch; all that is open begins at sequence 0."""
+        self._producer_id, self._producer_epoch = self._shared.identity
+        self._next_sequence = 0
+        for waiting in self._waiting:
+            self._encode(waiting)
+
+    async def _next(self, position: int, *, may_wait: bool) -> Waiting | None:
+        shared = self._shared
+        if not shared.may_send:
+            self._forget_identity()
+            return None
+        if (self._producer_id, self._producer_epoch) != shared.identity:
+            self._take_identity()
+        waiting = await super()._next(position, may_wait=may_wait)
+        if (self._producer_id, self._producer_epoch) != shared.identity or not shared.may_send:
+            return None  # the identity went while the next batch was waited for
+        return waiting
+
+    def _forget_identity(self) -> None:
+        """The producer may have no id any more; then one is asked for before anything is sent."""
+        self._producer_id = self._shared.identity[0]
+
+    def _send(self, connection: Any, waiting: Waiting) -> asyncio.Future[Any]:
+        self.in_flight += 1
+        return super()._send(connection, waiting)
+
+    def _settle(self, waiting: Waiting, answer: Any, failed: bool) -> bool:
+        if not failed and waiting in self._waiting:
+            self._acknowledge_before(waiting, answer)
+        settled = super()._settle(waiting, answer, failed)
+        self.in_flight -= 1
+        self._shared.answered()
+        return settled
+
+    def _acknowledge_before(self, waiting: Waiting, answer: Any) -> None:
+        if answer.responses[0].partition_responses[0].error_code != ErrorCode.NONE:
+            return
+        earlier = list(self._waiting)[: self._waiting.index(waiting)]
+        for each in earlier:
+            self._end(each, Outcome.DONE)
+
+    def _refused(self, waiting: Waiting, error: ErrorCode) -> bool:
+        is_behind = waiting in self._waiting and self._waiting[0] is not waiting
+        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_behind:
+            self._shared.bump_epoch()
+            return False
+        return super()._refused(waiting, error)
+
+    def _renew(self) -> None:
+        self._waiting_end_unknown()
+        self._shared.forget_id()
+
+
+def begin_shared(
+    client: ClientNode,
+    topic: str,
+    partitions: int,
+    numbers: Numbers,
+    draws: Sequence[random.Random],
+) -> SharedProducer:
+    """A shared producer begins to write to the partitions of a topic, each with its own draws."""
+    shared = SharedProducer(client)
+    for number in range(partitions):
+        draw = draws[number]
+        added = shared.add(TopicPartition(topic, number), numbers, draw, draw.choice((4, 12, 40)))
+        client.tasks.spawn(f"produce shared {number}", added.run())
+    return shared

@@ -1,0 +1,65 @@
+"""A client follows the list of brokers as librdkafka does.
+
+Its brokers are those of the last Metadata answer: a broker that the answer does not list is
+decommissioned, and the addresses that the client began with are dropped once it knows a broker.
+With an empty list nothing is left to ask, so the client hangs for ever. The steady topic exists all
+the time, so no broker may call it unknown either.
+Source: librdkafka, rd_kafka_parse_Metadata and rd_kafka_broker_decommission (since 2.10).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tidelog.client.steps import Address
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.sim.workload.churning import ChurnKind, churn
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.wire.registry import METADATA
+
+_VERSION = 12
+_TIMEOUT_MS = 1_500
+
+
+@churn
+class BrokersFollowed(ChurnKind):
+    """The brokers of each Metadata answer replace those known before; none may be empty."""
+
+    name: ClassVar[str] = "brokers_followed"
+    is_drawn: ClassVar[bool] = False
+
+    async def run(self) -> None:
+        known = list(self.client.bootstrap)
+        while not self.stopping and known:
+            await self.pause(1, 30)
+            address = self.draw.choice(known)
+            try:
+                answer = await self._ask(address)
+            except (TidelogError, KafkaError) as error:
+                self.failed("metadata", error)
+                continue
+            known = [Address(broker.host, broker.port) for broker in answer.brokers]
+            self._check(address, answer)
+            self.told(f"{len(known)} brokers")
+        self.is_done = True
+
+    async def _ask(self, address: Address) -> MetadataResponse:
+        connection = await self.client.connection(address)
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=self.work.steady[0].topic)],
+            allow_auto_topic_creation=False,
+        )
+        answer: MetadataResponse = await connection.call(
+            METADATA, connection.version(METADATA, _VERSION), request, _TIMEOUT_MS
+        )
+        return answer
+
+    def _check(self, address: Address, answer: MetadataResponse) -> None:
+        violate = self.work.cluster.world.violate
+        if not answer.brokers:
+            violate(
+                f"a client is hung for good: {address} answered Metadata without a broker, so the"
+                " client has dropped all that it knew"
+            )
+        if any(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics):
+            violate(f"{address} answered that {self.work.steady[0].topic} is unknown")

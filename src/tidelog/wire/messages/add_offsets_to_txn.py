@@ -1,0 +1,39 @@
+"""AddOffsetsToTxn (key 25), versions 0 to 4: a group whose offsets a transaction commits.
+
+Version 2 may answer PRODUCER_FENCED, 3 is flexible, 4 may answer TRANSACTION_ABORTABLE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class AddOffsetsToTxnRequest:
+    """A producer's transaction and the group."""
+
+    transactional_id: str = string("0+")
+    producer_id: int = int64("0+")
+    producer_epoch: int = int16("0+")
+    group_id: str = string("0+")
+
+
+@dataclass(slots=True)
+class AddOffsetsToTxnResponse:
+    """The outcome."""
+
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+API = Api(
+    key=25,
+    name="AddOffsetsToTxn",
+    request=AddOffsetsToTxnRequest,
+    response=AddOffsetsToTxnResponse,
+    min_version=0,
+    max_version=4,
+    first_flexible_version=3,
+)

@@ -1,0 +1,71 @@
+"""AlterClientQuotas (key 49), versions 0 and 1: set and remove quotas (KIP-546).
+
+Version 1 is flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, boolean, float64, int16, int32, string
+
+
+@dataclass(slots=True)
+class EntityData:
+    """A part of an entity; name None: its default."""
+
+    entity_type: str = string("0+")
+    entity_name: str | None = string("0+", nullable="0+")
+
+
+@dataclass(slots=True)
+class OpData:
+    """One quota to set or to remove."""
+
+    key: str = string("0+")
+    value: float = float64("0+")
+    remove: bool = boolean("0+")
+
+
+@dataclass(slots=True)
+class EntryData:
+    """An entity and its changes."""
+
+    entity: list[EntityData] = array(EntityData, "0+")
+    ops: list[OpData] = array(OpData, "0+")
+
+
+@dataclass(slots=True)
+class AlterClientQuotasRequest:
+    """`validate_only` checks and changes nothing."""
+
+    entries: list[EntryData] = array(EntryData, "0+")
+    validate_only: bool = boolean("0+")
+
+
+@dataclass(slots=True)
+class EntryResult:
+    """Outcome of one entity; Kafka names it as its counterpart in the request."""
+
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", None, nullable="0+")
+    entity: list[EntityData] = array(EntityData, "0+")
+
+
+@dataclass(slots=True)
+class AlterClientQuotasResponse:
+    """Outcomes, one per entity."""
+
+    throttle_time_ms: int = int32("0+")
+    entries: list[EntryResult] = array(EntryResult, "0+")
+
+
+API = Api(
+    key=49,
+    name="AlterClientQuotas",
+    request=AlterClientQuotasRequest,
+    response=AlterClientQuotasResponse,
+    min_version=0,
+    max_version=1,
+    first_flexible_version=1,
+)

@@ -1,0 +1,57 @@
+"""CreateAcls (key 30), versions 1 to 3: add entries to access control lists.
+
+Version 1 has pattern types (KIP-290), 2 is flexible, 3 knows users as resources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, int8, int16, int32, string
+
+
+@dataclass(slots=True)
+class AclCreation:
+    """One entry to add."""
+
+    resource_type: int = int8("0+")
+    resource_name: str = string("0+")
+    resource_pattern_type: int = int8("1+", 3)
+    principal: str = string("0+")
+    host: str = string("0+")
+    operation: int = int8("0+")
+    permission_type: int = int8("0+")
+
+
+@dataclass(slots=True)
+class CreateAclsRequest:
+    """The entries."""
+
+    creations: list[AclCreation] = array(AclCreation, "0+")
+
+
+@dataclass(slots=True)
+class AclCreationResult:
+    """Outcome of one entry."""
+
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", None, nullable="0+")
+
+
+@dataclass(slots=True)
+class CreateAclsResponse:
+    """Outcomes in the order of the request."""
+
+    throttle_time_ms: int = int32("0+")
+    results: list[AclCreationResult] = array(AclCreationResult, "0+")
+
+
+API = Api(
+    key=30,
+    name="CreateAcls",
+    request=CreateAclsRequest,
+    response=CreateAclsResponse,
+    min_version=1,
+    max_version=3,
+    first_flexible_version=2,
+)

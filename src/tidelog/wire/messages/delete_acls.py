@@ -1,0 +1,73 @@
+"""DeleteAcls (key 31), versions 1 to 3: remove the entries that match filters.
+
+Version 1 has pattern types (KIP-290), 2 is flexible, 3 knows users as resources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, array, int8, int16, int32, string
+
+
+@dataclass(slots=True)
+class DeleteAclsFilter:
+    """One filter; null matches all."""
+
+    resource_type_filter: int = int8("0+")
+    resource_name_filter: str | None = string("0+", nullable="0+")
+    pattern_type_filter: int = int8("1+", 3)
+    principal_filter: str | None = string("0+", nullable="0+")
+    host_filter: str | None = string("0+", nullable="0+")
+    operation: int = int8("0+")
+    permission_type: int = int8("0+")
+
+
+@dataclass(slots=True)
+class DeleteAclsRequest:
+    """The filters."""
+
+    filters: list[DeleteAclsFilter] = array(DeleteAclsFilter, "0+")
+
+
+@dataclass(slots=True)
+class DeleteAclsMatchingAcl:
+    """An entry that matched, and whether it was removed."""
+
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", None, nullable="0+")
+    resource_type: int = int8("0+")
+    resource_name: str = string("0+")
+    pattern_type: int = int8("1+", 3)
+    principal: str = string("0+")
+    host: str = string("0+")
+    operation: int = int8("0+")
+    permission_type: int = int8("0+")
+
+
+@dataclass(slots=True)
+class DeleteAclsFilterResult:
+    """Outcome of one filter."""
+
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", None, nullable="0+")
+    matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl, "0+")
+
+
+@dataclass(slots=True)
+class DeleteAclsResponse:
+    """Outcomes in the order of the request."""
+
+    throttle_time_ms: int = int32("0+")
+    filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult, "0+")
+
+
+API = Api(
+    key=31,
+    name="DeleteAcls",
+    request=DeleteAclsRequest,
+    response=DeleteAclsResponse,
+    min_version=1,
+    max_version=3,
+    first_flexible_version=2,
+)

@@ -1,0 +1,39 @@
+"""EndTxn (key 26), versions 0 to 4: commit or abort a transaction.
+
+Version 2 may answer PRODUCER_FENCED, 3 is flexible, 4 may answer TRANSACTION_ABORTABLE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.wire.schema import Api, boolean, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class EndTxnRequest:
+    """`committed` False: the transaction is aborted."""
+
+    transactional_id: str = string("0+")
+    producer_id: int = int64("0+")
+    producer_epoch: int = int16("0+")
+    committed: bool = boolean("0+")
+
+
+@dataclass(slots=True)
+class EndTxnResponse:
+    """The outcome."""
+
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+API = Api(
+    key=26,
+    name="EndTxn",
+    request=EndTxnRequest,
+    response=EndTxnResponse,
+    min_version=0,
+    max_version=4,
+    first_flexible_version=3,
+)

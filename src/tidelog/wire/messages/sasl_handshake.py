@@ -1,0 +1,37 @@
+"""SaslHandshake (key 17), versions 0 and 1: the SASL mechanism that a client wants to use.
+
+Version 1 has the tokens that follow travel in SaslAuthenticate. No version is flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.wire.schema import NEVER_FLEXIBLE, Api, array, int16, string
+
+
+@dataclass(slots=True)
+class SaslHandshakeRequest:
+    """The mechanism that the client chose."""
+
+    mechanism: str = string("0+")
+
+
+@dataclass(slots=True)
+class SaslHandshakeResponse:
+    """`mechanisms`: those that the broker has enabled."""
+
+    error_code: int = int16("0+")
+    mechanisms: Sequence[str] = array("string", "0+")
+
+
+API = Api(
+    key=17,
+    name="SaslHandshake",
+    request=SaslHandshakeRequest,
+    response=SaslHandshakeResponse,
+    min_version=0,
+    max_version=1,
+    first_flexible_version=NEVER_FLEXIBLE,
+)

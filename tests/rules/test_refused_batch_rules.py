@@ -1,0 +1,166 @@
+"""V38: batches of an idempotent producer behind one that a broker refused for the moment.
+
+They get the same error, so that the producer sends all of them again, in order and under its epoch.
+Real replicas and APIs over fake logs; what a log makes of a full disk is in tests/unit/log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.broker_fakes import T0, FakeBroker, a_cluster, state
+
+from tidelog.broker.apis import produce
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.log.planning import CostlyBatch
+from tidelog.log.refused_batches import EarlierBatchRefusedError
+from tidelog.records.batch import BatchView
+from tidelog.records.builder import NewRecord, Producer, build_batch
+from tidelog.wire.messages.produce import PartitionProduceData, PartitionProduceResponse
+
+
+def batch(sequence: int) -> memoryview:
+    record = NewRecord(None, b"v", 1000)
+    return memoryview(build_batch([record], producer=Producer(5, 0, sequence)))
+
+
+def refused(broker: FakeBroker, sequence: int) -> BaseException | None:
+    """Append a batch as a client's; returns its error."""
+    try:
+        completion = broker.partition().append(batch(sequence), -1, 0)
+    except (KafkaError, StorageError) as error:
+        return error
+    return completion.error
+
+
+def behind(broker: FakeBroker, sequence: int) -> ErrorCode:
+    """What the log would answer to a batch that comes now; the producer is unknown there."""
+    now_ms = broker.clock.monotonic_ms()
+    try:
+        broker.log().producers.check(BatchView(batch(sequence)), now_ms)
+    except EarlierBatchRefusedError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+@pytest.mark.rule("V38")
+def test_a_batch_behind_one_that_a_small_isr_kept_out_gets_the_same_error() -> None:
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await leader.command(state(isr=(1,), is_new=True))
+        leader.partition().configured(leader.log().config, 2)
+        error = refused(leader, 0)
+        assert isinstance(error, KafkaError) and error.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert behind(leader, 1) == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert behind(leader, 0) == ErrorCode.NONE
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_batch_behind_one_that_came_before_the_leadership_gets_the_same_error() -> None:
+    """The client has heard of the leader before the leader has."""
+
+    async def story() -> None:
+        broker = a_cluster()[2]
+        await broker.command(state(1, is_new=True))
+        error = refused(broker, 0)
+        assert isinstance(error, KafkaError) and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await broker.command(state(2, leader_epoch=1))
+        assert broker.partition().is_leader
+        assert behind(broker, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_what_was_refused_before_a_demotion_is_awaited_after_it() -> None:
+    """Otherwise the third batch would get OUT_OF_ORDER_SEQUENCE_NUMBER from the leader of the
+    third epoch, as that leader would know of the second batch alone."""
+
+    async def story() -> None:
+        broker = a_cluster()[2]
+        await broker.command(state(1, is_new=True))
+        assert refused(broker, 0) is not None
+        await broker.command(state(2, leader_epoch=1))
+        await broker.command(state(3, leader_epoch=2))
+        assert refused(broker, 1) is not None
+        await broker.command(state(2, leader_epoch=3))
+        assert broker.partition().is_leader
+        assert behind(broker, 2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert behind(broker, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert behind(broker, 0) == ErrorCode.NONE
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_batch_behind_one_that_came_before_the_replica_gets_the_same_error() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        asked = produce._Produce(broker, -1)  # type: ignore[arg-type]
+        answer = PartitionProduceResponse(0)
+        data = PartitionProduceData(index=0, records=batch(0))
+        produce._begin(broker, asked, T0, data, answer, 0)  # type: ignore[arg-type]
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await broker.command(state(1, is_new=True))
+        assert behind(broker, 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert behind(broker, 0) == ErrorCode.NONE
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_batch_behind_one_that_a_failed_directory_refused_gets_the_same_error() -> None:
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await leader.command(state(1, isr=(1,), is_new=True))
+
+        def plan(*_: Any) -> Any:
+            raise StorageError("/data", "pwritev", "/data/t-0", 28, "no room")
+
+        leader.log().plan_leader_append = plan  # type: ignore[method-assign]
+        assert isinstance(refused(leader, 0), StorageError)
+        assert behind(leader, 1) == ErrorCode.KAFKA_STORAGE_ERROR
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_batch_behind_one_that_is_refused_for_good_does_not_wait_for_it() -> None:
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await leader.command(state(1, isr=(1,), is_new=True))
+
+        def plan(*_: Any) -> Any:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "large")
+
+        leader.log().plan_leader_append = plan  # type: ignore[method-assign]
+        assert refused(leader, 0) is not None
+        assert behind(leader, 1) == ErrorCode.NONE
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_batch_behind_one_whose_check_outlived_the_leadership_gets_the_same_error() -> None:
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await leader.command(state(1, isr=(1,), is_new=True))
+
+        def plan(*_: Any) -> Any:
+            raise CostlyBatch("much inside")
+
+        log: Any = leader.log()
+        log.plan_leader_append = plan
+        log.check_on_thread = lambda records: SimpleNamespace(then=lambda done: None)
+        completion = leader.partition().append(batch(0), -1, 0)
+        leader.replicas.stop_leading("expired")
+        assert isinstance(completion.error, KafkaError)
+        assert completion.error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert behind(leader, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(story())

@@ -1,0 +1,66 @@
+"""A truncation that removes nothing is neither logged nor counted as one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.broker.test_connections import FakeTracer
+
+from tidelog.broker.following import FollowedPartition
+from tidelog.core.types import TopicPartition
+from tidelog.replication.effects import TruncateFullyAndStartAt, TruncateTo
+
+
+class Done:
+    """A truncation that has ended."""
+
+    done, error = True, None
+
+
+class Follower:
+    """As much of a followed partition as a truncation touches; its log holds 2 to 10."""
+
+    _run, _cut = FollowedPartition._run, FollowedPartition._cut
+    _report_cut, _mark_cut = FollowedPartition._report_cut, FollowedPartition._mark_cut
+
+    def __init__(self, start: int, end: int) -> None:
+        log = SimpleNamespace(
+            truncate_to=lambda offset: Done,
+            truncate_fully_and_start_at=lambda offset: Done,
+            epochs=SimpleNamespace(entries=list),
+        )
+        self.cut: list[Any] = []
+        self._broker = SimpleNamespace(tracer=FakeTracer())
+        self.partition = SimpleNamespace(log=log, topic_partition=TopicPartition("t", 0))
+        self.role = SimpleNamespace(
+            log_start_offset=start, log_end_offset=end, leader=1, leader_epoch=4
+        )
+
+    def _not_ready(self) -> None:
+        """It does not fetch now."""
+
+    def _cut_done(self, completion: Any) -> None:
+        self.cut.append(completion)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "effect", "is_reported"),
+    [
+        (2, 10, TruncateTo(9), True),
+        (2, 10, TruncateTo(10), False),
+        (2, 10, TruncateFullyAndStartAt(10), True),
+        (2, 10, TruncateFullyAndStartAt(12), True),
+        (5, 5, TruncateFullyAndStartAt(9), True),
+        (5, 5, TruncateFullyAndStartAt(5), False),
+    ],
+)
+def test_what_removes_nothing_is_not_reported(
+    start: int, end: int, effect: Any, is_reported: bool
+) -> None:
+    follower = Follower(start, end)
+    follower._run((effect,))  # type: ignore[arg-type, misc]
+    assert follower.cut == [Done], "it is carried out all the same"
+    said = " ".join(follower._broker.tracer.lines)
+    assert ("truncated" in said) == ("cutting t-0" in said) == is_reported

@@ -1,0 +1,93 @@
+"""Both walks over records, and batches that they are to find fault with."""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+import sysconfig
+import tempfile
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tidelog.records import compression
+from tidelog.records.batch import BatchView
+from tidelog.records.builder import NewRecord, build_batch
+from tidelog.records.walk import walk_in_python
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@cache
+def compiled_walk() -> ModuleType | None:
+    """The extension, compiled from this checkout's source; None without a compiler."""
+    hook = _loaded("hatch_build", ROOT / "hatch_build.py")
+    name = "_walk" + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
+    built = ROOT / "src/tidelog/records" / name
+    source = built.with_name("_walk.c")
+    if not built.exists() or built.stat().st_mtime < source.stat().st_mtime:
+        with tempfile.TemporaryDirectory() as directory:
+            found = hook.compiled(ROOT, Path(directory))
+            return None if found is None else _loaded("_walk", found)
+    return _loaded("_walk", built)
+
+
+def _loaded(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_COMPILED = compiled_walk()
+#: The walks, as parameters of a test.
+PYTHON_AND_COMPILED = [
+    pytest.param(walk_in_python, id="python"),
+    pytest.param(
+        _COMPILED.walk if _COMPILED else None,
+        id="compiled",
+        marks=pytest.mark.skipif(_COMPILED is None, reason="no C compiler"),
+    ),
+]
+
+
+def zigzag(number: int) -> bytes:
+    """A number of up to 64 bits as records hold it."""
+    number = (number << 1) ^ (number >> 63)
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])
+
+
+def record_bytes(
+    number: int,
+    *,
+    delta: int | None = None,
+    timestamp_delta: int = 0,
+    size: int | None = None,
+    key_size: int = 1,
+    value_size: int = 1,
+    headers: int = 0,
+    tail: bytes | None = None,
+) -> bytes:
+    """The record of an index, with key `k` and value `v`; what is given is wrong in it."""
+    body = b"\0" + zigzag(timestamp_delta) + zigzag(number if delta is None else delta)
+    body += zigzag(key_size) + b"k" + zigzag(value_size) + b"v"
+    body += zigzag(headers) if tail is None else tail
+    return zigzag(len(body) if size is None else size) + body
+
+
+def framed(payload: bytes | bytearray, count: int, codec: int = compression.NONE) -> bytearray:
+    """A batch with a right header, of these records, whose base timestamp is 5."""
+    data = build_batch([NewRecord(None, b"v", 5)], codec=codec)[:61]
+    data += compression.compress(codec, payload)
+    data[8:12] = struct.pack(">i", len(data) - 12)
+    data[23:27] = struct.pack(">i", count - 1)
+    data[57:61] = struct.pack(">i", count)
+    data[17:21] = struct.pack(">I", BatchView(data).computed_crc())
+    return data
