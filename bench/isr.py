@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.controller import FIRST_PORT, LIMIT_S, PER_TOPIC, STAND_INS, beat, controlling, populate
 from bench.rig import spread, table
 from tidelog.broker.broker import Broker
-from tidelog.broker.requests import Pending
+from tidelog.broker.server.requests import Pending
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.local.cluster import LocalCluster

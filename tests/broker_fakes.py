@@ -14,18 +14,18 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidelog.broker.apis import fetch, leader_and_isr, list_offsets, stop_replica
-from tidelog.broker.cluster_events import ClusterEvents
 from tidelog.broker.cluster_view import ClusterView, PartitionView, TopicView
 from tidelog.broker.coordinators.groups import GroupCoordinators
-from tidelog.broker.fetch_sessions import FetchSessions
-from tidelog.broker.fetchers import Fetchers
-from tidelog.broker.handing_over import HandingOver
-from tidelog.broker.isr_changes import IsrChanges
-from tidelog.broker.partitions import Partition
-from tidelog.broker.replicas import Replicas
-from tidelog.broker.requests import Pending, Request
-from tidelog.broker.takeovers import Takeovers
-from tidelog.broker.timers import TimerWheel
+from tidelog.broker.events.cluster_events import ClusterEvents
+from tidelog.broker.membership.controlled_shutdown import HandingOver
+from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+from tidelog.broker.replicas.fetch_sessions import FetchSessions
+from tidelog.broker.replicas.fetchers import Fetchers
+from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.replica_set import Replicas
+from tidelog.broker.replicas.takeovers import Takeovers
+from tidelog.broker.server.requests import Pending, Request
+from tidelog.broker.server.timers import TimerWheel
 from tidelog.core.completion import Completion
 from tidelog.core.config import BrokerConfig
 from tidelog.core.epochs import LeaderEpochs

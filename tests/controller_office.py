@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from tests.controller_builders import topic_id
 
-from tidelog.broker.cluster_events import ClusterEvents
-from tidelog.broker.controller_shell import ControllerShell
-from tidelog.broker.producer_ids import ProducerIds
-from tidelog.broker.requests import Pending
-from tidelog.broker.timers import TimerWheel
+from tidelog.broker.controller.runtime import ControllerShell
+from tidelog.broker.events.cluster_events import ClusterEvents
+from tidelog.broker.membership.producer_ids import ProducerIds
+from tidelog.broker.server.requests import Pending
+from tidelog.broker.server.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConnectionLost, ErrorCode, RequestTimeout
 from tidelog.core.metrics import Metrics

@@ -12,9 +12,9 @@ from tests.broker_fakes import CONNECTION, FakeBroker, FakeClock, FakeLog, error
 from tests.cluster.group_requests import GROUP, join_group
 
 from tidelog.broker.apis import handlers
-from tidelog.broker.auto_creation import AutoCreation
 from tidelog.broker.cluster_view import PartitionView, TopicView
-from tidelog.broker.requests import Pending, Request
+from tidelog.broker.membership.auto_creation import AutoCreation
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode
 from tidelog.core.names import CONSUMER_OFFSETS

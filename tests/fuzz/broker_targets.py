@@ -196,7 +196,7 @@ class Broker(_BrokerTarget):
     """Frames over one connection."""
 
     name = "broker"
-    traced = ("broker/apis/", "broker/connections.py", "broker/fetch", "broker/config",
+    traced = ("broker/apis/", "broker/server/connections.py", "broker/fetch", "broker/config",
               "controller/topics.py", "log/planning.py", "core/dynamic_config.py")  # fmt: skip
 
     def seeds(self) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from tests.model.explorer import REPLICAS, State, Step, Table
 from tests.model.isr_model import LEADER, fetch_from, send_queued
 from tests.model.replicas import Command, Replica, Replicas, command_of
 
-from tidelog.broker.store_writer import DeposedError, StoreWriter
+from tidelog.broker.controller.store_writer import DeposedError, StoreWriter
 from tidelog.controller import elections
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.controller import Controller

@@ -285,7 +285,14 @@ FAILOVER_VARIANTS: Final[Mapping[str, Variant]] = {
     for one in (
         Variant(
             "deposed_controller_writes",
-            (_put("no fence", "tidelog.broker.store_writer", "StoreWriter.__init__", _no_fence),),
+            (
+                _put(
+                    "no fence",
+                    "tidelog.broker.controller.store_writer",
+                    "StoreWriter.__init__",
+                    _no_fence,
+                ),
+            ),
             ("DeposedWritesNothing",),
         ),
         Variant(
@@ -293,7 +300,7 @@ FAILOVER_VARIANTS: Final[Mapping[str, Variant]] = {
             (
                 _put(
                     "told at once",
-                    "tidelog.broker.store_writer",
+                    "tidelog.broker.controller.store_writer",
                     "StoreWriter.write",
                     _told_at_once,
                 ),

@@ -14,7 +14,7 @@ import pytest
 from tests.broker_fakes import T0, TOPIC_ID, FakeBroker, a_cluster, settle, state
 
 from tidelog.broker.apis import leader_and_isr, stop_replica, update_metadata
-from tidelog.broker.requests import Pending, Request
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.replication import commands
 from tidelog.wire.codec import RequestHeader

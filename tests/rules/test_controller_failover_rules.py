@@ -18,7 +18,7 @@ from tests.controller_builders import (
 )
 from tests.controller_office import Candidate, Office, office
 
-from tidelog.broker.store_reader import StoreReader
+from tidelog.broker.controller.store_reader import StoreReader
 from tidelog.controller.changes import (
     TopicFound,
     TopicUnreadable,

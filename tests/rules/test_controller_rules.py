@@ -26,7 +26,7 @@ from tests.controller_builders import (
 from tests.controller_office import Candidate, Office, no_topics, office
 from tests.store.clusters import interrupt
 
-from tidelog.broker.controller_shell import ControllerShell
+from tidelog.broker.controller.runtime import ControllerShell
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.decision import Conflict
 from tidelog.controller.events import BrokersRead

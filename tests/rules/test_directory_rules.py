@@ -11,7 +11,7 @@ import pytest
 from tests.broker_fakes import a_cluster, replicate, settle
 
 from tidelog.broker.apis import describe_log_dirs
-from tidelog.broker.requests import Pending, Request
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.ports import VolumeSize

@@ -288,7 +288,7 @@ def test_a_batch_that_will_never_do_is_dropped_and_the_topic_says_so() -> None:
 def test_nobody_waits_for_events_and_those_without_room_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidelog.broker.cluster_events.MAX_CLUSTER_EVENTS_QUEUED", 10)
+    monkeypatch.setattr("tidelog.broker.events.cluster_events.MAX_CLUSTER_EVENTS_QUEUED", 10)
 
     async def story() -> None:
         broker, clock, leader, creation = a_writer()

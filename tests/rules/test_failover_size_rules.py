@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from tests.controller_builders import brokers, loaded, state, step, topic
 
-from tidelog.broker import apis, store_ops
+from tidelog.broker import apis
+from tidelog.broker.controller import store_ops
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.commands import Sender
 from tidelog.controller.events import BrokersRead

@@ -21,7 +21,7 @@ from tests.broker_fakes import (
 )
 
 from tidelog.broker.apis import fetch, list_offsets
-from tidelog.broker.requests import Pending, Request
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.replication.follower import FollowerReplica

@@ -13,7 +13,7 @@ import pytest
 from tests.controller_builders import brokers, epoch, loaded, state, state_writes, step, topic
 from tests.controller_office import Office, office
 
-from tidelog.broker import store_ops
+from tidelog.broker.controller import store_ops
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.commands import Sender
 from tidelog.controller.events import AlterPartitionAsked

@@ -27,7 +27,7 @@ from tests.controller_builders import (
 )
 from tests.controller_office import Candidate, Office, _Wire, office
 
-from tidelog.broker.store_writer import StoreWriter
+from tidelog.broker.controller.store_writer import StoreWriter
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.decision import Conflict, WriteAssignments, WritePartitionState
 from tidelog.controller.events import SweepDue

@@ -15,8 +15,8 @@ from tests.unit.broker.test_connections import FakeBroker, FakeTransport, frame
 from tidelog.broker.apis import api_versions, handlers
 from tidelog.broker.broker import Broker
 from tidelog.broker.cluster_view import ClusterView
-from tidelog.broker.connections import Connection
-from tidelog.broker.requests import Request
+from tidelog.broker.server.connections import Connection
+from tidelog.broker.server.requests import Request
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.codec import RequestHeader, encode_request

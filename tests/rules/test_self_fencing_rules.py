@@ -15,9 +15,9 @@ from tests.unit.broker.test_connections import FakeTransport
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.cluster_view import PartitionView, TopicView
-from tidelog.broker.connections import Connection
-from tidelog.broker.requests import Pending, Request
-from tidelog.broker.self_fencing import SelfFencing
+from tidelog.broker.membership.self_fencing import SelfFencing
+from tidelog.broker.server.connections import Connection
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.limits import MAX_REQUEST_HOLD_MS
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, Endpoint
 from tidelog.wire.codec import decode_response, encode_request

@@ -14,7 +14,7 @@ import pytest
 from tests.store.clusters import SimCluster, interrupt
 
 from tidelog.broker.broker import Broker
-from tidelog.broker.session import BrokerIdInUseError
+from tidelog.broker.membership.session import BrokerIdInUseError
 from tidelog.core.config import BrokerConfig
 from tidelog.metadata import layout
 from tidelog.metadata.store import Create, Node, OutcomeUnknown, StoreUnavailable

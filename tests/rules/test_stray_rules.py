@@ -15,7 +15,7 @@ from tests.unit.log.conftest import Rig
 from tests.unit.log.log_rig import TP, batch_of, drive
 
 from tidelog.broker.cluster_view import PartitionView, TopicView
-from tidelog.broker.strays import Strays
+from tidelog.broker.replicas.stray_replicas import Strays
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition

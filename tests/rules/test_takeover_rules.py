@@ -14,8 +14,8 @@ import pytest
 from tests.broker_fakes import T0, TOPIC, FakeBroker, a_cluster, errors, replicate, settle, state
 
 from tidelog.broker.apis import offset_for_leader_epoch
-from tidelog.broker.requests import Request
-from tidelog.broker.takeovers import WATCHED_MS
+from tidelog.broker.replicas.takeovers import WATCHED_MS
+from tidelog.broker.server.requests import Request
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.core import limits
 from tidelog.core.metrics import TAKEOVER_MS, TAKEOVERS
@@ -189,7 +189,7 @@ def test_a_leadership_that_ends_is_told_under_its_own_epoch_and_watched_no_longe
 def test_of_many_new_leaderships_an_even_sample_is_watched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidelog.broker.takeovers.MAX_TAKEOVERS_WATCHED", 10)
+    monkeypatch.setattr("tidelog.broker.replicas.takeovers.MAX_TAKEOVERS_WATCHED", 10)
 
     async def story() -> None:
         cluster, _ = told_cluster(1)

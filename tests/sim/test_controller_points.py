@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 from tests.sim.fault_stand import Stand
 
+from tidelog.broker.controller.store_reader import StoreReader
+from tidelog.broker.controller.store_writer import StoreWriter
 from tidelog.broker.peers import PeerConnection
-from tidelog.broker.store_reader import StoreReader
-from tidelog.broker.store_writer import StoreWriter
 from tidelog.controller.events import DeletionsRead
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check

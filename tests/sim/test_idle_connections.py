@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.sim.sim_programs import Recorder, Running, S
 
-from tidelog.broker.connections import Connection
+from tidelog.broker.server.connections import Connection
 from tidelog.core import limits
 from tidelog.core.ports import Transport
 from tidelog.sim import run

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tidelog.broker.late_appends import LateAppends
+from tidelog.broker.replicas.late_appends import LateAppends
 from tidelog.core.errors import KafkaError
 from tidelog.core.ports import Buffer
 from tidelog.log import partition_log

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from tests.unit.sim.sim_programs import Running
 
-from tidelog.broker import session
+from tidelog.broker.membership import session
 from tidelog.sim.outside import OutsideReachedError, nothing_outside
 from tidelog.sim.run import run_seed
 from tidelog.sim.world import World

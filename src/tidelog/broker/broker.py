@@ -15,33 +15,33 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker import apis
-from tidelog.broker.admission import Admission
-from tidelog.broker.auto_creation import AutoCreation
-from tidelog.broker.cluster_events import ClusterEvents
+from tidelog.broker.apis.support.refusals import refusal
 from tidelog.broker.cluster_view import ClusterView
-from tidelog.broker.config_store import ConfigStore
-from tidelog.broker.connections import Connection
-from tidelog.broker.controller_shell import ControllerShell
+from tidelog.broker.configs.config_store import ConfigStore
+from tidelog.broker.configs.live_configs import LiveConfigs
+from tidelog.broker.controller.drains import Drains
+from tidelog.broker.controller.runtime import ControllerShell
 from tidelog.broker.coordinators.groups import GroupCoordinators
-from tidelog.broker.drains import Drains
-from tidelog.broker.fetch_sessions import FetchSessions
-from tidelog.broker.fetchers import Fetchers
-from tidelog.broker.handing_over import HandingOver
-from tidelog.broker.idle import IdleConnections
-from tidelog.broker.isr_changes import IsrChanges
-from tidelog.broker.live_configs import LiveConfigs
-from tidelog.broker.partitions import Partition
+from tidelog.broker.events.cluster_events import ClusterEvents
+from tidelog.broker.membership.auto_creation import AutoCreation
+from tidelog.broker.membership.controlled_shutdown import HandingOver
+from tidelog.broker.membership.producer_ids import ProducerIds
+from tidelog.broker.membership.self_fencing import SelfFencing
+from tidelog.broker.membership.session import Session
+from tidelog.broker.membership.store_trouble import StoreTrouble
 from tidelog.broker.peers import Peers
-from tidelog.broker.producer_ids import ProducerIds
-from tidelog.broker.refusals import refusal
-from tidelog.broker.replicas import Replicas
-from tidelog.broker.requests import Pending, Request
-from tidelog.broker.self_fencing import SelfFencing
-from tidelog.broker.session import Session
-from tidelog.broker.store_trouble import StoreTrouble
-from tidelog.broker.strays import Strays
-from tidelog.broker.takeovers import Takeovers
-from tidelog.broker.timers import TimerWheel
+from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+from tidelog.broker.replicas.fetch_sessions import FetchSessions
+from tidelog.broker.replicas.fetchers import Fetchers
+from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.replica_set import Replicas
+from tidelog.broker.replicas.stray_replicas import Strays
+from tidelog.broker.replicas.takeovers import Takeovers
+from tidelog.broker.server.admission import Admission
+from tidelog.broker.server.connections import Connection
+from tidelog.broker.server.idle_connections import IdleConnections
+from tidelog.broker.server.requests import Pending, Request
+from tidelog.broker.server.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ErrorCode, TidelogError
 from tidelog.core.metrics import Metrics

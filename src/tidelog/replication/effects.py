@@ -1,9 +1,9 @@
 """Effects: what a replica's decision asks its broker to do, in order.
 
-Small slotted values without behaviour; the broker runs them (`tidelog.broker.partitions`), the
-model checker interprets them. The effects of the hot path carry nothing, because the state that
-they speak of is the replica's own, and are shared: nothing is allocated when a batch is appended
-or a follower fetches.
+Small slotted values without behaviour. The broker's partition runs them
+(`tidelog.broker.replicas.partition`), the model checker interprets them. The effects of the hot
+path carry nothing, because the state that they speak of is the replica's own, and are shared:
+nothing is allocated when a batch is appended or a follower fetches.
 """
 
 from __future__ import annotations

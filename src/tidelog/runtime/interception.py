@@ -16,14 +16,14 @@ import json
 import os
 from collections.abc import Sequence
 
-from tidelog.broker.interception import Rule
+from tidelog.broker.server.interception import Rule
 
 _RULES = "rules.jsonl"
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class InterceptionDirectory:
-    """A broker's side: `tidelog.broker.interception.Interceptions`."""
+    """A broker's side: `tidelog.broker.server.interception.Interceptions`."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)

@@ -181,7 +181,7 @@ def _on_signals(loop: asyncio.AbstractEventLoop, broker: Broker) -> asyncio.Even
 def intercept(broker: Broker, directory: str) -> None:
     """Let a test treat requests otherwise, by rules in a directory."""
     # Loaded here alone: no other broker has any of it.
-    from tidelog.broker.interception import Interceptor
+    from tidelog.broker.server.interception import Interceptor
     from tidelog.runtime.interception import InterceptionDirectory
 
     broker.wrap_handlers(Interceptor(broker, InterceptionDirectory(directory)).before)

@@ -6,7 +6,7 @@ again: the process ends at once. So it does when a write that was handed to a th
 disk is slow, has not ended for as long: the loop goes on, but what the broker leads does not, and
 no other broker would take over. A process that was stopped as a whole (SIGSTOP, a suspended
 machine) differs in that the thread's own sleep is late: all get their time again, and the broker
-serves nothing until the store has confirmed its session (`broker.self_fencing`, V47).
+serves nothing until the store has confirmed its session (`broker.membership.self_fencing`, V47).
 """
 
 from __future__ import annotations

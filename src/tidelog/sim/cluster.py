@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidelog.broker.broker import Broker
-from tidelog.broker.partitions import Partition
+from tidelog.broker.replicas.partition import Partition
 from tidelog.client.steps import Address
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, NodeDead, StorageError, TidelogError

@@ -10,7 +10,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping
 
-from tidelog.broker.interception import KIT_CLIENT_ID, Rule
+from tidelog.broker.server.interception import KIT_CLIENT_ID, Rule
 from tidelog.core.types import NO_LEADER
 from tidelog.local import ClusterStatus, LocalCluster, LocalClusterError
 from tidelog.runtime.blocking import BlockingClient

@@ -2,10 +2,10 @@
 
     cluster.on_request("Produce").where(topic="orders").nth(3).after().disconnect()
 
-The brokers do it (`broker.interception`), told through a directory (`runtime.interception`). What
-is counted is counted over all brokers. A fault is in force when the last step has returned, and for
-every request that a broker begins from then on; it ends with `remove`, as a context manager at the
-end of its block, in a shared cluster with its test.
+The brokers inject the faults (`broker.server.interception`); they read the rules from a directory
+(`runtime.interception`). Counts are over all brokers. A fault is in force when the last step has
+returned, and for every request that a broker begins from then on; it ends with `remove`, as a
+context manager at the end of its block, in a shared cluster with its test.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.broker.interception import Action, Rule
+from tidelog.broker.server.interception import Action, Rule
 from tidelog.core.errors import ErrorCode
 from tidelog.runtime.interception import InterceptionControl
 from tidelog.testing.waiting import WaitTimeout
@@ -243,7 +243,8 @@ class Unfinished:
         )
 
 
-#: What `where` compares, and the attributes of requests that hold it (`broker.interception`).
+#: What `where` compares, and the attributes of requests that hold it
+#: (`broker.server.interception`).
 _NAMED_BY: Final = {
     "topic": ("topics", "topic_data", "topic_partitions", "topic_names"),
     "group_id": ("group_id", "groups", "groups_names"),

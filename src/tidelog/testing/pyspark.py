@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.interception import KIT_CLIENT_ID
+from tidelog.broker.server.interception import KIT_CLIENT_ID
 from tidelog.core.types import TopicPartition
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient

@@ -11,10 +11,10 @@ import pytest
 from tests.broker_fakes import CONNECTION, FakeBroker, FakeConnection, a_cluster, settle, state
 
 from tidelog.broker.apis import describe_topic_partitions, find_coordinator, metadata, produce
-from tidelog.broker.auto_creation import AutoCreation
 from tidelog.broker.cluster_view import PartitionView, TopicView
-from tidelog.broker.config_requests import entity_of
-from tidelog.broker.requests import Pending, Request
+from tidelog.broker.configs.config_requests import entity_of
+from tidelog.broker.membership.auto_creation import AutoCreation
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.wire.codec import RequestHeader

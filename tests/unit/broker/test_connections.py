@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.connections import Connection
-from tidelog.broker.refusals import refusal
-from tidelog.broker.requests import Pending, Request
+from tidelog.broker.apis.support.refusals import refusal
+from tidelog.broker.server.connections import Connection
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.wire.codec import decode_response, encode_request

@@ -9,7 +9,7 @@ from typing import Any
 from tests.broker_fakes import FakeBroker, a_cluster, replicate, settle
 
 from tidelog.broker.apis import delete_records
-from tidelog.broker.requests import Request
+from tidelog.broker.server.requests import Request
 from tidelog.core.errors import ErrorCode
 from tidelog.log.config import LogConfig
 from tidelog.wire.codec import RequestHeader

@@ -9,7 +9,7 @@ import pytest
 from tests.broker_fakes import FakeBroker, a_cluster, state
 from tests.replica_builders import a_leader
 
-from tidelog.broker.partitions import TO_HIGH_WATERMARK, Partition
+from tidelog.broker.replicas.partition import TO_HIGH_WATERMARK, Partition
 from tidelog.core.errors import ErrorCode, KafkaError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.test_connections import FakeTracer
 
-from tidelog.broker.following import FollowedPartition
+from tidelog.broker.replicas.followed_partition import FollowedPartition
 from tidelog.core.types import TopicPartition
 from tidelog.replication.effects import TruncateFullyAndStartAt, TruncateTo
 

@@ -10,13 +10,13 @@ import pytest
 from tests.broker_fakes import CONNECTION, TOPIC, TOPIC_ID, FakeBroker, a_cluster, state
 
 from tidelog.broker.apis import fetch
-from tidelog.broker.fetch_sessions import (
+from tidelog.broker.replicas.fetch_sessions import (
     EVICTION_MS,
     FetchSession,
     FetchSessions,
     SessionPartition,
 )
-from tidelog.broker.requests import Pending, Request
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition

@@ -16,7 +16,7 @@ from tests.coordinator_rig import (
 )
 
 from tidelog.broker.cluster_view import PartitionView, TopicView
-from tidelog.broker.requests import Pending
+from tidelog.broker.server.requests import Pending
 from tidelog.core.errors import ErrorCode
 from tidelog.core.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.core.string_hash import coordinating_partition

@@ -7,10 +7,10 @@ from typing import Any
 from tests.unit.broker.test_connections import FakeBroker, FakeTransport, frame
 from tests.unit.broker.test_timers import ManualClock
 
-from tidelog.broker.connections import Connection
-from tidelog.broker.idle import TICKS, IdleConnections
-from tidelog.broker.requests import Pending
-from tidelog.broker.timers import BUCKET_MS, TimerWheel
+from tidelog.broker.server.connections import Connection
+from tidelog.broker.server.idle_connections import TICKS, IdleConnections
+from tidelog.broker.server.requests import Pending
+from tidelog.broker.server.timers import BUCKET_MS, TimerWheel
 from tidelog.wire.messages.describe_cluster import DescribeClusterResponse
 
 MAX_IDLE_MS = 16_000

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.broker.test_connections import FakeBroker, FakeTransport, answers, frame
 
 from tidelog.broker.apis import Served
-from tidelog.broker.connections import Connection
-from tidelog.broker.interception import KIT_CLIENT_ID, Action, Interceptor, Rule, topics_of
-from tidelog.broker.requests import Card, Pending, Request
+from tidelog.broker.server.connections import Connection
+from tidelog.broker.server.interception import KIT_CLIENT_ID, Action, Interceptor, Rule, topics_of
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.codec import RequestHeader, decode_response, encode_request
 from tidelog.wire.messages.delete_groups import DeleteGroupsRequest

@@ -18,11 +18,11 @@ from tidelog.broker.apis import (
     metadata,
     produce,
 )
-from tidelog.broker.auto_creation import AutoCreation
 from tidelog.broker.broker import Broker
 from tidelog.broker.cluster_view import PartitionView, TopicView
+from tidelog.broker.membership.auto_creation import AutoCreation
 from tidelog.broker.peers import Peers
-from tidelog.broker.requests import Request
+from tidelog.broker.server.requests import Request
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import BrokerInfo, Endpoint

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import pytest
 from tests.controller_office import Office, office
 
-from tidelog.broker.config_store import BROKERS, TOPICS, ConfigStore
-from tidelog.broker.live_configs import EXPIRATION_MS, LiveConfigs
+from tidelog.broker.configs.config_store import BROKERS, TOPICS, ConfigStore
+from tidelog.broker.configs.live_configs import EXPIRATION_MS, LiveConfigs
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.tasks import Tasks

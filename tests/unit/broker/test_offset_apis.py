@@ -10,7 +10,7 @@ import pytest
 from tests.broker_fakes import FakeBroker, a_cluster, settle, state
 
 from tidelog.broker.apis import list_offsets, offset_for_leader_epoch
-from tidelog.broker.requests import Pending, Request
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.wire.codec import RequestHeader

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.broker_fakes import FakeBroker, a_cluster, settle, state
 
-from tidelog.broker.partitions import bytes_below, bytes_from
+from tidelog.broker.replicas.partition import bytes_below, bytes_from
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
 from tidelog.log.index import OffsetIndex

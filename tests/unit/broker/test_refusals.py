@@ -12,9 +12,9 @@ from tests.cluster.requests_by_version import CLIENT_APIS, sensible_request
 from tests.fuzz.answers import errors_in
 
 from tidelog.broker.apis import handlers
+from tidelog.broker.apis.support.refusals import refusal
 from tidelog.broker.broker import Broker
-from tidelog.broker.refusals import refusal
-from tidelog.broker.requests import Pending, Request
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.errors import ErrorCode, InvariantError, StorageError
 from tidelog.core.tasks import Tasks
 from tidelog.runtime.clock import SystemClock

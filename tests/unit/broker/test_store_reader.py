@@ -9,7 +9,7 @@ from tests.broker_fakes import FakeTracer
 from tests.controller_builders import topic_id
 from tests.controller_office import Office, office
 
-from tidelog.broker.store_reader import StoreReader
+from tidelog.broker.controller.store_reader import StoreReader
 from tidelog.controller.changes import TopicFound, TopicUnreadable
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import PartitionState, TopicPartition

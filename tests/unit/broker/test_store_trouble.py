@@ -18,8 +18,8 @@ from tidelog.broker.apis import (
     list_partition_reassignments,
     remove_partitions,
 )
-from tidelog.broker.requests import Pending, Request
-from tidelog.broker.store_trouble import StoreTrouble
+from tidelog.broker.membership.store_trouble import StoreTrouble
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.metadata.store import SessionEvent
 from tidelog.wire.codec import RequestHeader

@@ -9,8 +9,8 @@ import pytest
 from tests.controller_builders import state, topic, topic_id
 from tests.controller_office import Office, office
 
-from tidelog.broker import store_ops
-from tidelog.broker.store_writer import DeposedError, StoreWriter
+from tidelog.broker.controller import store_ops
+from tidelog.broker.controller.store_writer import DeposedError, StoreWriter
 from tidelog.controller.changes import (
     ProducerIdsFound,
     Topic,

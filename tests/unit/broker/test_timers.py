@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.broker.timers import BUCKET_MS, TimerWheel
+from tidelog.broker.server.timers import BUCKET_MS, TimerWheel
 
 
 class ManualTimer:

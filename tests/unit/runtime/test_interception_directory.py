@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tidelog.broker.interception import Action, Rule
+from tidelog.broker.server.interception import Action, Rule
 from tidelog.runtime.interception import InterceptionControl, InterceptionDirectory
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.broker.interception import Action, Rule
+from tidelog.broker.server.interception import Action, Rule
 from tidelog.core.errors import ErrorCode
 from tidelog.runtime.interception import InterceptionControl, InterceptionDirectory
 from tidelog.testing import Fault, Requests, WaitTimeout

@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.broker.requests import Card, Request
+from tidelog.broker.server.requests import Card, Request
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -29,7 +29,7 @@ class Served(NamedTuple):
 
 def handlers() -> dict[int, Served]:
     """Every API served, by key, in ascending order: one for each module of this package."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
     modules: list[Any] = [importlib.import_module(f"{__name__}.{name}") for name in names]
     served = {module.CARD.api_key: Served(module.CARD, module.handle) for module in modules}
     if len(served) != len(modules):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker import config_requests
-from tidelog.broker.config_requests import Resource
-from tidelog.broker.requests import Card, Pending, Request
+from tidelog.broker.configs import config_requests
+from tidelog.broker.configs.config_requests import Resource
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.dynamic_config import Alteration, ConfigOperation
 from tidelog.wire.messages.alter_configs import (
     AlterConfigsRequest,

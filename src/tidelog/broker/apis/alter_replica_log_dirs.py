@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.requests import Card, Request
+from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.alter_replica_log_dirs import (

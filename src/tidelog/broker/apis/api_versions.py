@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tidelog.broker.requests import Card, Request
+from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 

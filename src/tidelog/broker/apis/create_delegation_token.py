@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.requests import Card, Request
-from tidelog.broker.unserved import refuse
+from tidelog.broker.apis.support.unserved import refuse
+from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.create_delegation_token import CreateDelegationTokenResponse
 

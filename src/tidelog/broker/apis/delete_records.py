@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.requests import Card, Pending, Request
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import TopicPartition
@@ -22,7 +22,7 @@ from tidelog.wire.messages.delete_records import (
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
-    from tidelog.broker.partitions import Partition
+    from tidelog.broker.replicas.partition import Partition
 
 CARD = Card(api_key=21, min_version=0, max_version=2)
 

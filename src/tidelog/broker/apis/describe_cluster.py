@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.authorized_operations import CLUSTER_OPERATIONS
-from tidelog.broker.requests import Card, Request
+from tidelog.broker.apis.support.authorized_operations import CLUSTER_OPERATIONS
+from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,

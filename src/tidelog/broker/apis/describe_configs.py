@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.broker.config_requests import entity_of
-from tidelog.broker.config_store import BROKERS, TOPICS
-from tidelog.broker.requests import Card, Pending, Request
+from tidelog.broker.configs.config_requests import entity_of
+from tidelog.broker.configs.config_store import BROKERS, TOPICS
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core import config_entries
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_entries import ConfigEntry

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.authorized_operations import GROUP_OPERATIONS
-from tidelog.broker.requests import Card, Request
+from tidelog.broker.apis.support.authorized_operations import GROUP_OPERATIONS
+from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.group.answers import DescribeAnswer
 from tidelog.group.requests import DescribeAsked

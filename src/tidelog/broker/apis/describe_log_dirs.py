@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.requests import Card, Pending, Request
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.ports import Files, VolumeSize, Work
 from tidelog.wire.messages.describe_log_dirs import (
@@ -22,7 +22,7 @@ from tidelog.wire.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
-    from tidelog.broker.partitions import Partition
+    from tidelog.broker.replicas.partition import Partition
     from tidelog.log.directory import LogDirectory
 
 CARD = Card(api_key=35, min_version=1, max_version=4)

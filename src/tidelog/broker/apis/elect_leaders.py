@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.requests import Card, Pending, Request
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.elect_leaders import ElectLeadersResponse
 
 if TYPE_CHECKING:

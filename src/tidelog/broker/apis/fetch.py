@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.fetch_checks import note_follower
-from tidelog.broker.fetch_reader import FetchWait
-from tidelog.broker.fetch_sessions import (
+from tidelog.broker.replicas.delayed_fetch import FetchWait
+from tidelog.broker.replicas.fetch_checks import note_follower
+from tidelog.broker.replicas.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     FetchSession,
     SessionPartition,
 )
-from tidelog.broker.requests import Card, Pending, Request
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.fetch import FetchRequest, FetchResponse
 

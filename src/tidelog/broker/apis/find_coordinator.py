@@ -17,8 +17,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.requests import Card, Request
-from tidelog.broker.unserved import NO_TRANSACTIONS
+from tidelog.broker.apis.support.unserved import NO_TRANSACTIONS
+from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_GROUP_ID_CHARS
 from tidelog.core.names import CONSUMER_OFFSETS, TRANSACTION_STATE

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker import config_requests
-from tidelog.broker.config_requests import Resource
-from tidelog.broker.requests import Card, Pending, Request
+from tidelog.broker.configs import config_requests
+from tidelog.broker.configs.config_requests import Resource
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.dynamic_config import Alteration
 from tidelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,

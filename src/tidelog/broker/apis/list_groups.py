@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.requests import Card, Request
+from tidelog.broker.server.requests import Card, Request
 from tidelog.group.listing import GROUP_TYPE
 from tidelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

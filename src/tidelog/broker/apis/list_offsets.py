@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tidelog.broker.requests import Card, Pending, Request
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.replication.leader import LeaderReplica
@@ -28,7 +28,7 @@ from tidelog.wire.messages.list_offsets import (
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
-    from tidelog.broker.partitions import Partition
+    from tidelog.broker.replicas.partition import Partition
 
 CARD = Card(api_key=2, min_version=1, max_version=9, note="no transactions yet")
 

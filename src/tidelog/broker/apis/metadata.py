@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from tidelog.broker.apis.support.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from tidelog.broker.cluster_view import PartitionView, TopicView
-from tidelog.broker.requests import Card, Request
+from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import is_internal_topic, validate_topic_name
 from tidelog.core.types import ZERO_TOPIC_ID

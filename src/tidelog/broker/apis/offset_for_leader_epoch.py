@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.requests import Card, Request
+from tidelog.broker.server.requests import Card, Request
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tidelog.broker.requests import Card, Pending, Request
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_RECORD_ERRORS
@@ -36,7 +36,7 @@ from tidelog.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
-    from tidelog.broker.partitions import Partition
+    from tidelog.broker.replicas.partition import Partition
     from tidelog.log.partition_log import AppendInfo
 
 CARD = Card(

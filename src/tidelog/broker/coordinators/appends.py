@@ -24,8 +24,8 @@ from tidelog.wire.schema import SchemaError
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
     from tidelog.broker.coordinators.groups import Coordination
-    from tidelog.broker.partitions import Partition
-    from tidelog.broker.purgatory import AcksWait
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.purgatory import AcksWait
     from tidelog.log.partition_log import AppendInfo
 
 

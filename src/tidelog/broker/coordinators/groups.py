@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.coordinators.appends import RecordWriter
 from tidelog.broker.coordinators.loading import load
-from tidelog.broker.requests import Pending, Request
-from tidelog.broker.timers import Timeout
+from tidelog.broker.server.requests import Pending, Request
+from tidelog.broker.server.timers import Timeout
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.names import CONSUMER_OFFSETS
@@ -43,7 +43,7 @@ from tidelog.wire.data.consumer_protocol import SUBSCRIPTION
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
-    from tidelog.broker.partitions import Partition
+    from tidelog.broker.replicas.partition import Partition
 
 #: A timer is set for no longer than this and then again: cancelled ones stay in memory until their
 #: time has come, and members that come and go could set any number of them.

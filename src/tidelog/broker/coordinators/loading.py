@@ -22,7 +22,7 @@ from tidelog.records.reader import read_columns
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
-    from tidelog.broker.partitions import Partition
+    from tidelog.broker.replicas.partition import Partition
 
 #: Records between two turns of the loop: a few milliseconds.
 RECORDS_PER_TURN = 200

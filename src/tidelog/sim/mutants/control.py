@@ -62,9 +62,9 @@ def last_isr_forgotten(original: Any) -> Any:
 
 @_breaks(
     "V3",
-    "tidelog.broker.store_writer:StoreWriter._transact",
-    "tidelog.broker.store_writer:StoreWriter._settle",
-    "tidelog.broker.controller_shell:ControllerShell._check_claim",
+    "tidelog.broker.controller.store_writer:StoreWriter._transact",
+    "tidelog.broker.controller.store_writer:StoreWriter._settle",
+    "tidelog.broker.controller.runtime:ControllerShell._check_claim",
     profile="unlucky_elections",
 )
 def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -> Any:
@@ -94,7 +94,7 @@ def idle_controller_unnoticed(_: Any) -> Any:
     return lambda activity: Verdict.WAIT
 
 
-@_breaks("V80", "tidelog.broker.cluster_events:ClusterEvents._failed", profile="told_events")
+@_breaks("V80", "tidelog.broker.events.cluster_events:ClusterEvents._failed", profile="told_events")
 def events_sent_again_as_new(failed: Any) -> Any:
     """Events whose outcome is not known are sent again under another producer id."""
 
@@ -118,7 +118,7 @@ def expired_session_writes(handle: Any) -> Any:
     return handle_anyway
 
 
-@_breaks("S2", "tidelog.broker.store_writer:StoreWriter._settle", profile="lost_answers")
+@_breaks("S2", "tidelog.broker.controller.store_writer:StoreWriter._settle", profile="lost_answers")
 def unknown_outcome_is_success(original: Any) -> Any:
     """A write of unknown outcome is taken for written."""
 
@@ -132,7 +132,11 @@ def unknown_outcome_is_success(original: Any) -> Any:
     return settle
 
 
-@_breaks("V25", "tidelog.broker.live_configs:LiveConfigs.session_renewed", profile="topic_changes")
+@_breaks(
+    "V25",
+    "tidelog.broker.configs.live_configs:LiveConfigs.session_renewed",
+    profile="topic_changes",
+)
 def missed_changes_stay_missed(_: Any) -> Any:
     """Who registers anew does not look for the changes of configurations that it missed."""
     return lambda live_configs: None

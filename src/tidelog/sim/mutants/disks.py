@@ -61,7 +61,7 @@ def damage_is_served(_: Any) -> Any:
     return lambda data, position, offset, end_offset: False
 
 
-@_breaks("V81", "tidelog.broker.channels:Channel._keep_refused", profile="failing_disks")
+@_breaks("V81", "tidelog.broker.controller.channels:Channel._keep_refused", profile="failing_disks")
 def full_disk_refusal_is_final(_: Any) -> Any:
     """A role that a full disk refused is never told again."""
     return lambda channel, commands, outcomes: None

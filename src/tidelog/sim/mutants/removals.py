@@ -33,7 +33,9 @@ def former_life_continued(_: Any) -> Any:
     return lambda **known: False
 
 
-@_breaks("V35", "tidelog.broker.strays:Strays._check_latest", profile="mislaid_topics")
+@_breaks(
+    "V35", "tidelog.broker.replicas.stray_replicas:Strays._check_latest", profile="mislaid_topics"
+)
 def older_stray_returns(_: Any) -> Any:
     """A stray is restored though the broker has a later one with more records."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from tidelog.broker.fetch_checks import Refusal
+from tidelog.broker.replicas.fetch_checks import Refusal
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH, EpochEnd
 from tidelog.replication.commands import Placement
@@ -52,7 +52,7 @@ def kip101_only(*_: Any) -> Any:
 
 @_breaks(
     "V33",
-    "tidelog.broker.partitions:epoch_error",
+    "tidelog.broker.replicas.partition:epoch_error",
     "tidelog.replication.follower:FollowerReplica.appended",
     profile="leader_returns",
 )
@@ -68,7 +68,7 @@ def kip279_only(_: Any, appended: Any) -> Any:
     return (lambda own, asked: ErrorCode.NONE), appended_unchecked
 
 
-@_breaks("V37", "tidelog.broker.partitions:epoch_error", profile="unheard_of_return")
+@_breaks("V37", "tidelog.broker.replicas.partition:epoch_error", profile="unheard_of_return")
 def fetch_epoch_unfenced(_: Any) -> Any:
     """A leader answers whoever asks, whatever leader epoch the asker believes in."""
     return lambda own, asked: ErrorCode.NONE
@@ -76,7 +76,7 @@ def fetch_epoch_unfenced(_: Any) -> Any:
 
 @_breaks(
     "V32",
-    "tidelog.broker.fetch_reader:readable",
+    "tidelog.broker.replicas.delayed_fetch:readable",
     profile="early_follower",
 )
 def truncation_unfenced(readable: Any) -> Any:
@@ -106,7 +106,7 @@ def truncation_unfenced(readable: Any) -> Any:
 
 @_breaks(
     "V31",
-    "tidelog.broker.partitions:Partition.become_leader",
+    "tidelog.broker.replicas.partition:Partition.become_leader",
     profile="leader_returns",
 )
 def follower_state_kept(become_leader: Any) -> Any:
@@ -131,7 +131,9 @@ def follower_state_kept(become_leader: Any) -> Any:
 
 
 @_breaks(
-    "V31", "tidelog.broker.partitions:Partition._starting_high_watermark", profile="slow_followers"
+    "V31",
+    "tidelog.broker.replicas.partition:Partition._starting_high_watermark",
+    profile="slow_followers",
 )
 def new_leader_commits_its_log(_: Any) -> Any:
     """A new leader takes all of its log for committed."""
@@ -212,14 +214,16 @@ def unreadable_partition_is_stray(_: Any) -> Any:
     return lambda builder: {}
 
 
-@_breaks("V64", "tidelog.broker.purgatory:PartitionWatchers.wait_for_acks")
+@_breaks("V64", "tidelog.broker.replicas.purgatory:PartitionWatchers.wait_for_acks")
 def ack_before_replication(_: Any) -> Any:
     """acks=all is answered when the leader has the batch."""
     return lambda watchers, offset, wait: wait.acknowledged()
 
 
 @_breaks(
-    "V38", "tidelog.broker.purgatory:PartitionWatchers.leadership_lost", profile="slow_followers"
+    "V38",
+    "tidelog.broker.replicas.purgatory:PartitionWatchers.leadership_lost",
+    profile="slow_followers",
 )
 def lost_leadership_acknowledges(original: Any) -> Any:
     """Who waits for acks=all is told success when the leadership ends."""
@@ -234,7 +238,7 @@ def lost_leadership_acknowledges(original: Any) -> Any:
     return leadership_lost
 
 
-@_breaks("V36", "tidelog.broker.fetch_reader:FetchWait._look", profile="slow_followers")
+@_breaks("V36", "tidelog.broker.replicas.delayed_fetch:FetchWait._look", profile="slow_followers")
 def consumers_read_uncommitted(original: Any) -> Any:
     """Consumers are given all that the leader has."""
 
@@ -256,7 +260,7 @@ def consumers_read_uncommitted(original: Any) -> Any:
 @_breaks(
     "V33",
     "tidelog.replication.follower:FollowerReplica.answered",
-    "tidelog.broker.fetchers:Fetcher._handle",
+    "tidelog.broker.replicas.fetchers:Fetcher._handle",
     profile="late_roles",
     uncaught="an answer that tells a divergence has to come again after records that replaced it",
 )
@@ -311,7 +315,7 @@ def first_epoch_moves(truncate_from_start: Any, diverging_epoch: Any) -> Any:
     return moved, believed
 
 
-@_breaks("V31", "tidelog.broker.replica_commands:_LeaderAndIsr._quieten", profile="busy_leaders")
+@_breaks("V31", "tidelog.broker.replicas.commands:_LeaderAndIsr._quieten", profile="busy_leaders")
 def appends_straddle_epochs(_: Any) -> Any:
     """A leader that leads on appends under its old leader epoch when the new one has begun."""
 

@@ -18,7 +18,9 @@ _EVERYTHING: Final = -1
 
 
 @_breaks(
-    "V64", "tidelog.broker.purgatory:PartitionWatchers.wait_for_acks", profile="slow_followers"
+    "V64",
+    "tidelog.broker.replicas.purgatory:PartitionWatchers.wait_for_acks",
+    profile="slow_followers",
 )
 def last_record_not_waited_for(original: Any) -> Any:
     """acks=all is answered when all but the last record of the batch are committed."""
@@ -51,7 +53,9 @@ def retention_of_uncommitted(original: Any) -> Any:
     )
 
 
-@_breaks("V60", "tidelog.broker.partitions:Partition.delete_records_before", profile="lookups")
+@_breaks(
+    "V60", "tidelog.broker.replicas.partition:Partition.delete_records_before", profile="lookups"
+)
 def deletion_to_log_end(original: Any) -> Any:
     """DeleteRecords of everything deletes what is not committed, too."""
 
@@ -66,7 +70,7 @@ def deletion_to_log_end(original: Any) -> Any:
     return delete_records_before
 
 
-@_breaks("V67", "tidelog.broker.following:_EARLIEST_TIMESTAMP", profile="lookups")
+@_breaks("V67", "tidelog.broker.replicas.followed_partition:_EARLIEST_TIMESTAMP", profile="lookups")
 def begins_at_leaders_end(_: Any) -> Any:
     """A follower that must begin its log anew begins where the leader's ends."""
     return _LATEST_TIMESTAMP

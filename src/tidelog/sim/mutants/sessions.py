@@ -13,19 +13,19 @@ CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 
 
-@_breaks("V47", "tidelog.broker.self_fencing:SelfFencing._fence", profile="pauses")
+@_breaks("V47", "tidelog.broker.membership.self_fencing:SelfFencing._fence", profile="pauses")
 def serves_on_after_a_pause(_: Any) -> Any:
     """A broker that was stopped for longer than its session serves on, as if no time had passed."""
     return lambda fencing, gap_ms: None
 
 
-@_breaks("V47", "tidelog.broker.admission:Admission.sends_answers", profile="pauses")
+@_breaks("V47", "tidelog.broker.server.admission:Admission.sends_answers", profile="pauses")
 def answers_leave_after_a_pause(_: Any) -> Any:
     """A broker that is fenced begins no request, and sends the answers that it still makes."""
     return property(lambda admission: True)
 
 
-@_breaks("V82", "tidelog.broker.session:Session._register", profile="pauses")
+@_breaks("V82", "tidelog.broker.membership.session:Session._register", profile="pauses")
 def view_forgotten(original: Any) -> Any:
     """A broker that registers again answers from an empty view until the controller fills it."""
 
@@ -38,7 +38,7 @@ def view_forgotten(original: Any) -> Any:
     return register
 
 
-@_breaks("V82", "tidelog.broker.admission:Admission.holds", profile="pauses")
+@_breaks("V82", "tidelog.broker.server.admission:Admission.holds", profile="pauses")
 def answers_before_the_first_view(_: Any) -> Any:
     """A broker that has just started answers clients before the controller has sent a view."""
     return lambda admission, frame: admission._broker.fencing.is_fenced

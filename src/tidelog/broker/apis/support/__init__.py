@@ -1,0 +1,1 @@
+"""What several API modules share; no module here serves an API."""

@@ -1,0 +1,132 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: one resource after the other.
+
+Topics, and the defaults of all brokers (broker resource without a name), are changed by whichever
+broker is asked; a broker's own settings by that broker only, where clients send them (KIP-226).
+Each resource succeeds or fails by itself. A key that cannot be set says why: it needs a restart, it
+is a topic's and unknown, or its value is bad. Brokers take unknown keys, which have no effect.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.broker.configs.config_store import BROKERS, TOPICS
+from tidelog.core import dynamic_config
+from tidelog.core.config import BrokerConfig
+from tidelog.core.config_keys import Key, keys_of
+from tidelog.core.dynamic_config import Alteration
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.names import validate_topic_name
+from tidelog.core.topic_config import TopicConfig
+from tidelog.metadata.layout import DEFAULT_ENTITY
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+#: Resource types (ConfigResource.Type).
+TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 2, 4, 8, 16
+GROUP_RESOURCE = 32
+#: Resources of one request between two turns of the loop.
+_PER_TURN = 100
+
+
+class Resource(NamedTuple):
+    """One resource of a request and what is to be done to it."""
+
+    type: int
+    name: str
+    alterations: Sequence[Alteration]
+
+
+class Outcome(NamedTuple):
+    """What became of one resource."""
+
+    type: int
+    name: str
+    error: ErrorCode
+    message: str | None
+
+
+def entity_of(broker: Broker, resource_type: int, name: str) -> tuple[str, str]:
+    """(type, name) in the store of a resource that this broker may tell and change.
+
+    Raises KafkaError: INVALID_REQUEST for another resource type or another broker,
+    UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
+    """
+    if resource_type == TOPIC_RESOURCE:
+        validate_topic_name(name)
+        if name not in broker.view.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return TOPICS, name
+    if resource_type == BROKER_RESOURCE:
+        if name in ("", str(broker.broker_id)):
+            return BROKERS, name or DEFAULT_ENTITY
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {name!r} was asked for, this is broker {broker.broker_id}: ask that broker, or"
+            " leave the name empty for what holds for all brokers",
+        )
+    # As Kafka 3.9 with ZooKeeper, where groups have no configuration either.
+    what = {
+        LOGGER_RESOURCE: "levels of loggers",
+        CLIENT_METRICS_RESOURCE: "subscriptions of client metrics",
+        GROUP_RESOURCE: "configurations of groups",
+    }.get(resource_type, "these")
+    raise KafkaError(
+        ErrorCode.INVALID_REQUEST,
+        f"resource type {resource_type} is not supported: {TOPIC_RESOURCE} (topic) and"
+        f" {BROKER_RESOURCE} (broker) are, {what} are not",
+    )
+
+
+async def alter(
+    broker: Broker, resources: Sequence[Resource], *, replace: bool, validate_only: bool
+) -> list[Outcome]:
+    """Change each resource; `replace` unsets what is not named (AlterConfigs)."""
+    named = Counter((one.type, one.name) for one in resources)
+    outcomes = []
+    for resource in resources:
+        error, message = ErrorCode.NONE, None
+        try:
+            if named[resource.type, resource.name] > 1:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"resource {resource.name!r} is named more than once"
+                )
+            await _alter(broker, resource, replace, validate_only)
+        except KafkaError as refused:
+            error, message = refused.code, refused.message
+        outcomes.append(Outcome(resource.type, resource.name, error, message))
+        if len(outcomes) % _PER_TURN == 0:
+            await broker.tasks.sleep(0)
+    return outcomes
+
+
+async def _alter(broker: Broker, resource: Resource, replace: bool, validate_only: bool) -> None:
+    if resource.type == TOPIC_RESOURCE and not resource.name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of a topic is empty")
+    entity_type, entity = entity_of(broker, resource.type, resource.name)
+    static = broker.live_configs.static
+    declared: dict[str, Key]
+    if entity_type == TOPICS:
+        declared = {name: key for name, (_, key, _) in keys_of(TopicConfig).items()}
+        inherited = dynamic_config.inherited_by_topic(broker.config)
+    else:
+        declared = {name: key for name, (_, key, _) in keys_of(BrokerConfig).items()}
+        inherited = dynamic_config.inherited_by_broker(
+            static if entity == DEFAULT_ENTITY else broker.config
+        )
+
+    def change(before: Mapping[str, str]) -> dict[str, str]:
+        wanted = resource.alterations
+        if replace:
+            wanted = dynamic_config.replacing(before, wanted)
+        after = dynamic_config.altered(before, wanted, declared, inherited)
+        if entity_type == TOPICS:
+            dynamic_config.check_topic(broker.config, before, after)
+        else:
+            dynamic_config.check_broker(static, before, after)
+        return after
+
+    await broker.config_store.change(entity_type, entity, change, validate_only)

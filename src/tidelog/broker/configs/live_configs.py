@@ -1,0 +1,203 @@
+"""Follows `/config/changes` and applies what changed while the broker runs (KIP-226).
+
+Every broker watches the notifications and reads the entities that they name: settings of topics go
+to their logs and leaders (V60, V64) and, in the controller, to elections (V13); settings of brokers
+are laid over the configuration that this broker was started with. A notification that was purged
+before this broker saw it shows as a gap in their numbers: then, and after a new session, everything
+is read again. Notifications are purged 15 minutes after this broker first saw them, as Kafka does
+by their age; clocks of machines are not compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.broker.configs.config_store import BROKERS, TOPICS
+from tidelog.core.config import BrokerConfig
+from tidelog.core.dynamic_config import DynamicConfigs, broker_config
+from tidelog.core.tasks import Signal
+from tidelog.metadata import layout
+from tidelog.metadata.layout import LayoutError
+from tidelog.metadata.store import (
+    ANY_VERSION,
+    Delete,
+    Node,
+    OutcomeUnknown,
+    SessionExpired,
+    StoreUnavailable,
+    TransactionFailed,
+    WatchEvent,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+_RETRY_MS = 50
+#: Kafka's ZkNodeChangeNotificationListener.changeExpirationMs.
+EXPIRATION_MS = 15 * 60_000
+
+
+class LiveConfigs:
+    """The configuration of one broker and its topics, kept up to date."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._static = broker.config
+        self._wake = Signal(broker.ports.loop)
+        self._closing = False
+        self._changed = False
+        #: Nothing that was read counts any more.
+        self._everything = True
+        #: Monotonic time at which each notification was first seen, by name.
+        self._seen: dict[str, float] = {}
+        self._last_number: int | None = None
+
+    @property
+    def static(self) -> BrokerConfig:
+        """The configuration that this broker was started with."""
+        return self._static
+
+    async def open(self) -> None:
+        """Watch, and take over what is stored for brokers; waits for the store (S3)."""
+        while True:
+            try:
+                names = await self._names()
+                await self._read_broker_settings()
+            except (StoreUnavailable, OutcomeUnknown, SessionExpired):
+                await self._broker.tasks.sleep(_RETRY_MS)
+            else:
+                break
+        self._take(names)
+        self._everything = False
+
+    def start(self) -> None:
+        """Follow changes from now on."""
+        self._broker.tasks.spawn("live configs", self._run())
+
+    def close(self) -> None:
+        """Apply nothing any more."""
+        self._closing = True
+        self._wake.set()
+
+    def session_renewed(self) -> None:
+        """The broker has registered anew: its watches are gone, it may have missed changes."""
+        self._everything = True
+        self._wake.set()
+
+    def _on_change(self, event: WatchEvent) -> None:
+        self._changed = True
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while not self._closing:
+            await self._wake.wait()
+            while (self._changed or self._everything) and not self._closing:
+                try:
+                    await self._follow()
+                except (StoreUnavailable, OutcomeUnknown, SessionExpired) as error:
+                    self._everything = True
+                    self._log(logging.WARNING, f"waiting for the store: {error}")
+                    await self._broker.tasks.sleep(_RETRY_MS)
+
+    async def _follow(self) -> None:
+        everything, self._everything, self._changed = self._everything, False, False
+        names = await self._names()
+        new = [name for name in names if name not in self._seen]
+        everything = not self._take(names) or everything
+        paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in new]
+        nodes = await self._broker.store.get_many(paths) if new and not everything else []
+        if everything or any(node is None for node in nodes):
+            await self._read_broker_settings()
+            await self._topics_changed(list(self._broker.replicas.topics()))
+            self._broker.controller.every_config_changed()
+        else:
+            await self._apply(self._entities(paths, nodes))
+        await self._purge()
+
+    async def _names(self) -> list[str]:
+        return await self._broker.store.children(layout.CONFIG_CHANGES, self._on_change) or []
+
+    def _take(self, names: Sequence[str]) -> bool:
+        """Remember these notifications; False where one may have come and gone unseen."""
+        now_ms = self._broker.clock.monotonic_ms()
+        new = [name for name in names if name not in self._seen]
+        self._seen = {name: self._seen.get(name, now_ms) for name in names}
+        numbers = [int(name[-10:]) for name in new if name[-10:].isdigit()]
+        if len(numbers) < len(new):
+            return False
+        if not numbers:
+            return True
+        expected = None if self._last_number is None else self._last_number + 1
+        self._last_number = numbers[-1]
+        return numbers == list(range(numbers[0], numbers[-1] + 1)) and numbers[0] == expected
+
+    def _entities(
+        self, paths: Sequence[str], nodes: Sequence[Node | None]
+    ) -> list[tuple[str, str]]:
+        """(type, name) of what changed, each once."""
+        found: dict[tuple[str, str], None] = {}
+        for path, node in zip(paths, nodes, strict=True):
+            assert node is not None
+            try:
+                found[layout.decode_config_change(path, node.data)] = None
+            except LayoutError as error:
+                self._log(logging.ERROR, f"passed over, as it cannot be read: {error}")
+        return list(found)
+
+    async def _apply(self, entities: Sequence[tuple[str, str]]) -> None:
+        own = (layout.DEFAULT_ENTITY, str(self._broker.broker_id))
+        if any(kind == BROKERS and name in own for kind, name in entities):
+            await self._read_broker_settings()
+        topics = [name for kind, name in entities if kind == TOPICS]
+        if topics:
+            await self._topics_changed(topics)
+            self._broker.controller.configs_changed(topics)
+
+    async def _topics_changed(self, topics: Sequence[str]) -> None:
+        replicas = self._broker.replicas
+        hosted = replicas.topics()
+        here = [topic for topic in topics if topic in hosted]
+        if here:
+            await replicas.load_configs(here)
+            replicas.configs_changed(here)
+            self._broker.tracer.event("topic_configs_applied", topics=tuple(here))
+
+    async def _read_broker_settings(self) -> None:
+        """Lay what is stored for all brokers and for this one over the static configuration."""
+        broker = self._broker
+        names = (layout.DEFAULT_ENTITY, str(broker.broker_id))
+        paths = [layout.config_path(BROKERS, name) for name in names]
+        nodes = await broker.store.get_many(paths)
+        layers = []
+        for path, node in zip(paths, nodes, strict=True):
+            try:
+                layers.append(layout.decode_config(path, b"" if node is None else node.data))
+            except LayoutError as error:
+                self._log(logging.ERROR, f"passed over, as it cannot be read: {error}")
+                layers.append({})
+        config, problems = broker_config(self._static, DynamicConfigs(layers[0], layers[1]))
+        for problem in problems:
+            self._log(logging.ERROR, f"stored for brokers, and passed over: {problem}")
+        before, broker.config = broker.config, config
+        if config != before:
+            self._log(logging.INFO, "the configuration of this broker has changed")
+            broker.tracer.event("broker_config_applied", broker=broker.broker_id)
+            broker.replicas.defaults_changed()
+            broker.controller.defaults_changed()
+
+    async def _purge(self) -> None:
+        """Remove old notifications; other brokers do the same."""
+        now_ms = self._broker.clock.monotonic_ms()
+        for name, seen_ms in list(self._seen.items()):
+            if now_ms - seen_ms < EXPIRATION_MS:
+                continue
+            path = f"{layout.CONFIG_CHANGES}/{name}"
+            with contextlib.suppress(TransactionFailed):  # another broker was quicker
+                await self._broker.store.transact([Delete(path, ANY_VERSION)])
+            del self._seen[name]
+
+    def _log(self, level: int, message: str) -> None:
+        self._broker.tracer.log("server", level, message)

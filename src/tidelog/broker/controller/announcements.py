@@ -1,0 +1,198 @@
+"""What watches have announced to a controller and it has not read yet (V41, S1).
+
+Sets the watches, takes down what they tell of, and reads it when the controller's turn comes: live
+brokers, topics and their nodes, configurations, what administrators have left. What was read goes
+to the term's controller as events, in a fixed order; nothing is decided here, and nothing written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from tidelog.core.tasks import Signal
+from tidelog.metadata.paths import name_of
+from tidelog.metadata.store import WatchEvent
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.controller.term import Term
+
+
+class Announcements:
+    """Those to one broker; of use in its terms of office, each of which begins with `load`."""
+
+    def __init__(self, broker: Broker, wake: Signal, noticed: Callable[[], None]) -> None:
+        """`wake` says that there is something to read, `noticed` that brokers came or went."""
+        self._broker = broker
+        self._wake = wake
+        self._noticed = noticed
+        self._brokers_changed = False
+        self._topics_changed = False
+        self._deletions_changed = False
+        self._election_changed = False
+        self._reassignments_changed = False
+        self._removals_changed = False
+        self._additions_changed = False
+        #: Topics whose nodes were written, by this broker or by another.
+        self._touched: dict[str, None] = {}
+        #: Topics whose configuration has changed, and whether any may have.
+        self._configs_changed: dict[str, None] = {}
+        self._every_config_changed = False
+        #: Topics that the image has wrong.
+        self._reread: dict[str, None] = {}
+        #: States that could not be read are to be read again.
+        self._states_due = False
+
+    # what is announced without a watch
+
+    def configs_changed(self, topics: Iterable[str]) -> None:
+        """The configuration of these topics has changed (V13)."""
+        self._configs_changed.update(dict.fromkeys(topics))
+        self._wake.set()
+
+    def every_config_changed(self) -> None:
+        """The configuration of any topic may have changed."""
+        self._every_config_changed = True
+        self._wake.set()
+
+    def look_at(self, names: Iterable[str]) -> None:
+        """The nodes of these topics are to be watched, and read where they were written since."""
+        touched = dict.fromkeys(names)
+        if touched:
+            self._touched.update(touched)
+            self._wake.set()
+
+    def read_again(self, names: Iterable[str]) -> None:
+        """The image has these topics wrong."""
+        self._reread.update(dict.fromkeys(names))
+        self._topics_changed = True
+        self._wake.set()
+
+    def read_states_again(self) -> None:
+        """Those that could not be read may have been mended."""
+        self._states_due = True
+        self._wake.set()
+
+    # reading
+
+    async def load(self, term: Term) -> None:
+        """Set the watches, then read everything (V41)."""
+        self._brokers_changed = self._topics_changed = self._deletions_changed = False
+        self._configs_changed, self._every_config_changed, self._reread = {}, False, {}
+        self._touched, self._states_due = {}, False
+        ids, topics, deletions = await term.patiently(
+            lambda: term.reader.lists(self._on_brokers, self._on_topics, self._on_deletions),
+        )
+        for event in await term.patiently(
+            lambda: term.reader.load(ids, topics, deletions, self._on_topic)
+        ):
+            term.controller.offer(event)
+        term.events.has_read()
+        self._election_changed = self._reassignments_changed = True
+        self._removals_changed = self._additions_changed = True
+
+    async def refresh(self, term: Term) -> None:
+        """Read what watches have announced."""
+        reader, controller = term.reader, term.controller
+        if self._brokers_changed:
+            self._brokers_changed = False
+            controller.offer(await term.patiently(lambda: reader.brokers(self._on_brokers)))
+            term.events.has_read()
+        if self._touched:
+            await self._look_at_touched(term)
+        if self._topics_changed:
+            self._topics_changed = False
+            reread, self._reread = self._reread, {}
+            known = {
+                name: None
+                for name in (*controller.image.topics, *controller.image.unreadable)
+                if name not in reread
+            }
+            controller.offer(
+                await term.patiently(lambda: reader.topics(self._on_topics, self._on_topic, known))
+            )
+        if self._states_due:
+            self._states_due = False
+            image = controller.image
+            unread = [one for one in image.unreadable_states if not image.is_deleting(one.topic)]
+            if unread:
+                controller.offer(await term.patiently(lambda: reader.states(unread)))
+        await self._refresh_requests(term)
+        if self._deletions_changed:
+            self._deletions_changed = False
+            controller.offer(await term.patiently(lambda: reader.deletions(self._on_deletions)))
+
+    async def _look_at_touched(self, term: Term) -> None:
+        """Topics whose nodes were written: those that have another version than the image are read
+        again (V25)."""
+        image = term.controller.image
+        touched, self._touched = self._touched, {}
+        unknown = [name for name in touched if name in image.unreadable]
+        versions = {name: image.topics[name].version for name in touched if name in image.topics}
+        changed = await term.patiently(lambda: term.reader.changed(versions, self._on_topic))
+        if changed or unknown:
+            self.read_again([*changed, *unknown])
+
+    async def _refresh_requests(self, term: Term) -> None:
+        """Read what administrators have left, configuration included."""
+        reader, controller = term.reader, term.controller
+        if self._configs_changed or self._every_config_changed:
+            names = controller.image.topics if self._every_config_changed else self._configs_changed
+            wanted = list(names)
+            self._configs_changed, self._every_config_changed = {}, False
+            controller.offer(await term.patiently(lambda: reader.unclean(wanted)))
+        if self._removals_changed:
+            self._removals_changed = False
+            for event in await term.patiently(lambda: reader.removals(self._on_removals)):
+                controller.offer(event)
+        if self._additions_changed:
+            self._additions_changed = False
+            seed = self._broker.ports.random.randrange(0, 1 << 31)
+            for event in await term.patiently(lambda: reader.additions(self._on_additions, seed)):
+                controller.offer(event)
+        if self._election_changed:
+            self._election_changed = False
+            asked = await term.patiently(lambda: reader.preferred_election(self._on_election))
+            if asked is not None:
+                controller.offer(asked)
+        if self._reassignments_changed:
+            self._reassignments_changed = False
+            controller.offer(
+                await term.patiently(lambda: reader.reassignments(self._on_reassignments))
+            )
+
+    # watches
+
+    def _on_brokers(self, event: WatchEvent) -> None:
+        self._brokers_changed = True
+        self._noticed()
+        self._wake.set()
+
+    def _on_topics(self, event: WatchEvent) -> None:
+        self._topics_changed = True
+        self._wake.set()
+
+    def _on_topic(self, event: WatchEvent) -> None:
+        self._touched[name_of(event.path)] = None
+        self._wake.set()
+
+    def _on_removals(self, event: WatchEvent) -> None:
+        self._removals_changed = True
+        self._wake.set()
+
+    def _on_additions(self, event: WatchEvent) -> None:
+        self._additions_changed = True
+        self._wake.set()
+
+    def _on_deletions(self, event: WatchEvent) -> None:
+        self._deletions_changed = True
+        self._wake.set()
+
+    def _on_election(self, event: WatchEvent) -> None:
+        self._election_changed = True
+        self._wake.set()
+
+    def _on_reassignments(self, event: WatchEvent) -> None:
+        self._reassignments_changed = True
+        self._wake.set()

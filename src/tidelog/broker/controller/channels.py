@@ -1,0 +1,430 @@
+"""One ordered queue and connection from the controller to each registered broker (V17, V81).
+
+A channel lives as long as a registration: commands for another life of the broker go by another
+channel. What waits is merged, and bounded. A command that is not answered (the connection broke,
+the time is over, the broker does not take it yet) is repeated on the same queue until the
+registration ends. Roles are answered before the metadata that names them is sent, so that clients
+hear of leaders that lead. A role that the broker's full disk refused is told again later, until
+there is room or another one has taken its place. Correlation ids go on from one connection to the
+next: what an earlier one delivers late is seen to be old (V30). Answers go back to the controller
+as events. A stuck broker delays nobody but itself; the log names it, and a metric counts it, once
+it is behind for controller.socket.timeout.ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.peers import PeerConnection, api_name
+from tidelog.controller.commands import Commands, Outgoing, Part, Role, Sender, endpoint_of
+from tidelog.controller.events import (
+    CommandsDropped,
+    Event,
+    LeaderAndIsrAnswered,
+    StopReplicaAnswered,
+)
+from tidelog.controller.overdue import Overdue
+from tidelog.core.errors import ErrorCode
+from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
+from tidelog.core.tasks import Signal
+from tidelog.core.types import BrokerInfo, TopicPartition
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from tidelog.wire.peer import CorrelationIds
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.controller.term_events import TermEvents
+    from tidelog.broker.server.timers import Timeout
+
+#: Pause before a command is repeated (Kafka's RequestSendThread waits as long).
+RETRY_MS = 100
+#: The first repetition comes sooner: a broker that starts may not listen or know its epoch yet.
+FIRST_RETRY_MS = 20
+#: Pause before a role is told again to a broker whose disk was full: there may be room by then.
+FULL_DISK_RETRY_MS = 1_000
+
+#: Reasons for repeating commands that the log is told once each, until all are taken.
+_MAX_TOLD = 20
+
+
+class Channel:
+    """The queue and connection to one registration of a broker."""
+
+    def __init__(self, channels: Channels, info: BrokerInfo) -> None:
+        self.info = info
+        self._channels = channels
+        self._broker = channels.broker
+        self._connection: PeerConnection | None = None
+        self._correlation_ids = CorrelationIds()
+        self._waiting: Commands | None = None
+        self._wake = Signal(self._broker.ports.loop)
+        self._failures = 0
+        self._closed = False
+        self._busy = False
+        self._on_idle: dict[Callable[[], None], None] = {}
+        self._overdue = Overdue(self._broker.config.controller_socket_timeout_ms)
+        #: The live brokers, as they were told last.
+        self._brokers: tuple[BrokerInfo, ...] = ()
+        #: Roles that the broker could not take (KAFKA_STORAGE_ERROR), unless it was told others.
+        self._refused: dict[TopicPartition, Role] = {}
+        self._repetition: Timeout | None = None
+        #: Why commands are repeated, as far as the log was told since all were taken.
+        self._told: dict[str, None] = {}
+        self._task = self._broker.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
+
+    def add(self, commands: Commands) -> None:
+        """Queue commands behind those that wait; they are merged."""
+        self._busy = True
+        self._overdue.queued(self._broker.clock.monotonic_ms())
+        self._brokers = commands.brokers
+        if commands.full:
+            self._refused.clear()
+        for topic_partition in (*commands.roles, *commands.stops):
+            self._refused.pop(topic_partition, None)
+        if self._waiting is None:
+            self._waiting = commands
+        else:
+            self._merge(self._waiting, commands)
+        self._wake.set()
+
+    def _merge(self, waiting: Commands, later: Commands) -> None:
+        waiting.merge(later)
+        if not waiting.has_outgrown:
+            return
+        waiting.drop_shown()
+        self._broker.metrics.add(COMMANDS_DROPPED, label=self.info.broker_id)
+        self._broker.tracer.event("commands_dropped", to=self.info.broker_id)
+        self._log(
+            logging.WARNING,
+            f"more waits for broker {self.info.broker_id} than the cluster has partitions: "
+            "it will be told everything anew",
+        )
+        self._channels.offer(CommandsDropped(self.info.broker_id, self.info.broker_epoch))
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call back when the broker has answered all that it was told, or is gone."""
+        if self._busy:
+            self._on_idle[callback] = None
+        else:
+            callback()
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Do not call back any more; a broker that never answers would be asked for ever."""
+        self._on_idle.pop(callback, None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the broker has answered all that it was told."""
+        return not self._busy
+
+    def close(self) -> None:
+        """Send nothing more; what is in flight is not waited for."""
+        self._closed = True
+        self._task.cancel()
+        if self._repetition is not None:
+            self._repetition.cancel()
+        self._disconnect("the broker's registration, or the controller's term, is over")
+        self._broker.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
+        self._idle()
+
+    def _idle(self) -> None:
+        self._busy = False
+        callbacks, self._on_idle = self._on_idle, {}
+        for callback in callbacks:
+            callback()
+
+    async def _run(self) -> None:
+        tasks, config = self._broker.tasks, self._broker.config
+        while True:
+            await self._wake.wait()
+            if config.controller_propagation_linger_ms > 0:
+                await tasks.sleep(config.controller_propagation_linger_ms)
+            while self._waiting is not None:
+                commands, self._waiting = self._waiting, None
+                if await self._deliver(commands):
+                    self._failures = 0
+                    self._caught_up()
+                    continue
+                if self._waiting is not None:
+                    self._merge(commands, self._waiting)
+                self._waiting = commands
+                self._failures += 1
+                await tasks.sleep(FIRST_RETRY_MS if self._failures == 1 else RETRY_MS)
+            self._idle()
+
+    async def _deliver(self, commands: Commands) -> bool:
+        """Send everything; False when something has to be repeated."""
+        outgoing = commands.requests(self._channels.sender, self.info.broker_epoch)
+        early = [one for one in outgoing if one.part is not Part.SHOWN]
+        late = [one for one in outgoing if one.part is Part.SHOWN]
+        return await self._exchange(commands, early) and await self._exchange(commands, late)
+
+    async def _exchange(self, commands: Commands, outgoing: list[Outgoing]) -> bool:
+        """Send requests one behind the other and wait for all their answers."""
+        if not outgoing:
+            return True
+        done: asyncio.Future[None] = self._broker.ports.loop.create_future()
+        connection = self._connected()
+        pending = len(outgoing)
+        succeeded = True
+
+        def answered(one: Outgoing, answer: Any, error: Exception | None) -> None:
+            nonlocal pending, succeeded
+            pending -= 1
+            if self._take_answer(one, answer, error):
+                if one.part is Part.ROLES:
+                    self._roles_answered(commands, one.message, answer)
+                commands.answered(one.part)
+            else:
+                succeeded = False
+            if pending == 0 and not done.done():
+                done.set_result(None)
+
+        timeout_ms = self._broker.config.controller_socket_timeout_ms
+        for one in outgoing:
+            connection.send(
+                one.api_key,
+                one.version,
+                one.message,
+                timeout_ms,
+                partial(answered, one),
+            )
+        await done
+        return succeeded
+
+    def _connected(self) -> PeerConnection:
+        if self._connection is None or not self._connection.is_open:
+            endpoint = endpoint_of(self.info, self._channels.sender.listener)
+            self._connection = self._broker.peers.open(
+                endpoint.host, endpoint.port, "controller", self._correlation_ids
+            )
+        return self._connection
+
+    def _disconnect(self, reason: str) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(reason)
+
+    def _take_answer(self, one: Outgoing, answer: Any, error: Exception | None) -> bool:
+        """Pass an answer on; False when the request must be repeated."""
+        if self._closed:
+            return False
+        if error is not None:
+            self._report(one, str(error))
+            self._disconnect(str(error))
+            return False
+        code = ErrorCode(answer.error_code)
+        if code is not ErrorCode.NONE:
+            self._report(one, code.name)
+            if code is ErrorCode.STALE_CONTROLLER_EPOCH:
+                self._channels.stale()
+            return False
+        if one.part is Part.STOPS:
+            self._stops_answered(one.message, answer)
+        return True
+
+    def _report(self, one: Outgoing, reason: str) -> None:
+        self._broker.tracer.event(
+            "command_repeated", to=self.info.broker_id, api=api_name(one.api_key), reason=reason
+        )
+        told = f"{api_name(one.api_key)} to broker {self.info.broker_id} will be repeated: {reason}"
+        # Ten times a second until a dead broker's session ends, where nothing else tells of it.
+        self._log(logging.DEBUG if told in self._told else logging.WARNING, told)
+        if len(self._told) < _MAX_TOLD:
+            self._told[told] = None
+        self._broker.metrics.add(COMMANDS_REPEATED, label=self.info.broker_id)
+        behind_ms = self._overdue.failed(self._broker.clock.monotonic_ms())
+        if behind_ms is None:
+            return
+        self._broker.metrics.put(COMMANDS_OVERDUE, 1, label=self.info.broker_id)
+        self._broker.tracer.event("commands_overdue", to=self.info.broker_id, behind_ms=behind_ms)
+        self._tell_behind(behind_ms, is_over=False)
+        self._log(
+            logging.ERROR,
+            f"broker {self.info.broker_id} has not taken what it was told {behind_ms} ms ago: "
+            "it is told again for as long as it is registered, others are told meanwhile",
+        )
+
+    def _caught_up(self) -> None:
+        self._told.clear()
+        now_ms = self._broker.clock.monotonic_ms()
+        behind_ms = self._overdue.answered(now_ms, more=self._waiting is not None)
+        if behind_ms is None:
+            return
+        self._broker.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
+        self._broker.tracer.event("commands_taken", to=self.info.broker_id, behind_ms=behind_ms)
+        self._tell_behind(behind_ms, is_over=True)
+        self._log(
+            logging.INFO,
+            f"broker {self.info.broker_id} has taken its commands after {behind_ms} ms",
+        )
+
+    def _tell_behind(self, behind_ms: int, *, is_over: bool) -> None:
+        info = self.info
+        self._channels.events.behind(info.broker_id, info.broker_epoch, behind_ms, is_over=is_over)
+
+    def _log(self, level: int, message: str) -> None:
+        self._broker.tracer.log("controller", level, message)
+
+    def _roles_answered(
+        self, commands: Commands, request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse
+    ) -> None:
+        names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+        # What was listed only so that it is kept was not to be obeyed (V35).
+        kept = {
+            (topic.topic_id, state.partition_index): None
+            for topic in request.topic_states
+            for state in topic.partition_states
+            if state.leader_epoch < 0
+        }
+        outcomes = [
+            (TopicPartition(names[topic.topic_id], one.partition_index), ErrorCode(one.error_code))
+            for topic in answer.topics
+            if topic.topic_id in names
+            for one in topic.partition_errors
+            if (topic.topic_id, one.partition_index) not in kept
+        ]
+        self._report_errors("LeaderAndIsr", outcomes)
+        self._channels.events.answered(self.info.broker_id, outcomes)
+        self._keep_refused(commands, outcomes)
+        self._channels.offer(
+            LeaderAndIsrAnswered(self.info.broker_id, self.info.broker_epoch, outcomes)
+        )
+
+    def _keep_refused(
+        self, commands: Commands, outcomes: list[tuple[TopicPartition, ErrorCode]]
+    ) -> None:
+        """A full disk refuses a replica now and not for ever: tell the broker again, later, what
+        it could not do, unless it is told something else meanwhile."""
+        waiting = self._waiting
+        for topic_partition, error in outcomes:
+            role = commands.roles.get(topic_partition)
+            if error is not ErrorCode.KAFKA_STORAGE_ERROR or role is None:
+                continue
+            if waiting is None or not (
+                waiting.full or topic_partition in waiting.roles or topic_partition in waiting.stops
+            ):
+                self._refused[topic_partition] = role
+        if self._refused and self._repetition is None:
+            self._repetition = self._broker.timers.after(FULL_DISK_RETRY_MS, self._repeat_refused)
+
+    def _repeat_refused(self) -> None:
+        self._repetition = None
+        refused, self._refused = self._refused, {}
+        if refused and not self._closed:
+            self.add(Commands(self._brokers, roles=refused))
+
+    def _stops_answered(self, request: StopReplicaRequest, answer: StopReplicaResponse) -> None:
+        stopped = [
+            TopicPartition(topic.topic_name, one.partition_index)
+            for topic in request.topic_states
+            for one in topic.partition_states
+            if one.delete_partition
+        ]
+        self._report_errors(
+            "StopReplica",
+            [
+                (TopicPartition(one.topic_name, one.partition_index), ErrorCode(one.error_code))
+                for one in answer.partition_errors
+            ],
+        )
+        self._channels.offer(
+            StopReplicaAnswered(self.info.broker_id, self.info.broker_epoch, stopped)
+        )
+
+    def _report_errors(self, api: str, outcomes: list[tuple[TopicPartition, ErrorCode]]) -> None:
+        failed = [
+            f"{topic_partition}: {error.name}"
+            for topic_partition, error in outcomes
+            if error is not ErrorCode.NONE
+        ]
+        if failed:
+            self._broker.tracer.log(
+                "controller",
+                logging.WARNING,
+                f"broker {self.info.broker_id} answered {api} with {len(failed)} errors: "
+                + ", ".join(failed[:20]),
+            )
+
+
+class Channels:
+    """All channels of one term of office."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        sender: Sender,
+        offer: Callable[[Event], None],
+        stale: Callable[[], None],
+        events: TermEvents,
+    ) -> None:
+        self.broker = broker
+        self.events = events
+        self.sender = sender
+        #: Takes what brokers answer.
+        self.offer = offer
+        #: A broker has heard of a newer controller.
+        self.stale = stale
+        self._channels: dict[int, Channel] = {}
+
+    def follow(self, brokers: Mapping[int, BrokerInfo]) -> None:
+        """Have a channel for each registration and for nothing else."""
+        for broker_id in list(self._channels):
+            info = brokers.get(broker_id)
+            channel = self._channels[broker_id]
+            if info is None or info.broker_epoch != channel.info.broker_epoch:
+                channel.close()
+                del self._channels[broker_id]
+            else:
+                channel.info = info
+        for broker_id, info in brokers.items():
+            if broker_id not in self._channels:
+                self._channels[broker_id] = Channel(self, info)
+
+    def send(self, commands: Mapping[int, Commands]) -> None:
+        """Queue commands for brokers that have a channel."""
+        for broker_id, one in commands.items():
+            self._channels[broker_id].add(one)
+
+    def is_idle(self, broker_id: int) -> bool:
+        """Whether a broker is there and has answered all that it was told."""
+        channel = self._channels.get(broker_id)
+        return channel is not None and channel.is_idle
+
+    def when_told(self, callback: Callable[[], None], limit_ms: int) -> None:
+        """Call back once: when every broker has answered what it was told so far, or after
+        `limit_ms`; also when the term ends first."""
+        untold = len(self._channels)
+        called = False
+
+        def call() -> None:
+            nonlocal called
+            if not called:
+                called = True
+                for channel in self._channels.values():
+                    channel.forget(told)
+                callback()
+
+        def told() -> None:
+            nonlocal untold
+            untold -= 1
+            if untold <= 0:
+                call()
+
+        if untold == 0:
+            call()
+        for channel in list(self._channels.values()):
+            channel.when_idle(told)
+        if not called:
+            self.broker.timers.after(limit_ms, call)
+
+    def close(self) -> None:
+        """End all channels."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()

@@ -1,0 +1,506 @@
+"""The controller of the cluster, as far as it is this broker: race, load, decide, write, command.
+
+Every broker watches `/controller` and races for it when it goes (V3, V40). The winner loads all
+state (V41), then turns: what watches announced is read (`announcements`), all events are decided
+together, the decision is made durable, its commands are queued, its answers given; in this order
+(V2). Decisions are `tidelog.controller`'s. A term of office ends with the session, or when a newer
+controller shows; whoever waits is told NOT_CONTROLLER. A flow that the store never answers is
+noticed: its term ends, its node goes, and it begins anew (V42).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.controller.announcements import Announcements
+from tidelog.broker.controller.draining import Draining
+from tidelog.broker.controller.observed_store import ObservedStore
+from tidelog.broker.controller.store_writer import DeposedError
+from tidelog.broker.controller.term import RETRY_MS, Claim, Refusal, Term, Waiting, report
+from tidelog.broker.server.requests import Pending
+from tidelog.controller import removals
+from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
+from tidelog.controller.events import (
+    AlterPartitionAsked,
+    CommandsDropped,
+    ControlledShutdownAsked,
+    CreatePartitionsAsked,
+    CreateTopicsAsked,
+    DeleteTopicsAsked,
+    ElectLeadersAsked,
+    Event,
+    ProducerIdsAsked,
+    ReassignmentsAsked,
+    ReassignmentsListAsked,
+    RemovePartitionsAsked,
+    SweepDue,
+    UncleanRead,
+)
+from tidelog.controller.outcomes import Effects
+from tidelog.core.errors import ErrorCode
+from tidelog.core.tasks import Signal
+from tidelog.core.types import TopicId
+from tidelog.metadata import layout
+from tidelog.metadata.store import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Op,
+    OutcomeUnknown,
+    SessionExpired,
+    SetData,
+    StoreUnavailable,
+    TransactionFailed,
+    WatchEvent,
+)
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
+from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
+from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
+from tidelog.wire.messages.create_topics import CreateTopicsRequest
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
+from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
+from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+#: Clients that make or delete topics are answered when every broker has heard of it, or after this
+#: long: what they ask next may reach any broker.
+_HEARD_LIMIT_MS = 1_000
+#: Between two looks at topics whose nodes cannot be read.
+_LOOK_AGAIN_MS = 5_000
+
+
+class ControllerShell:
+    """This broker's part in controlling the cluster."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._activity = Activity()
+        self.store = self._store = ObservedStore(broker.store, self._activity.moved)
+        self._wake = Signal(broker.ports.loop)
+        self._flow: asyncio.Task[None] | None = None
+        self._term: Term | None = None
+        self._closing = False
+        self._next_ticket = 0
+        self._claim_changed = True
+        self._announcements = Announcements(broker, self._wake, self._noticed)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._term is not None
+
+    @property
+    def controller_epoch(self) -> int:
+        """The epoch of the term of office, -1 outside of one."""
+        return -1 if self._term is None else self._term.claim.controller_epoch
+
+    async def start(self) -> None:
+        """Take part in elections from now on."""
+        self._flow = self.broker.tasks.spawn("controller", self._run())
+        self._watch_activity()
+
+    async def close(self) -> None:
+        """Leave office and take no part in elections any more; another broker takes over."""
+        self._closing = True
+        was_active = self.is_active
+        self.resign("the broker is stopping")
+        self._wake.set()
+        if was_active:
+            try:
+                await self._leave_office()
+            except (SessionExpired, StoreUnavailable, OutcomeUnknown, TransactionFailed) as error:
+                self._log(logging.WARNING, f"/controller is left to the session's end: {error}")
+
+    def resign(self, reason: str) -> None:
+        """End the term of office, if there is one; everybody who waits is told at once."""
+        term, self._term = self._term, None
+        self._claim_changed = True
+        self._wake.set()
+        if term is None:
+            return
+        term.is_over = True
+        term.balancing.end()
+        term.channels.close()
+        term.events.resigned(reason)
+        self.broker.tracer.event(
+            "controller_resigned", epoch=term.claim.controller_epoch, reason=reason
+        )
+        self._log(logging.INFO, f"resigned, epoch {term.claim.controller_epoch}: {reason}")
+        if term.waiting:
+            self.broker.tracer.mark("controller_resigned_with_waiting")
+        for waiting in term.waiting.values():
+            waiting.pending.complete(waiting.refusal())
+
+    def session_renewed(self) -> None:
+        """The broker has registered anew: its watches are gone, it may be elected again."""
+        self._claim_changed = True
+        self._wake.set()
+
+    def verify(self) -> None:
+        """Somebody has heard of a newer controller: look whether this one still is."""
+        self._claim_changed = True
+        self._wake.set()
+
+    # what else this broker learns
+
+    def configs_changed(self, topics: Iterable[str]) -> None:
+        """The configuration of these topics has changed: a controller reads it again (V13)."""
+        if self._term is not None:
+            self._announcements.configs_changed(topics)
+
+    def every_config_changed(self) -> None:
+        """The configuration of any topic may have changed."""
+        if self._term is not None:
+            self._announcements.every_config_changed()
+
+    def defaults_changed(self) -> None:
+        """The configuration of this broker has changed."""
+        self.offer(UncleanRead({}, self.broker.config.unclean_leader_election_enable))
+
+    # requests
+
+    def alter_partition(
+        self, request: AlterPartitionRequest, version: int, refusal: Refusal
+    ) -> Pending | Any:
+        """A leader's ISR changes; `refusal` makes the answer of a broker that does not control."""
+        return self._ask(lambda ticket: AlterPartitionAsked(ticket, version, request), refusal)
+
+    def controlled_shutdown(
+        self, request: ControlledShutdownRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """A broker that is about to stop; it goes when others have heard who leads instead."""
+        return self._ask(
+            lambda ticket: ControlledShutdownAsked(ticket, request), refusal, when_told=True
+        )
+
+    def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
+        """New topics, with ids and places drawn here."""
+        random = self.broker.ports.random
+        topic_ids = [_new_topic_id(random.randbytes(16)) for _ in request.topics]
+        seed = random.randrange(0, 1 << 31)
+        return self._ask(
+            lambda ticket: CreateTopicsAsked(ticket, request, topic_ids, seed),
+            refusal,
+            when_told=True,
+        )
+
+    def create_partitions(
+        self, request: CreatePartitionsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """More partitions for topics, with places drawn here."""
+        seed = self.broker.ports.random.randrange(0, 1 << 31)
+        return self._ask(
+            lambda ticket: CreatePartitionsAsked(ticket, request, seed), refusal, when_told=True
+        )
+
+    def remove_partitions(
+        self, request: RemovePartitionsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """The highest partitions of topics to be removed; answered when that is durable."""
+        return self._ask(lambda ticket: RemovePartitionsAsked(ticket, request), refusal)
+
+    def elect_leaders(self, request: ElectLeadersRequest, refusal: Refusal) -> Pending | Any:
+        """Preferred or unclean leaders."""
+        return self._ask(lambda ticket: ElectLeadersAsked(ticket, request), refusal, when_told=True)
+
+    def reassign(
+        self, request: AlterPartitionReassignmentsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """Partitions to move to other brokers, or back (KIP-455)."""
+        return self._ask(
+            lambda ticket: ReassignmentsAsked(ticket, request), refusal, when_told=True
+        )
+
+    def list_reassignments(
+        self, request: ListPartitionReassignmentsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """The partitions that are being moved (KIP-455)."""
+        return self._ask(lambda ticket: ReassignmentsListAsked(ticket, request), refusal)
+
+    def delete_topics(self, request: DeleteTopicsRequest, refusal: Refusal) -> Pending | Any:
+        """Topics to delete; answered when they are gone or the client's time is over."""
+
+        def event(ticket: int) -> Event:
+            self.broker.timers.after(
+                max(0, request.timeout_ms), lambda: self._deletion_timed_out(term, ticket)
+            )
+            return DeleteTopicsAsked(ticket, request)
+
+        term = self._term
+        return self._ask(event, refusal, when_told=True)
+
+    def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """A block of producer ids for a broker (G3)."""
+        return self._ask(lambda ticket: ProducerIdsAsked(ticket, request), refusal)
+
+    def commands_wanted(self, broker_id: int, broker_epoch: int) -> ErrorCode:
+        """A broker wants to be told everything anew; NONE where it will be."""
+        term = self._term
+        if term is None:
+            return ErrorCode.NOT_CONTROLLER
+        known = term.controller.image.brokers.get(broker_id)
+        if known is None or known.broker_epoch != broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        self.offer(CommandsDropped(broker_id, broker_epoch))
+        return ErrorCode.NONE
+
+    def offer(self, event: Event) -> None:
+        """An event for the present term; of no use outside of one."""
+        if self._term is not None:
+            self._term.controller.offer(event)
+            self._wake.set()
+
+    def _ask(
+        self, event: Callable[[int], Event], refusal: Refusal, when_told: bool = False
+    ) -> Pending | Any:
+        term = self._term
+        if term is None:
+            return refusal()
+        ticket = self._next_ticket
+        self._next_ticket += 1
+        pending = Pending()
+        term.waiting[ticket] = Waiting(pending, refusal, when_told)
+        term.controller.offer(event(ticket))
+        self._wake.set()
+        return pending
+
+    def _deletion_timed_out(self, term: Term | None, ticket: int) -> None:
+        if term is None or term is not self._term or ticket not in term.waiting:
+            return
+        answer = term.controller.give_up(ticket)
+        if answer is not None:
+            term.waiting.pop(ticket).pending.complete(answer)
+
+    # elections
+
+    def _watch_activity(self) -> None:
+        """Look from time to time whether the flow moves (V42); a request that the store cannot
+        take ends within a session timeout, which is less than it is given."""
+        limit_ms = self.broker.config.controller_activity_timeout_ms
+        if self._closing or limit_ms == 0:
+            return
+        match self._activity.tick():
+            case Verdict.LOOK:
+                self.verify()
+            case Verdict.STALLED:
+                self._begin_anew()
+            case Verdict.WAIT:
+                pass
+        limit_ms = max(limit_ms, 2 * self._store.session_timeout_ms)
+        self.broker.timers.after(limit_ms / STALLED_TICKS, self._watch_activity)
+
+    def _begin_anew(self) -> None:
+        """The flow waits for an outcome that does not come: end it, and the term with it. The new
+        one finds what the old one left in the store, `/controller` first."""
+        self.broker.tracer.mark("controller_stalled")
+        self.broker.tracer.event("controller_stalled", epoch=self.controller_epoch)
+        self._log(
+            logging.ERROR,
+            "the store has not answered the controller's request, while the session lives: "
+            "giving up what was under way and /controller, if it is this broker's",
+        )
+        self.resign("it does not act")
+        if self._flow is not None:
+            self._flow.cancel()
+        self._flow = self.broker.tasks.spawn("controller", self._run())
+
+    async def _idle(self) -> None:
+        """Wait until there is something to do."""
+        self._activity.rests()
+        await self._wake.wait()
+        self._activity.moved()
+
+    async def _run(self) -> None:
+        """Wait for a vacancy, race, serve; until the broker stops."""
+        while not self._closing:
+            try:
+                claim = await self._race()
+                if claim is None:
+                    await self._idle()
+                else:
+                    await self._serve(claim)
+            except DeposedError as error:
+                self.resign(str(error))
+            except SessionExpired:
+                self.resign("the session has expired")
+                await self.broker.tasks.sleep(RETRY_MS)
+            except (StoreUnavailable, OutcomeUnknown, TransactionFailed) as error:
+                self._claim_changed = True
+                self._log(logging.WARNING, f"waiting for the store: {error}")
+                await self.broker.tasks.sleep(RETRY_MS)
+
+    async def _race(self) -> Claim | None:
+        """Try to become the controller; None while there is another one."""
+        if not self._claim_changed or self._closing or self.broker.session.is_lost():
+            return None
+        self._claim_changed = False
+        node = await self._store.get(layout.CONTROLLER, self._on_claim)
+        if node is not None:
+            if node.stat.ephemeral_owner != self._store.session_id:
+                return None
+            # Left over from a term that has ended: nobody acts for it (V42).
+            self.broker.tracer.mark("controller_node_left_over")
+            await self._leave_office()
+        epoch_node = await self._store.get(layout.CONTROLLER_EPOCH)
+        claim_data = layout.encode_controller(self.broker.broker_id, self.broker.clock.wall_ms())
+        ops: list[Op] = [Create(layout.CONTROLLER, claim_data, ephemeral=True)]
+        if epoch_node is None:
+            claim = Claim(controller_epoch=1, epoch_version=0)
+            ops.append(Create(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(1)))
+        else:
+            before = layout.decode_controller_epoch(layout.CONTROLLER_EPOCH, epoch_node.data)
+            version = epoch_node.stat.version
+            claim = Claim(before + 1, version + 1)
+            data = layout.encode_controller_epoch(claim.controller_epoch)
+            ops.append(SetData(layout.CONTROLLER_EPOCH, data, version))
+        try:
+            await self._store.transact(ops)
+        except TransactionFailed:
+            # Somebody else was quicker: look again, and watch.
+            self.broker.tracer.mark("controller_race_lost")
+            self.verify()
+            return None
+        except OutcomeUnknown:
+            if not await self._has_won(claim):
+                raise
+            self.broker.tracer.mark("election_won_unknowingly")
+        return claim
+
+    async def _has_won(self, claim: Claim) -> bool:
+        """Read an election of unknown outcome back (S2)."""
+        node = await self._store.get(layout.CONTROLLER)
+        epoch = await self._store.get(layout.CONTROLLER_EPOCH)
+        return (
+            node is not None
+            and node.stat.ephemeral_owner == self._store.session_id
+            and epoch is not None
+            and epoch.stat.version == claim.epoch_version
+        )
+
+    async def _leave_office(self) -> None:
+        """Remove `/controller` where it is of this very session (V42), and still is: each election
+        raises the epoch, so that nobody's who came in between is removed."""
+        paths = [layout.CONTROLLER, layout.CONTROLLER_EPOCH]
+        node, epoch = await self._store.get_many(paths)
+        if node is None or node.stat.ephemeral_owner != self._store.session_id:
+            return
+        ops: list[Op] = [Delete(layout.CONTROLLER, ANY_VERSION)]
+        if epoch is not None:
+            ops.insert(0, Check(layout.CONTROLLER_EPOCH, epoch.stat.version))
+        await self._store.transact(ops)
+
+    # in office
+
+    async def _serve(self, claim: Claim) -> None:
+        """Be the controller until the term ends."""
+        if self._closing or self.broker.session.is_lost():
+            return
+        term = self._term = Term(self, claim)
+        self.broker.tracer.event("controller_elected", epoch=claim.controller_epoch)
+        self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
+        term.events.elected()
+        await self._announcements.load(term)
+        term.balancing.begin()
+        self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
+        while self._term is term:
+            await self._turn(term)
+
+    def _look_again(self, term: Term) -> None:
+        """Read the nodes again that could not be read: somebody may have mended them.
+        Reassignments are swept, too (V50)."""
+        if self._term is not term:
+            return
+        image = term.controller.image
+        if image.moving or image.reassignments is not None:
+            self.offer(SweepDue())
+        unreadable = [name for name in image.unreadable if not image.is_deleting(name)]
+        if unreadable:
+            self._announcements.read_again(unreadable)
+        if image.unreadable_states:
+            self._announcements.read_states_again()
+        self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
+
+    async def _turn(self, term: Term) -> None:
+        """Read what changed, decide, write, command, answer; or wait for something to do."""
+        if self._claim_changed:
+            self._claim_changed = False
+            await term.patiently(self._check_claim)
+        await self._announcements.refresh(term)
+        while former := term.controller.wanted_former():
+            wanted = list(former)
+            term.controller.offer(await term.patiently(partial(term.reader.former, wanted)))
+        if self._term is not term:
+            return
+        if not term.controller.has_work:
+            await self._idle()
+            return
+        term.events.begins()
+        decision = term.controller.decide()
+        term.events.decided()
+        outcomes = await term.writer.write(decision.writes) if decision.writes else []
+        term.events.written()
+        if self._term is term:
+            self._carry_out(term, term.controller.applied(decision, outcomes))
+
+    async def _check_claim(self) -> None:
+        """DeposedError unless `/controller` is of this very session; watched from here on."""
+        node = await self._store.get(layout.CONTROLLER, self._on_claim)
+        if node is None or node.stat.ephemeral_owner != self._store.session_id:
+            raise DeposedError("/controller is another's")
+
+    def _carry_out(self, term: Term, effects: Effects) -> None:
+        term.channels.follow(term.controller.image.brokers)
+        term.channels.send(effects.commands)
+        term.events.commanded(effects, term.controller.image)
+        for ticket, message in effects.answers:
+            waiting = term.waiting.pop(ticket, None)
+            if waiting is None:
+                continue
+            complete = partial(waiting.pending.complete, message)
+            if waiting.when_told:
+                term.channels.when_told(complete, _HEARD_LIMIT_MS)
+            else:
+                complete()
+        report(self.broker, term.claim.controller_epoch, effects)
+        term.balancing.decided()
+        # They are to be watched.
+        self._announcements.look_at(effects.made)
+        if effects.reread:
+            self._announcements.read_again(effects.reread)
+        if not term.is_draining and removals.to_drain(term.controller.image):
+            term.is_draining = True
+            drain = Draining(self.broker, term, lambda: self._term is term, self.offer)
+            self.broker.tasks.spawn("drain", drain.run())
+
+    def _on_claim(self, event: WatchEvent) -> None:
+        self._claim_changed = True
+        self._wake.set()
+
+    def _noticed(self) -> None:
+        if self._term is not None:
+            self._term.events.noticed()
+
+    def _log(self, level: int, message: str) -> None:
+        self.broker.tracer.log("controller", level, message)
+
+
+def _new_topic_id(raw: bytes) -> TopicId:
+    """A random UUID (version 4), as Kafka's topic ids are."""
+    value = bytearray(raw)
+    value[6] = (value[6] & 0x0F) | 0x40
+    value[8] = (value[8] & 0x3F) | 0x80
+    return bytes(value)

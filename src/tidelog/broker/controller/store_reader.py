@@ -1,0 +1,359 @@
+"""Reads the cluster's published state for a controller, and tells it as events (V40, V41).
+
+Watches are set before what they watch is read, so that no change is missed; they fire once and are
+set anew with the next reading. Reads are pipelined: one round for the lists, one for the nodes, one
+for the states. Nodes that cannot be read are named and left alone (V25, V35).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from tidelog.broker.controller.store_ops import producer_ids_found
+from tidelog.controller.changes import (
+    ReassignmentsFound,
+    Topic,
+    TopicFound,
+    TopicUnreadable,
+)
+from tidelog.controller.events import (
+    AdditionsRead,
+    BrokersRead,
+    DeletionsRead,
+    FormerRead,
+    PreferredElectionRead,
+    ProducerIdsRead,
+    ReassignmentsRead,
+    RemovalsRead,
+    RequestsUnreadable,
+    StatesRead,
+    TopicsRead,
+    UncleanRead,
+)
+from tidelog.controller.moves import Move
+from tidelog.core.errors import KafkaError
+from tidelog.core.names import validate_topic_name
+from tidelog.core.ports import Tracer
+from tidelog.core.tasks import Tasks
+from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, PartitionState, TopicPartition
+from tidelog.metadata import layout
+from tidelog.metadata.layout import LayoutError, TopicAssignment
+from tidelog.metadata.store import MetadataStore, Node, WatchCallback
+
+T = TypeVar("T")
+_UNCLEAN = "unclean.leader.election.enable"
+
+
+class StoreReader:
+    """Reads for one term of office; errors of the store pass through."""
+
+    def __init__(self, store: MetadataStore, tasks: Tasks, tracer: Tracer) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._tracer = tracer
+        #: Topics that cannot be read, and why, as it is in the log: they are read again and again.
+        self._logged: dict[str, str] = {}
+        #: The same of partitions' states.
+        self._logged_states: dict[TopicPartition, str] = {}
+
+    async def lists(
+        self, on_brokers: WatchCallback, on_topics: WatchCallback, on_deletions: WatchCallback
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Names below `/brokers/ids`, `/brokers/topics` and `/admin/delete_topics`, watched."""
+        brokers, topics, deletions = await self._tasks.gather_ordered(
+            self._watched(layout.BROKER_IDS, on_brokers),
+            self._watched(layout.TOPICS, on_topics),
+            self._watched(layout.DELETE_TOPICS, on_deletions),
+        )
+        return brokers, topics, deletions
+
+    async def load(
+        self,
+        ids: Sequence[str],
+        topics: Sequence[str],
+        deletions: Sequence[str],
+        on_topic: WatchCallback,
+    ) -> tuple[TopicsRead, DeletionsRead, ProducerIdsRead, BrokersRead]:
+        """Everything, for a controller that begins; the topics' nodes are watched."""
+        broker_paths = [f"{layout.BROKER_IDS}/{name}" for name in ids]
+        nodes = await self._store.get_many([*broker_paths, layout.PRODUCER_ID_BLOCK])
+        brokers = self._decode_brokers(ids, nodes[: len(ids)])
+        producer_ids = producer_ids_found(nodes[len(ids)])
+        found = await self._found(topics, on_topic)
+        return (
+            TopicsRead(topics, found),
+            DeletionsRead(deletions),
+            ProducerIdsRead(producer_ids),
+            BrokersRead(brokers),
+        )
+
+    async def brokers(self, on_change: WatchCallback) -> BrokersRead:
+        """All registrations: a bounce shows in a node's creation id only (V10)."""
+        ids = await self._watched(layout.BROKER_IDS, on_change)
+        nodes = await self._store.get_many([f"{layout.BROKER_IDS}/{name}" for name in ids])
+        return BrokersRead(self._decode_brokers(ids, nodes))
+
+    async def topics(
+        self, on_change: WatchCallback, on_topic: WatchCallback, known: Mapping[str, object]
+    ) -> TopicsRead:
+        """All names, and the nodes of topics that are not `known`, watched from now on."""
+        names = await self._watched(layout.TOPICS, on_change)
+        if self._logged or self._logged_states:
+            there = dict.fromkeys(names)
+            self._logged = {one: why for one, why in self._logged.items() if one in there}
+            self._logged_states = {
+                one: why for one, why in self._logged_states.items() if one.topic in there
+            }
+        new = [name for name in names if name not in known]
+        return TopicsRead(names, await self._found(new, on_topic) if new else [])
+
+    async def changed(self, versions: Mapping[str, int], on_topic: WatchCallback) -> list[str]:
+        """Which of these topics have a node of another version than that; they are watched."""
+        nodes = await self._topic_nodes(list(versions), on_topic)
+        return [
+            name
+            for (name, version), node in zip(versions.items(), nodes, strict=True)
+            if node is not None and node.stat.version != version
+        ]
+
+    async def _topic_nodes(
+        self, names: Sequence[str], on_topic: WatchCallback
+    ) -> list[Node | None]:
+        return await self._tasks.gather_ordered(
+            *(self._store.get(layout.topic_path(name), on_topic) for name in names)
+        )
+
+    async def removals(self, on_change: WatchCallback) -> tuple[RemovalsRead, RequestsUnreadable]:
+        """The partitions that somebody wants to be removed (V7)."""
+        decode = layout.decode_partition_removal
+        found, unreadable = await self._requests(layout.PARTITIONS_REMOVE, decode, on_change)
+        return RemovalsRead(found), RequestsUnreadable(unreadable, is_removal=True)
+
+    async def additions(
+        self, on_change: WatchCallback, seed: int
+    ) -> tuple[AdditionsRead, RequestsUnreadable]:
+        """The partitions that somebody wants to be added (V7)."""
+        decode = layout.decode_partition_addition
+        found, unreadable = await self._requests(layout.PARTITIONS_ADD, decode, on_change)
+        return AdditionsRead(found, seed), RequestsUnreadable(unreadable, is_removal=False)
+
+    async def _requests(
+        self, root: str, decode: Callable[[str, bytes], T], on_change: WatchCallback
+    ) -> tuple[dict[str, dict[int, T]], list[TopicPartition]]:
+        """What stands in nodes by topic and number, and whose nodes cannot be read."""
+        topics = await self._watched(root, on_change)
+        numbers = await self._tasks.gather_ordered(
+            *(self._watched(f"{root}/{name}", on_change) for name in topics)
+        )
+        paths = [
+            f"{root}/{topic}/{number}"
+            for topic, found in zip(topics, numbers, strict=True)
+            for number in found
+        ]
+        nodes = await self._store.get_many(paths) if paths else []
+        wanted: dict[str, dict[int, T]] = {}
+        unreadable = []
+        for path, node in zip(paths, nodes, strict=True):
+            if node is None:
+                continue
+            topic = path.split("/")[-2]
+            partition = -1
+            try:
+                partition = layout.parse_decimal_name(path)
+                wanted.setdefault(topic, {})[partition] = decode(path, node.data)
+            except LayoutError as error:
+                self._report(str(error))
+                if partition >= 0:
+                    unreadable.append(TopicPartition(topic, partition))
+        return {name: one for name, one in wanted.items() if one}, unreadable
+
+    async def former(self, wanted: Sequence[TopicPartition]) -> FormerRead:
+        """State nodes of partitions that are not, where they were removed before (V71)."""
+        paths = [layout.partition_state_path(one) for one in wanted]
+        nodes = await self._store.get_many(paths)
+        found: dict[TopicPartition, PartitionState | None] = dict.fromkeys(wanted)
+        for one, path, node in zip(wanted, paths, nodes, strict=True):
+            if node is not None:
+                try:
+                    found[one] = layout.decode_partition_state(path, node.data, node.stat)
+                except LayoutError as error:
+                    self._report(str(error))
+        return FormerRead(found)
+
+    async def states(self, wanted: Sequence[TopicPartition]) -> StatesRead:
+        """State nodes that could not be read, once more."""
+        paths = [layout.partition_state_path(one) for one in wanted]
+        nodes = await self._store.get_many(paths)
+        return StatesRead(
+            {
+                one: self._state(one, path, node) if node is not None else f"{path}: is gone"
+                for one, path, node in zip(wanted, paths, nodes, strict=True)
+            }
+        )
+
+    async def deletions(self, on_change: WatchCallback) -> DeletionsRead:
+        """The topics that somebody wants to be deleted."""
+        return DeletionsRead(await self._watched(layout.DELETE_TOPICS, on_change))
+
+    async def preferred_election(self, on_change: WatchCallback) -> PreferredElectionRead | None:
+        """What an administrator wants to be led by preferred replicas (V8); None for nothing."""
+        path = layout.PREFERRED_REPLICA_ELECTION
+        node = await self._store.get(path, on_change)
+        if node is None:
+            return None
+        try:
+            return PreferredElectionRead(layout.decode_partition_list(path, node.data))
+        except LayoutError as error:
+            # Nothing can be done for it: it is taken away like one that is done.
+            self._report(str(error), "taken away")
+            return PreferredElectionRead(())
+
+    async def reassignments(self, on_change: WatchCallback) -> ReassignmentsRead:
+        """Where an administrator wants partitions to be (R1)."""
+        path = layout.REASSIGN_PARTITIONS
+        node = await self._store.get(path, on_change)
+        if node is None:
+            return ReassignmentsRead(None)
+        try:
+            entries = layout.decode_reassignments(path, node.data)
+        except LayoutError as error:
+            # Nothing can be done for it: it is taken away like one that is done.
+            self._report(str(error), "taken away")
+            entries = []
+        return ReassignmentsRead(
+            ReassignmentsFound(node.stat.version, {one.topic_partition: one for one in entries})
+        )
+
+    async def unclean(self, names: Sequence[str]) -> UncleanRead:
+        """unclean.leader.election.enable of these topics, as it is now."""
+        paths = [layout.config_path("topics", name) for name in names]
+        found: dict[str, bool | None] = {}
+        nodes = await self._store.get_many(paths)
+        for name, path, node in zip(names, paths, nodes, strict=True):
+            try:
+                configs = layout.decode_config(path, b"" if node is None else node.data)
+            except LayoutError as error:
+                self._report(str(error))
+            else:
+                found[name] = _unclean(configs)
+        return UncleanRead(found)
+
+    async def _watched(self, path: str, on_change: WatchCallback) -> list[str]:
+        return await self._store.children(path, on_change) or []
+
+    def _decode_brokers(
+        self, ids: Sequence[str], nodes: Sequence[Node | None]
+    ) -> dict[int, BrokerInfo]:
+        brokers: dict[int, BrokerInfo] = {}
+        for name, node in zip(ids, nodes, strict=True):
+            if node is None:
+                continue
+            path = f"{layout.BROKER_IDS}/{name}"
+            try:
+                broker_id = layout.parse_decimal_name(path)
+                brokers[broker_id] = layout.decode_broker(path, broker_id, node)
+            except LayoutError as error:
+                # A registration in the making has no data yet; its own transaction fills it.
+                self._report(str(error))
+        return dict(sorted(brokers.items()))
+
+    async def _found(
+        self, names: Sequence[str], on_topic: WatchCallback
+    ) -> list[TopicFound | TopicUnreadable]:
+        """Topics from their nodes, which are watched from now on, and their configurations."""
+        topics: list[Topic] = []
+        found: list[TopicFound | TopicUnreadable] = []
+        nodes = await self._topic_nodes(names, on_topic)
+        paths = [layout.config_path("topics", name) for name in names]
+        configs = await self._store.get_many(paths) if paths else []
+        for name, node, config in zip(names, nodes, configs, strict=True):
+            if node is None:
+                self._logged.pop(name, None)
+                continue
+            try:
+                topics.append(_decode_topic(name, node, config))
+            except (LayoutError, KafkaError) as error:
+                found.append(self._unreadable(name, str(error)))
+        partitions = [one for topic in topics for one in topic.partitions]
+        paths = [layout.partition_state_path(one) for one in partitions]
+        states = await self._store.get_many(paths) if paths else []
+        by_topic: dict[str, dict[int, PartitionState]] = {topic.name: {} for topic in topics}
+        faults: dict[str, dict[int, str]] = {topic.name: {} for topic in topics}
+        for topic_partition, path, node in zip(partitions, paths, states, strict=True):
+            if node is None:
+                continue
+            name, partition = topic_partition
+            state = self._state(topic_partition, path, node)
+            if isinstance(state, str):
+                faults[name][partition] = state
+            else:
+                by_topic[name][partition] = state
+        for topic in topics:
+            self._logged.pop(topic.name, None)
+            found.append(TopicFound(topic, by_topic[topic.name], faults[topic.name]))
+        return found
+
+    def _state(
+        self, topic_partition: TopicPartition, path: str, node: Node
+    ) -> PartitionState | str:
+        """A partition's state, or why it cannot be read, which is told once for each reason."""
+        try:
+            state = layout.decode_partition_state(path, node.data, node.stat)
+        except LayoutError as error:
+            reason = str(error)
+            if self._logged_states.get(topic_partition) != reason:
+                self._logged_states[topic_partition] = reason
+                self._report(reason)
+            return reason
+        self._logged_states.pop(topic_partition, None)
+        return state
+
+    def _unreadable(self, name: str, reason: str) -> TopicUnreadable:
+        """A topic that cannot be read, which is told once for each reason."""
+        if self._logged.get(name) != reason:
+            self._logged[name] = reason
+            self._report(reason)
+        return TopicUnreadable(name, reason)
+
+    def _report(self, message: str, outcome: str = "left alone") -> None:
+        self._tracer.event("unreadable_node", reason=message)
+        self._tracer.log("controller", logging.ERROR, f"{outcome}, as it cannot be read: {message}")
+
+
+def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
+    """Raises LayoutError or KafkaError (a name that no topic can have)."""
+    path = layout.topic_path(name)
+    validate_topic_name(name)
+    assignment = layout.decode_topic(path, node.data)
+    if assignment.topic_id == ZERO_TOPIC_ID:
+        raise LayoutError(path, "topic_id is missing")
+    configs = {}
+    if config is not None:
+        configs = layout.decode_config(layout.config_path("topics", name), config.data)
+    return Topic(
+        name,
+        assignment.topic_id,
+        assignment.partitions,
+        _unclean(configs),
+        node.stat.version,
+        _moves(assignment, node.stat.mzxid),
+    )
+
+
+def _moves(assignment: TopicAssignment, mzxid: int) -> dict[int, Move]:
+    return {
+        partition: Move(
+            assignment.adding.get(partition, ()),
+            assignment.removing.get(partition, ()),
+            assignment.original.get(partition, ()),
+            mzxid,
+        )
+        for partition in sorted({**assignment.adding, **assignment.removing})
+    }
+
+
+def _unclean(configs: Mapping[str, str]) -> bool | None:
+    value = configs.get(_UNCLEAN)
+    return None if value is None else value == "true"

@@ -1,0 +1,232 @@
+"""Makes a controller's decisions durable: writes in, conditional transactions, outcomes out.
+
+Every transaction begins with a check of `/controller_epoch`, so that a deposed controller changes
+nothing (V3). Writes are packed up to the store's limits. A conflict is isolated: the writes of its
+batch are read back, those whose node is not as expected are reported as conflicts, the others are
+written (V15, V16). An unknown outcome is settled the same way before anything else happens (S2); a
+store that cannot be reached is waited for (S3). Which write means which nodes is in `store_ops`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from tidelog.broker.controller import store_ops
+from tidelog.broker.controller.store_ops import Pending, Unit
+from tidelog.controller.decision import Conflict, Outcome, RemoveTopic, Write, Written
+from tidelog.core.errors import TidelogError
+from tidelog.core.ports import Tracer
+from tidelog.core.tasks import Tasks
+from tidelog.metadata import layout
+from tidelog.metadata.store import (
+    ANY_VERSION,
+    Check,
+    Delete,
+    MetadataStore,
+    Node,
+    NotEmpty,
+    Op,
+    OpResult,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TransactionFailed,
+)
+
+_RETRY_MS = 50
+
+
+class DeposedError(TidelogError):
+    """Another controller was elected: nothing more can be written."""
+
+
+class StoreWriter:
+    """Writes for one term of office."""
+
+    def __init__(
+        self, store: MetadataStore, tasks: Tasks, tracer: Tracer, epoch_version: int
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._tracer = tracer
+        self._epoch_check = Check(layout.CONTROLLER_EPOCH, epoch_version)
+
+    async def write(self, writes: Sequence[Write]) -> list[Outcome]:
+        """The outcome of each write, in order; DeposedError or SessionExpired ends the term.
+
+        The writes of one call are independent of each other: they may become durable in several
+        transactions.
+        """
+        outcomes: dict[int, Outcome] = {}
+        units: list[Unit] = []
+        for index, write in enumerate(writes):
+            if isinstance(write, RemoveTopic):
+                await self._remove_topic(write)
+                outcomes[index] = Written()
+            else:
+                units.extend(store_ops.units_of(index, write))
+        await self._add_missing_parents(units)
+        for batch in store_ops.batches(units):
+            wanted = [unit for unit in batch if not isinstance(outcomes.get(unit.write), Conflict)]
+            await self._commit(wanted, outcomes)
+        return [outcomes[index] for index in range(len(writes))]
+
+    async def _commit(self, units: list[Unit], outcomes: dict[int, Outcome]) -> None:
+        """Write one batch; conflicting units are left out and reported."""
+        while units:
+            try:
+                results = await self._transact([op for unit in units for op in unit.ops])
+            except OutcomeUnknown as error:
+                self._tracer.event("store_outcome_unknown", reason=str(error))
+                units = await self._settle(units, outcomes, None)
+            except TransactionFailed as failure:
+                units = await self._settle(units, outcomes, failure)
+            else:
+                _all_written(units, results, outcomes)
+                return
+
+    async def _transact(self, ops: Sequence[Op]) -> list[OpResult]:
+        """The results of `ops`; a failure's index counts from the first of them."""
+        while True:
+            try:
+                return (await self._store.transact([self._epoch_check, *ops]))[1:]
+            except StoreUnavailable as error:
+                await self._wait(error)
+            except TransactionFailed as failure:
+                if failure.index == 0:
+                    self._tracer.mark("deposed_while_writing")
+                    raise DeposedError("another controller has been elected") from failure
+                raise TransactionFailed(failure.index - 1, failure.error) from failure
+
+    async def _settle(
+        self,
+        units: Sequence[Unit],
+        outcomes: dict[int, Outcome],
+        failure: TransactionFailed | None,
+    ) -> list[Unit]:
+        """Read back what became of each unit; returns those that are still to be written."""
+        nodes = await self._read([layout.CONTROLLER_EPOCH, *(unit.witness for unit in units)])
+        epoch = nodes[0]
+        if epoch is None or epoch.stat.version != self._epoch_check.version:
+            raise DeposedError("another controller has been elected")
+        left: list[Unit] = []
+        first_op = 0
+        for unit, node in zip(units, nodes[1:], strict=True):
+            verdict = unit.judge(node)
+            failed = failure is not None and 0 <= failure.index - first_op < len(unit.ops)
+            first_op += len(unit.ops)
+            if failure is None:
+                self._mark_unknown(verdict)
+            if isinstance(verdict, Pending):
+                if failure is None or not failed or unit.adapt(failure):
+                    left.append(unit)
+                    continue
+                verdict = Conflict(reason=str(failure))
+            _note(unit, verdict, outcomes)
+            if isinstance(verdict, Conflict):
+                self._tracer.event("store_conflict", path=unit.witness, reason=verdict.reason)
+        return left
+
+    def _mark_unknown(self, verdict: Pending | Outcome) -> None:
+        if isinstance(verdict, Written):
+            self._tracer.mark("store_answer_lost_but_applied")
+        elif isinstance(verdict, Pending):
+            self._tracer.mark("store_request_lost")
+
+    async def _read(self, paths: Sequence[str]) -> list[Node | None]:
+        while True:
+            try:
+                return await self._store.get_many(paths)
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                await self._wait(error)
+
+    async def _wait(self, error: Exception) -> None:
+        self._tracer.log("controller", logging.WARNING, f"waiting for the store: {error}")
+        await self._tasks.sleep(_RETRY_MS)
+
+    async def _add_missing_parents(self, units: Sequence[Unit]) -> None:
+        """Late partitions of a topic that exists: make their parents where they are missing."""
+        parents = list(dict.fromkeys(path for unit in units for path in unit.parents))
+        if not parents:
+            return
+        nodes = await self._read(parents)
+        missing = {path: None for path, node in zip(parents, nodes, strict=True) if node is None}
+        for unit in units:
+            unit.make_parents([path for path in unit.parents if path in missing])
+            for path in unit.parents:
+                missing.pop(path, None)
+
+    # deletion
+
+    async def _remove_topic(self, write: RemoveTopic) -> None:
+        """Remove all nodes of a topic, its request last (V22); repeated until nothing is left."""
+        below = _known_below(write)
+        last = [
+            layout.topic_path(write.name),
+            layout.config_path("topics", write.name),
+            layout.delete_topic_path(write.name),
+        ]
+        while True:
+            try:
+                for first in range(0, len(below), store_ops.MAX_OPS):
+                    await self._delete(below[first : first + store_ops.MAX_OPS])
+                await self._delete(last)
+            except (OutcomeUnknown, TransactionFailed) as error:
+                self._tracer.event("topic_removal_repeated", topic=write.name, reason=str(error))
+                if isinstance(error, TransactionFailed) and isinstance(error.error, NotEmpty):
+                    below = await self._tree(layout.topic_path(write.name))
+            else:
+                return
+
+    async def _delete(self, paths: Sequence[str]) -> None:
+        nodes = await self._read(paths)
+        present = [path for path, node in zip(paths, nodes, strict=True) if node is not None]
+        if present:
+            await self._transact([Delete(path, ANY_VERSION) for path in present])
+
+    async def _tree(self, path: str) -> list[str]:
+        """Paths of all nodes below `path`, children before parents."""
+        found: list[str] = []
+        for name in await self._children(path):
+            child = f"{path}/{name}"
+            found.extend(await self._tree(child))
+            found.append(child)
+        return found
+
+    async def _children(self, path: str) -> list[str]:
+        while True:
+            try:
+                return await self._store.children(path) or []
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                await self._wait(error)
+
+
+def _known_below(write: RemoveTopic) -> list[str]:
+    """The nodes below a topic as the image knows them, children before parents."""
+    if write.topic is None:
+        return []
+    paths: list[str] = []
+    for topic_partition in write.topic.partitions:
+        paths.append(layout.partition_state_path(topic_partition))
+        paths.append(layout.partition_path(topic_partition))
+    paths.append(layout.topic_partitions_path(write.name))
+    return paths
+
+
+def _all_written(
+    units: Sequence[Unit], results: Sequence[OpResult], outcomes: dict[int, Outcome]
+) -> None:
+    position = 0
+    for unit in units:
+        mzxid = 0
+        for result in results[position : position + len(unit.ops)]:
+            if result.stat is not None:
+                mzxid = result.stat.mzxid
+        position += len(unit.ops)
+        _note(unit, Written(mzxid), outcomes)
+
+
+def _note(unit: Unit, outcome: Outcome, outcomes: dict[int, Outcome]) -> None:
+    """A write of several units is written when all are; the first tells when."""
+    if isinstance(outcome, Conflict) or unit.write not in outcomes:
+        outcomes[unit.write] = outcome

@@ -1,0 +1,172 @@
+"""A term of office: what a controller has while it is one, and loses with it.
+
+Made when an election is won; nothing here decides. Reads of a term wait for the store as long as
+the term lasts. What it published is told to logs and traces here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.broker.controller.balancing import Balancing
+from tidelog.broker.controller.channels import Channels
+from tidelog.broker.controller.store_reader import StoreReader
+from tidelog.broker.controller.store_writer import DeposedError, StoreWriter
+from tidelog.broker.controller.term_events import TermEvents
+from tidelog.broker.server.requests import Pending
+from tidelog.controller.cluster_events import is_unclean
+from tidelog.controller.commands import Sender
+from tidelog.controller.controller import Controller
+from tidelog.controller.draft import Settings
+from tidelog.controller.outcomes import Effects
+from tidelog.controller.topics import TopicDefaults
+from tidelog.core.topic_config import validate_topic_configs
+from tidelog.metadata import layout
+from tidelog.metadata.store import OutcomeUnknown, StoreUnavailable
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.controller.runtime import ControllerShell
+
+#: Between two attempts at a store that cannot be reached.
+RETRY_MS = 50
+
+#: Answer for a request that this broker is not the controller for; made by the API's own handler.
+Refusal = Callable[[], Any]
+
+
+class Claim(NamedTuple):
+    """What a won election is worth: the epoch, and the version that fences every write."""
+
+    controller_epoch: int
+    epoch_version: int
+
+
+class Waiting(NamedTuple):
+    """Somebody who has asked."""
+
+    pending: Pending
+    refusal: Refusal
+    #: Answered when all brokers have been told, not as soon as it is durable.
+    when_told: bool
+
+
+class Term:
+    """One term of office: who decides, who reads and writes, who is told, who waits."""
+
+    def __init__(self, shell: ControllerShell, claim: Claim) -> None:
+        broker = shell.broker
+        config = broker.config
+        self.claim = claim
+        self.controller = Controller(
+            Settings(
+                controller_id=broker.broker_id,
+                controller_epoch=claim.controller_epoch,
+                topic_defaults=TopicDefaults(
+                    num_partitions=config.num_partitions,
+                    replication_factor=config.default_replication_factor,
+                    validate_configs=validate_topic_configs,
+                    deletion_enabled=config.delete_topic_enable,
+                ),
+                unclean=config.unclean_leader_election_enable,
+            )
+        )
+        self.writer = StoreWriter(shell.store, broker.tasks, broker.tracer, claim.epoch_version)
+        self.reader = StoreReader(shell.store, broker.tasks, broker.tracer)
+        self.events = TermEvents(broker, claim.controller_epoch)
+        self.channels = Channels(
+            broker,
+            Sender(broker.broker_id, claim.controller_epoch, config.inter_broker_listener_name),
+            shell.offer,
+            shell.verify,
+            self.events,
+        )
+        self.balancing = Balancing(broker, self.controller.balance, shell.offer)
+        self.waiting: dict[int, Waiting] = {}
+        #: Nothing is done any more in its name.
+        self.is_over = False
+        #: Somebody looks whether groups have read partitions that are to be removed.
+        self.is_draining = False
+        self._broker = broker
+
+    async def patiently(self, read: Callable[[], Any]) -> Any:
+        """The result of a read; a store that cannot be reached is waited for (S3)."""
+        while not self.is_over:
+            try:
+                return await read()
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                text = f"waiting for the store: {error}"
+                self._broker.tracer.log("controller", logging.WARNING, text)
+                await self._broker.tasks.sleep(RETRY_MS)
+        raise DeposedError("the term has ended")
+
+
+def report(broker: Broker, controller_epoch: int, effects: Effects) -> None:
+    """Tell traces and the log what a decision has brought about."""
+    tracer = broker.tracer
+
+    def log(level: int, message: str) -> None:
+        tracer.log("controller", level, message)
+
+    for topic_partition, state in effects.published:
+        tracer.event(
+            "partition_state",
+            partition=str(topic_partition),
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            partition_epoch=state.partition_epoch,
+            controller_epoch=state.controller_epoch,
+        )
+    for change in effects.changes:
+        if change.before is not None and is_unclean(change.before, change.after):
+            log(
+                logging.WARNING,
+                f"unclean election: {change.topic_partition} had no live replica in sync, its ISR"
+                f" was {list(change.before.isr)}; broker {change.after.leader} leads in epoch"
+                f" {change.after.leader_epoch}, and tells in its log which offsets are at risk",
+            )
+    for topic_partition, reason in effects.refused:
+        tracer.event("reassignment_refused", partition=str(topic_partition), reason=reason)
+        log(
+            logging.ERROR,
+            f"{layout.REASSIGN_PARTITIONS} asks for what cannot be, {topic_partition} is left"
+            f" where it is: {reason}",
+        )
+    for topic_partition, replicas in effects.reassigned:
+        tracer.event("partition_reassigned", partition=str(topic_partition), replicas=replicas)
+        log(logging.INFO, f"{topic_partition} is reassigned to {list(replicas)}")
+    for name in effects.removed:
+        tracer.event("topic_removed", topic=name)
+    for name in effects.unread:
+        tracer.event("unread_topic_deleted", topic=name)
+        log(
+            logging.WARNING,
+            f"topic {name} is deleted although its node {layout.topic_path(name)} cannot be read:"
+            " brokers that hold replicas of it set them aside as strays",
+        )
+    for name in effects.vanished:
+        tracer.event("topic_node_removed", topic=name)
+        log(
+            logging.WARNING,
+            f"somebody has removed {layout.topic_path(name)}: topic {name} is served no more, and"
+            " brokers move its replicas aside (`tidelog strays list` shows them; with its nodes"
+            " back, `tidelog strays restore` restores them)",
+        )
+    for broker_id, left in effects.handed_over:
+        tracer.event(
+            "broker_handed_over",
+            broker=broker_id,
+            epoch=controller_epoch,
+            remaining=[str(one) for one in left],
+        )
+        log(
+            logging.INFO,
+            f"broker {broker_id} is leaving: {len(left)} of its partitions wait for another"
+            " replica to be in sync",
+        )
+    for text in effects.reports:
+        tracer.event("store_edit_refused", reason=text)
+        log(logging.ERROR, text)

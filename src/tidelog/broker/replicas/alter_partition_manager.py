@@ -1,0 +1,212 @@
+"""ISR changes on their way to the controller (A1, A2, A5, A10).
+
+Leaders propose (`replication.leader`) and go on; this queue carries. One AlterPartition request is
+in flight; everything queued meanwhile goes with the next one, a later change of a partition in
+place of one that was not sent. A request that the controller did not consider (NOT_CONTROLLER,
+STALE_BROKER_EPOCH) or whose answer did not come is repeated against whoever is the controller then,
+50 ms later and with growing pauses; changes that their leader no longer wants drop out.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.replicas.partition import Partition
+from tidelog.core.errors import ConnectionLost, ErrorCode
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.replication.isr import IsrChange
+from tidelog.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from tidelog.wire.registry import ALTER_PARTITION
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+_VERSION = 3
+_FIRST_RETRY_MS = 50
+_MAX_RETRY_MS = 800
+_PURPOSE = "isr-changes"
+
+#: Changes of one request, by topic id and partition.
+_Sent = dict[tuple[TopicId, int], tuple[Partition, IsrChange]]
+
+
+class IsrChanges:
+    """The queue of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._queue: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
+        self._in_flight = False
+        #: Which request is awaited, and of which controller: (epoch, broker id).
+        self._attempt = 0
+        self._asked: tuple[int, int] = (-1, -1)
+        self._awaited: _Sent = {}
+        #: A send is due: at the end of this event, or when a pause is over.
+        self._due = False
+        self._failures = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def submit(self, partition: Partition, change: IsrChange) -> None:
+        """Send a change, with all others of this event; replaces one that was not sent (A8)."""
+        self._queue[partition.topic_partition] = (partition, change)
+        self._soon()
+
+    def withdraw(self, partition: Partition) -> None:
+        """Forget what was not sent for a partition."""
+        self._queue.pop(partition.topic_partition, None)
+
+    def retry(self, partition: Partition, change: IsrChange) -> None:
+        """The controller could not tell the outcome: ask again after a pause."""
+        self._queue.setdefault(partition.topic_partition, (partition, change))
+        self._later()
+
+    def controller_changed(self) -> None:
+        """The view may name another controller: an answer of the earlier one is not waited for,
+        the changes are put to the new one (A2)."""
+        if self._in_flight and self._asked != self._controller():
+            self._attempt += 1
+            self._failures = 0
+            self._broker.tracer.mark("isr_changes_put_to_new_controller")
+            self._unanswered(self._awaited, "there is another controller")
+
+    def close(self) -> None:
+        """Send nothing any more."""
+        self._closed = True
+        self._queue.clear()
+
+    # sending
+
+    def _controller(self) -> tuple[int, int]:
+        return self._broker.view.controller_epoch, self._broker.view.controller_id
+
+    def _soon(self) -> None:
+        if not self._due and not self._in_flight:
+            self._due = True
+            self._broker.ports.loop.call_soon(self._send)
+
+    def _later(self) -> None:
+        if self._due or self._in_flight or self._closed:
+            return
+        self._due = True
+        delay_ms = min(_FIRST_RETRY_MS << min(self._failures, 10), _MAX_RETRY_MS)
+        self._failures += 1
+        self._broker.serving_timers.after(delay_ms, self._send)
+
+    def _send(self) -> None:
+        self._due = False
+        if self._closed or self._in_flight:
+            return
+        queue, self._queue = self._queue, {}
+        changes: _Sent = {}
+        for partition, change in queue.values():
+            if partition.is_change_wanted(change):
+                changes[partition.topic_id, partition.topic_partition.partition] = (
+                    partition,
+                    change,
+                )
+        if not changes:
+            return
+        broker = self._broker
+        self._in_flight = True
+        self._awaited = changes
+        self._asked = self._controller()
+        self._attempt += 1
+        attempt = self._attempt
+        try:
+            connection = broker.peers.connection(broker.view.controller_id, _PURPOSE)
+        except ConnectionLost as error:
+            self._unanswered(changes, str(error))
+            return
+        for partition, change in changes.values():
+            partition.change_sent(change)
+        connection.send(
+            ALTER_PARTITION,
+            _VERSION,
+            _request(broker.broker_id, broker.broker_epoch, changes),
+            broker.config.request_timeout_ms,
+            lambda answer, error: self._answered(attempt, changes, answer, error),
+        )
+
+    def _answered(self, attempt: int, changes: _Sent, answer: Any, error: Exception | None) -> None:
+        if self._closed or attempt != self._attempt:
+            if error is None and not self._closed:
+                self._broker.tracer.mark("isr_answer_after_new_controller")
+            return
+        if error is not None:
+            self._unanswered(changes, str(error))
+            return
+        response: AlterPartitionResponse = answer
+        if response.error_code:
+            self._unanswered(changes, _error(response.error_code).name)
+            return
+        self._in_flight = False
+        self._failures = 0
+        for topic in response.topics:
+            for outcome in topic.partitions:
+                sent = changes.pop((topic.topic_id, outcome.partition_index), None)
+                if sent is None:
+                    continue
+                partition, change = sent
+                if outcome.error_code:
+                    partition.change_refused(change, _error(outcome.error_code))
+                else:
+                    partition.change_accepted(
+                        change, tuple(outcome.isr), outcome.leader_epoch, outcome.partition_epoch
+                    )
+        for partition, change in changes.values():
+            # Not named in the answer: its outcome is unknown.
+            self.retry(partition, change)
+        if self._queue:
+            self._soon()
+
+    def _unanswered(self, changes: _Sent, why: str) -> None:
+        """Nothing is known of any change: repeat the request, with what has come since (A2)."""
+        self._in_flight = False
+        broker = self._broker
+        broker.tracer.mark("isr_change_asked_again")
+        broker.tracer.event("isr_changes_unanswered", count=len(changes), why=why)
+        broker.tracer.log(
+            "server", logging.INFO, f"{len(changes)} ISR changes are to be repeated: {why}"
+        )
+        for partition, change in changes.values():
+            if partition.is_change_wanted(change):
+                self._queue.setdefault(partition.topic_partition, (partition, change))
+        self._later()
+
+
+def _request(broker_id: int, broker_epoch: int, changes: _Sent) -> AlterPartitionRequest:
+    topics: dict[TopicId, RequestTopicData] = {}
+    for (topic_id, number), (_, change) in changes.items():
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = RequestTopicData(topic_id=topic_id)
+        topic.partitions.append(
+            RequestPartitionData(
+                partition_index=number,
+                leader_epoch=change.leader_epoch,
+                new_isr_with_epochs=[
+                    BrokerState(member, epoch)
+                    for member, epoch in zip(change.isr, change.isr_epochs, strict=True)
+                ],
+                leader_recovery_state=change.leader_recovery_state,
+                partition_epoch=change.partition_epoch,
+            )
+        )
+    return AlterPartitionRequest(broker_id, broker_epoch, list(topics.values()))
+
+
+def _error(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

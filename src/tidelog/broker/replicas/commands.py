@@ -1,0 +1,363 @@
+"""LeaderAndIsr and StopReplica, carried out on this broker's replicas.
+
+The order of one LeaderAndIsr: strays of a full command are moved aside (V35, V45); whoever changes
+role stops serving and fetching before anything else (V31); missing replicas are made where that is
+allowed (D3); when nothing is under way on a log any more its replica takes the new role, and only
+then do followers fetch. Partitions are independent: each has its own error. Whether a command is
+obeyed is decided in `tidelog.replication.commands`. If this broker's registration ends meanwhile,
+no role is taken any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.broker.replicas.partition import Partition
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.names import validate_topic_name
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.replication import commands
+from tidelog.replication.commands import Placement
+from tidelog.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from tidelog.wire.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.log.config import LogConfig
+    from tidelog.log.directory import LogDirectory
+
+_FULL = 2
+#: Kafka's controllers in ZooKeeper mode do not say whether they tell everything.
+_UNTOLD = 0
+_TOPIC_ID_VERSION = 5
+
+
+class _Command(NamedTuple):
+    """What one partition is told."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    state: LeaderAndIsrPartitionState
+
+
+class _LeaderAndIsr:
+    """One LeaderAndIsr under way."""
+
+    def __init__(self, broker: Broker, request: LeaderAndIsrRequest) -> None:
+        self.broker = broker
+        self.replicas = broker.replicas
+        self.request = request
+        self.errors: dict[TopicPartition, ErrorCode] = {}
+        self.obeyed: list[tuple[Partition, _Command]] = []
+        #: Those that get another role.
+        self.changing: list[Partition] = []
+        self.missing: list[_Command] = []
+        #: One command a partition; of several in one request the last counts.
+        self.commands = {
+            TopicPartition(topic.topic_name, state.partition_index): _Command(
+                TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
+            )
+            for topic in request.topic_states
+            for state in topic.partition_states
+        }
+
+    async def run(self) -> ErrorCode:
+        """Carry it out; returns the error of the whole."""
+        generation = self.replicas.generation
+        await self._set_strays_aside()
+        for command in self.commands.values():
+            self._judge(command)
+        self._stop_serving()
+        await self._create()
+        await self._quieten()
+        if self.replicas.generation != generation:
+            self.broker.tracer.mark("command_outlived_registration")
+            return ErrorCode.STALE_BROKER_EPOCH
+        self._take_roles()
+        return ErrorCode.NONE
+
+    def _judge(self, command: _Command) -> None:
+        """Decide what happens to one partition."""
+        topic_partition, topic_id, state = command
+        broker_id = self.broker.broker_id
+        partition = self.replicas.get(topic_partition)
+        error = ErrorCode.NONE
+        if min(topic_partition.partition, state.leader_epoch, state.partition_epoch) < 0:
+            error = ErrorCode.INVALID_REQUEST
+        elif broker_id not in state.replicas:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            placement = commands.placement(
+                broker_id=broker_id,
+                own_topic_id=None if partition is None else partition.topic_id,
+                topic_id=topic_id,
+                is_new=state.is_new,
+                leader=state.leader,
+                isr=state.isr,
+            )
+            if placement is Placement.OTHER_TOPIC:
+                # Not from a controller of ours: it says is_new, or names everything that is ours.
+                error = ErrorCode.INCONSISTENT_TOPIC_ID
+            elif placement is Placement.LOST:
+                # Kafka's own controller elects another leader for a failed directory alone.
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
+                if self.request.type == _UNTOLD:
+                    error = ErrorCode.KAFKA_STORAGE_ERROR
+                self.broker.tracer.mark("replica_lost")
+            elif partition is None:
+                error = _name_error(topic_partition.topic)
+                if not error:
+                    self.missing.append(command)
+            elif commands.is_current(
+                partition.leader_epoch,
+                partition.partition_epoch,
+                state.leader_epoch,
+                state.partition_epoch,
+            ):
+                self.obeyed.append((partition, command))
+            else:
+                error = ErrorCode.STALE_CONTROLLER_EPOCH
+                self.broker.tracer.mark("command_of_older_epoch")
+        self.errors[topic_partition] = error
+        if error:
+            self.broker.tracer.event(
+                "partition_command_refused", partition=str(topic_partition), error=error.name
+            )
+
+    def _stop_serving(self) -> None:
+        """Who changes role stops at once. A leader that leads on under a new epoch goes on until
+        its next role is taken, if its log is quiet: nobody has to ask again."""
+        broker_id = self.broker.broker_id
+        for partition, (_, _, state) in self.obeyed:
+            if partition.role is not None and partition.leader_epoch == state.leader_epoch:
+                continue
+            self.changing.append(partition)
+            self.broker.fetchers.remove(partition)
+            leads_on = partition.is_leader and state.leader == broker_id
+            if not leads_on or not partition.is_quiet():
+                partition.rest()
+
+    async def _quieten(self) -> None:
+        """Return when nothing is under way on any log whose role changes: what was planned under
+        the old leader epoch stands before the new one begins (V31). A leader that leads on and was
+        asked to append meanwhile stops after all."""
+        while busy := [partition for partition in self.changing if not partition.is_quiet()]:
+            for partition in busy:
+                partition.rest()
+            for partition in busy:
+                await partition.quiet()
+
+    async def _create(self) -> None:
+        """Make the missing replicas; each directory syncs once for all of its own."""
+        if not self.missing:
+            return
+        await self.replicas.load_configs(command.topic_partition.topic for command in self.missing)
+        shares: dict[LogDirectory, list[_Command]] = {
+            directory: [] for directory in self.replicas.directories
+        }
+        for command in self.missing:
+            fewest = min(shares, key=lambda one: len(one.logs) + len(shares[one]))
+            shares[fewest].append(command)
+        begun = [
+            (directory, share, directory.create_many([self._replica(one) for one in share]))
+            for directory, share in shares.items()
+            if share
+        ]
+        for directory, share, completion in begun:
+            try:
+                logs = await completion
+            except StorageError as error:
+                for command in share:
+                    self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                self.broker.tracer.log("server", logging.ERROR, f"cannot create replicas: {error}")
+                continue
+            for command, log in zip(share, logs, strict=True):
+                self.obeyed.append((self.replicas.add(directory, log, 0), command))
+
+    def _replica(self, command: _Command) -> tuple[TopicPartition, TopicId, LogConfig]:
+        config = self.replicas.log_config(command.topic_partition.topic)
+        return command.topic_partition, command.topic_id, config
+
+    def _take_roles(self) -> None:
+        broker_id = self.broker.broker_id
+        followers = []
+        for partition, (_, topic_id, state) in self.obeyed:
+            self.replicas.adopt_topic_id(partition, topic_id)
+            if partition.role is not None and partition.leader_epoch == state.leader_epoch:
+                partition.recommanded(state)
+            elif state.leader == broker_id:
+                partition.become_leader(state)
+            else:
+                partition.become_follower(state)
+                if broker_id in state.isr or not self.broker.handing_over.has_begun:
+                    followers.append(partition)
+        self.broker.fetchers.add(followers)
+
+    async def _set_strays_aside(self) -> None:
+        """Move aside what a full command does not list (V35), what is not the commanded topic's, or
+        cannot be told to be (V23), and what is of a partition that was removed (V71)."""
+        strays = self._leftovers()
+        if self.request.type == _FULL:
+            listed = {name: command.topic_id for name, command in self.commands.items()}
+            kept = {
+                topic.topic_name: topic.topic_id
+                for topic in self.request.topic_states
+                if not topic.partition_states
+            }
+            hosted = {one.topic_partition: one.topic_id for one in self.replicas.all()}
+            strays = list(dict.fromkeys([*strays, *commands.strays(hosted, listed, kept)]))
+        if not strays:
+            return
+        count = len(self.replicas)
+        self.broker.tracer.mark("stray_set_aside")
+        self.broker.tracer.event("strays", count=len(strays), of=count)
+        self.broker.tracer.log(
+            "server",
+            logging.WARNING,
+            f"{len(strays)} of {count} replicas are not this broker's any more and are moved"
+            f" aside: {', '.join(map(str, strays[:20]))}{' ...' if len(strays) > 20 else ''}"
+            " (`tidelog strays list` shows them, `tidelog strays restore` brings them back)",
+        )
+        for topic_partition in strays:
+            partition = self.replicas.get(topic_partition)
+            assert partition is not None
+            await release(self.broker, partition)
+            try:
+                await partition.directory.set_aside(topic_partition, partition.high_watermark)
+            except StorageError as error:
+                self.broker.tracer.log("server", logging.ERROR, f"cannot set aside: {error}")
+        await self.replicas.upkeep.hold_strays()
+
+    def _leftovers(self) -> list[TopicPartition]:
+        found = []
+        for topic_partition, (_, topic_id, state) in self.commands.items():
+            partition = self.replicas.get(topic_partition)
+            if partition is None or state.leader_epoch < 0:
+                continue  # its controller knows nothing of it, and lists it so that it is kept
+            if state.is_new and not partition.has_topic_id(topic_id):
+                # The controller makes the new topic's replica now: the old topic is gone.
+                found.append(topic_partition)
+            elif commands.is_of_former_life(
+                own_leader_epoch=partition.leader_epoch,
+                latest_log_epoch=partition.log.epochs.latest_epoch,
+                log_end_offset=partition.log.log_end_offset,
+                first_leader_epoch=state.first_leader_epoch,
+                is_new=state.is_new,
+            ):
+                self.broker.tracer.mark("replica_of_former_life")
+                found.append(topic_partition)
+            elif commands.is_nameless_leftover(
+                broker_id=self.broker.broker_id,
+                own_topic_id=partition.topic_id,
+                is_empty=partition.log.log_end_offset == 0,
+                is_new=state.is_new,
+                leader=state.leader,
+                isr=state.isr,
+            ):
+                found.append(topic_partition)
+        return found
+
+
+async def release(broker: Broker, partition: Partition) -> None:
+    """End a replica's role and host it no longer; afterwards nothing uses its log."""
+    broker.fetchers.remove(partition)
+    partition.rest()
+    broker.replicas.forget(partition)
+    await partition.quiet()
+
+
+async def leader_and_isr(
+    broker: Broker, request: LeaderAndIsrRequest, version: int
+) -> LeaderAndIsrResponse:
+    """Carry out one request; the caller keeps requests in order."""
+    error = broker.replicas.check_controller(
+        request.controller_id, request.controller_epoch, request.broker_epoch
+    )
+    if error:
+        return LeaderAndIsrResponse(error_code=error)
+    command = _LeaderAndIsr(broker, request)
+    error = await command.run()
+    response = LeaderAndIsrResponse(error_code=error)
+    if error:
+        return response
+    topics: dict[TopicId, LeaderAndIsrTopicError] = {}
+    for topic_partition, topic_id, _ in command.commands.values():
+        outcome = LeaderAndIsrPartitionError(
+            topic_partition.topic, topic_partition.partition, command.errors[topic_partition]
+        )
+        if version < _TOPIC_ID_VERSION:
+            response.partition_errors.append(outcome)
+            continue
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = LeaderAndIsrTopicError(topic_id)
+            response.topics.append(topic)
+        topic.partition_errors.append(outcome)
+    broker.tracer.log(
+        "state_change",
+        logging.INFO,
+        f"controller {request.controller_id} epoch {request.controller_epoch} commanded "
+        f"{len(command.commands)} partitions"
+        + (" (everything)" if request.type == _FULL else "")
+        + f": {len(command.obeyed)} obeyed",
+    )
+    return response
+
+
+async def stop_replica(broker: Broker, request: StopReplicaRequest) -> StopReplicaResponse:
+    """Carry out one request; the caller keeps requests in order (V30, V34)."""
+    replicas = broker.replicas
+    error = replicas.check_controller(
+        request.controller_id, request.controller_epoch, request.broker_epoch
+    )
+    response = StopReplicaResponse(error_code=error)
+    if error:
+        return response
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            topic_partition = TopicPartition(topic.topic_name, state.partition_index)
+            partition = replicas.get(topic_partition)
+            outcome = ErrorCode.NONE
+            if partition is not None:
+                if commands.stop_is_current(partition.leader_epoch, state.leader_epoch):
+                    outcome = await _stop(broker, partition, state.delete_partition)
+                else:
+                    outcome = ErrorCode.FENCED_LEADER_EPOCH
+            response.partition_errors.append(
+                StopReplicaPartitionError(topic.topic_name, state.partition_index, outcome)
+            )
+    return response
+
+
+async def _stop(broker: Broker, partition: Partition, delete: bool) -> ErrorCode:
+    if not delete:
+        broker.fetchers.remove(partition)
+        partition.rest()
+        return ErrorCode.NONE
+    await release(broker, partition)
+    try:
+        await partition.directory.delete(partition.topic_partition)
+    except StorageError as error:
+        broker.tracer.log("server", logging.ERROR, f"cannot delete a replica: {error}")
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    broker.tracer.event("replica_deleted", partition=str(partition.topic_partition))
+    return ErrorCode.NONE
+
+
+def _name_error(topic: str) -> ErrorCode:
+    try:
+        validate_topic_name(topic)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE

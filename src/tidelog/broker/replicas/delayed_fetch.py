@@ -1,0 +1,378 @@
+"""What one fetch reads, and how it waits.
+
+Looks at the dirty partitions of a session (`fetch_checks` says whether they may be read), reads
+logs up to the log end for followers and up to the high watermark for consumers, and answers when
+there is enough or the time is over. A follower's fetch offset has been told to its partition before
+anything is read, so that the answer carries the moved high watermark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.replicas.fetch_checks import Refusal, readable
+from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
+from tidelog.broker.replicas.partition import bytes_below
+from tidelog.broker.server.requests import Pending
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.server.timers import Timeout
+    from tidelog.log.partition_log import LogSlice
+
+_LEADER_HINT_VERSION = 16
+
+
+class _Read:
+    """A read from the disk for one partition, under the leadership in which it began."""
+
+    __slots__ = ("_partition", "_role", "answer", "completion", "item")
+
+    def __init__(
+        self, item: SessionPartition, answer: PartitionData, completion: Completion[LogSlice]
+    ) -> None:
+        assert item.watched is not None, "what is read is watched"
+        self.item = item
+        self.answer = answer
+        self.completion = completion
+        self._partition = item.watched
+        self._role = item.watched.role
+
+    @property
+    def is_over(self) -> bool:
+        """Whether that leadership has ended."""
+        return self._partition.role is not self._role
+
+
+class FetchWait:
+    """One fetch under way: reads, waits, answers once."""
+
+    __slots__ = (
+        "_all_partitions",
+        "_answered",
+        "_answers",
+        "_broker",
+        "_listener",
+        "_max_bytes",
+        "_min_bytes",
+        "_missing_bytes",
+        "_reading",
+        "_session",
+        "_timeout",
+        "_version",
+        "pending",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        session: FetchSession,
+        version: int,
+        min_bytes: int,
+        max_bytes: int,
+        all_partitions: bool,
+        listener: str,
+    ) -> None:
+        """`listener` accepted the request: leader hints name endpoints there."""
+        self._broker = broker
+        self._listener = listener
+        self._session = session
+        self._version = version
+        # More than may be answered is never there: Kafka waits for what fits, too.
+        self._min_bytes = min(min_bytes, max_bytes)
+        self._max_bytes = max_bytes
+        #: A full fetch is answered with every partition, those without room for their records too
+        #: (Java clients throw away an answer that omits one); an incremental one with news only.
+        self._all_partitions = all_partitions
+        self._missing_bytes = 0
+        self._reading = 0
+        #: Kept while waiting, so that only what changes is looked at again.
+        self._answers: dict[SessionPartition, PartitionData] = {}
+        self._timeout: Timeout | None = None
+        self._answered = False
+        self.pending: Pending | None = None
+
+    def start(self, max_wait_ms: int) -> FetchResponse | Pending:
+        """Answer at once where there is enough, an error, or no wish to wait; else wait."""
+        if self._session.waiting is not None:
+            self._session.waiting.abandoned()
+        self._read(final=max_wait_ms <= 0 or not self._session.partitions)
+        if self._answered:
+            return self._response()
+        self.pending = Pending()
+        self.pending.on_cancel(self._cancelled)
+        if self._reading == 0:
+            self._wait(max_wait_ms)
+        return self.pending
+
+    def partition_readable(self, partition: SessionPartition) -> None:
+        """A partition of the session has changed while this fetch waits."""
+        watched = partition.watched
+        if self._reading:
+            return
+        if watched is not None and watched.is_leader:
+            size = watched.log.size_bytes
+            self._missing_bytes -= max(size - partition.seen_size_bytes, 0)
+            partition.seen_size_bytes = size
+            if self._missing_bytes > 0:
+                return
+        self._read(final=False)
+        if self._answered:
+            self._complete()
+
+    def abandoned(self) -> None:
+        """The session went on without this fetch: answer it with nothing. What it had looked at
+        is news for the next one still (V61)."""
+        session = self._session
+        for item in self._answers:
+            if session.partitions.get(item.key) is item:
+                session.dirty[item] = None
+        self._answers.clear()
+        self._answered = True
+        self._complete()
+
+    def _cancelled(self) -> None:
+        self._answered = True
+        self._close()
+
+    def _wait(self, max_wait_ms: int) -> None:
+        self._session.waiting = self
+        self._timeout = self._broker.serving_timers.after(max_wait_ms, self._timed_out)
+
+    def _timed_out(self) -> None:
+        if not self._answered and not self._reading:
+            self._read(final=True)
+            if self._answered:
+                self._complete()
+
+    def _complete(self) -> None:
+        pending = self.pending
+        self._close()
+        if pending is not None:
+            pending.complete(self._response())
+
+    def _close(self) -> None:
+        session = self._session
+        if session.waiting is self:
+            session.waiting = None
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+        if not session.session_id:
+            for partition in session.partitions.values():
+                partition.unwatch()
+
+    # reading
+
+    def _read(self, final: bool) -> None:
+        """Look at the dirty partitions; sets `_answered` when the answer is complete."""
+        session = self._session
+        remaining = self._max_bytes
+        total = 0
+        urgent = False
+        answers = self._answers
+        reads: list[_Read] = []
+        for item in list(session.dirty):
+            is_full = total > 0 and remaining <= 0
+            if is_full and not self._all_partitions:
+                break
+            answer, read = self._look(item, remaining, total == 0)
+            if answer is None:
+                del session.dirty[item]
+                answers.pop(item, None)
+                continue
+            if read is not None:
+                size = 0
+                if read.done:
+                    size = _take(self._broker, answer, read)
+                    urgent = urgent or answer.error_code != 0
+                else:
+                    reads.append(_Read(item, answer, read))
+                    size = min(item.max_bytes, remaining)
+                total += size
+                remaining -= size
+                # It stays dirty, at the end: others come first next time.
+                del session.dirty[item]
+                session.dirty[item] = None
+            elif answer.error_code or answer.diverging_epoch.epoch >= 0:
+                urgent = True
+            elif not is_full:
+                del session.dirty[item]
+            answers[item] = answer
+        if reads:
+            self._await_reads(reads)
+        elif final or urgent or total >= self._min_bytes > 0 or self._min_bytes <= 0:
+            self._answered = True
+        else:
+            self._missing_bytes = self._min_bytes - total
+            for item in answers:
+                if item.watched is not None:
+                    item.seen_size_bytes = self._seen_bytes(item.watched)
+
+    def _seen_bytes(self, partition: Partition) -> int:
+        """What of its log the reader could have had by now; what comes later is to be waited for.
+        For a consumer that is not what is appended, but what is committed."""
+        if self._session.replica_id >= 0:
+            return partition.log.size_bytes
+        return bytes_below(partition.log, partition.high_watermark)
+
+    def _await_reads(self, reads: list[_Read]) -> None:
+        """Some of it must come from the disk: answer when all of it is here."""
+        self._reading = len(reads)
+
+        def one_read(read: _Read) -> None:
+            if read.is_over:
+                # What was read may be cut off, or of an epoch that its reader does not know of.
+                refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                self._answers[read.item] = self._refused(read.item, refusal)
+            else:
+                _take(self._broker, read.answer, read.completion)
+            self._reading -= 1
+            if self._reading == 0 and not self._answered:
+                self._answered = True
+                if self.pending is not None:
+                    self._complete()
+
+        for read in reads:
+            read.completion.then(lambda _, read=read: one_read(read))  # type: ignore[misc]
+
+    def _look(
+        self, item: SessionPartition, max_bytes: int, min_one: bool
+    ) -> tuple[PartitionData | None, Completion[LogSlice] | None]:
+        """The answer of one partition, and the read that fills it where there is data; no answer
+        where an incremental fetch has nothing new to tell."""
+        partition, item.checked = item.checked, None
+        if partition is None:
+            found = readable(self._broker, self._session, item)
+            if isinstance(found, Refusal):
+                return self._refused(item, found), None
+            partition = found
+            item.watch(partition)
+        log = partition.log
+        high_watermark = partition.high_watermark
+        offset = item.fetch_offset
+        end = log.log_end_offset if self._session.replica_id >= 0 else high_watermark
+        if offset >= end:
+            if (
+                high_watermark == item.sent_high_watermark
+                and log.log_start_offset == item.sent_log_start_offset
+                and not self._all_partitions
+            ):
+                item.seen_size_bytes = self._seen_bytes(partition)
+                return None, None
+            return _answer(item, partition), None
+        answer = _answer(item, partition)
+        if max_bytes <= 0 and not min_one:
+            return answer, None  # named for completeness; its records come with the next fetch
+        try:
+            read = log.read(offset, min(item.max_bytes, max_bytes), end, min_one_batch=min_one)
+        except KafkaError as failure:
+            answer.error_code = failure.code
+            return answer, None
+        return answer, read
+
+    def _refused(self, item: SessionPartition, refusal: Refusal) -> PartitionData:
+        answer = _answer(item, refusal.partition)
+        answer.error_code = refusal.error
+        if refusal.diverging is not None:
+            answer.diverging_epoch = EpochEndOffset(*refusal.diverging)
+        if (
+            refusal.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            and item.topic_partition is not None
+            and self._version >= _LEADER_HINT_VERSION
+        ):
+            _hint(self._broker, item.topic_partition, answer)
+        return answer
+
+    # answering
+
+    def _response(self) -> FetchResponse:
+        session = self._session
+        topics: dict[object, FetchableTopicResponse] = {}
+        hinted: dict[int, None] = {}
+        for item, answer in self._answers.items():
+            if not self._all_partitions and not _is_news(item, answer):
+                continue
+            # Who is told an error takes nothing else from it: the offsets are news again (KIP-227).
+            item.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
+            item.sent_log_start_offset = answer.log_start_offset
+            topic = topics.get(item.key[0])
+            if topic is None:
+                topic = topics[item.key[0]] = _topic_response(item)
+            topic.partitions.append(answer)
+            if answer.current_leader.leader_id >= 0:
+                hinted[answer.current_leader.leader_id] = None
+        response = FetchResponse(session_id=session.session_id, responses=list(topics.values()))
+        if self._version >= _LEADER_HINT_VERSION:
+            for leader in hinted:
+                endpoint = self._broker.view.endpoint(leader, self._listener)
+                if endpoint is not None:
+                    response.node_endpoints.append(
+                        NodeEndpoint(leader, endpoint.host, endpoint.port)
+                    )
+        if not session.session_id:
+            self._close()
+        return response
+
+
+def _answer(item: SessionPartition, partition: Partition | None) -> PartitionData:
+    # Empty, not null, where there is nothing, as Kafka does: librdkafka takes null as damage.
+    answer = PartitionData(partition_index=item.key[1], high_watermark=-1, records=b"")
+    if partition is not None:
+        answer.high_watermark = answer.last_stable_offset = partition.high_watermark
+        answer.log_start_offset = partition.log.log_start_offset
+        answer.aborted_transactions = None
+    return answer
+
+
+def _take(broker: Broker, answer: PartitionData, read: Completion[LogSlice]) -> int:
+    """Put what was read into the answer; returns its size in bytes."""
+    error = read.error
+    if error is None:
+        data = read.result()
+        answer.records = data.data
+        return len(data.data)
+    if isinstance(error, KafkaError):
+        answer.error_code = error.code
+    elif isinstance(error, StorageError):
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        broker.unexpected("read for a fetch", error)
+        answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return 0
+
+
+def _is_news(item: SessionPartition, answer: PartitionData) -> bool:
+    return bool(
+        answer.records
+        or answer.error_code
+        or answer.diverging_epoch.epoch >= 0
+        or answer.high_watermark != item.sent_high_watermark
+        or answer.log_start_offset != item.sent_log_start_offset
+    )
+
+
+def _topic_response(item: SessionPartition) -> FetchableTopicResponse:
+    name_or_id = item.key[0]
+    if isinstance(name_or_id, bytes):
+        return FetchableTopicResponse(topic_id=name_or_id)
+    return FetchableTopicResponse(topic=name_or_id)
+
+
+def _hint(broker: Broker, topic_partition: TopicPartition, answer: PartitionData) -> None:
+    """KIP-951: name the leader that we know of."""
+    view = broker.view.partition(topic_partition)
+    if view is not None and view.leader >= 0:
+        answer.current_leader = LeaderIdAndEpoch(view.leader, view.leader_epoch)

@@ -1,0 +1,101 @@
+"""Whether a fetch may read a partition here, and what a follower's fetch tells before it reads.
+
+Checks where the partition is and under which topic id and leader epoch it is led (V23, V37, G4),
+who follows (V63: nothing is read for a follower that would not count), the reader's history
+(KIP-595) and its offset (V36).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import NO_EPOCH, EpochEnd, TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
+    from tidelog.broker.replicas.partition import Partition
+
+
+class Refusal(NamedTuple):
+    """Why nothing is read: an error, or the place where the reader's history parts from ours."""
+
+    error: ErrorCode
+    diverging: EpochEnd | None = None
+    #: Where the partition is led here: its offsets belong into the answer all the same.
+    partition: Partition | None = None
+
+
+def readable(broker: Broker, session: FetchSession, item: SessionPartition) -> Partition | Refusal:
+    """The replica that may be read for a session's partition from its fetch offset on."""
+    partition = _find(broker, item)
+    if isinstance(partition, ErrorCode):
+        return Refusal(partition)
+    if session.replica_id >= 0:
+        error = partition.check_follower(
+            session.replica_id, session.broker_epoch, item.current_leader_epoch
+        )
+        if error:
+            return Refusal(error)
+    log = partition.log
+    last_epoch = item.last_fetched_epoch
+    if item.fetch_offset == item.log_start_offset == log.log_start_offset:
+        # It holds nothing, where one that starts over begins (V67), whatever it led before: a Kafka
+        # broker keeps the epoch, and would ask from there again and again.
+        last_epoch = NO_EPOCH
+    try:
+        end = partition.diverging_epoch(last_epoch, item.fetch_offset)
+    except KafkaError as refused:
+        return Refusal(refused.code, None, partition)
+    if end is not None:
+        return Refusal(ErrorCode.NONE, end, partition)
+    if not log.log_start_offset <= item.fetch_offset <= log.log_end_offset:
+        return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, None, partition)
+    return partition
+
+
+def _find(broker: Broker, item: SessionPartition) -> Partition | ErrorCode:
+    if item.topic_partition is None:
+        topic = broker.topic_name(item.key[0])  # type: ignore[arg-type]
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        item.topic_partition = TopicPartition(topic, item.key[1])
+    partition = broker.replicas.get(item.topic_partition)
+    if partition is None:
+        return broker.missing_replica_error(item.topic_partition)
+    topic_id = item.key[0]
+    if isinstance(topic_id, bytes) and not partition.has_topic_id(topic_id):
+        return ErrorCode.INCONSISTENT_TOPIC_ID
+    return partition.check_leader_epoch(item.current_leader_epoch) or partition
+
+
+def note_follower(
+    broker: Broker, session: FetchSession, item: SessionPartition, now_ms: int
+) -> None:
+    """Tell the partition what its follower has (V60), unless the fetch will be refused: an offset
+    of a history that differs from ours tells nothing. Why it is refused, the read will say."""
+    partition = readable(broker, session, item)
+    if isinstance(partition, Refusal):
+        if broker.takeovers.watched and partition.partition is not None:
+            _note_refusal(broker, session, partition, partition.partition, now_ms)
+        return
+    item.watch(partition)
+    item.checked = partition
+    partition.follower_fetched(
+        session.replica_id,
+        session.broker_epoch,
+        item.fetch_offset,
+        item.log_start_offset,
+        now_ms,
+    )
+
+
+def _note_refusal(
+    broker: Broker, session: FetchSession, refusal: Refusal, partition: Partition, now_ms: int
+) -> None:
+    """A follower of the present leader epoch, with a log that is not ours yet (V80)."""
+    if refusal.diverging is not None:
+        broker.takeovers.diverged(partition, session.replica_id, now_ms)
+    else:
+        broker.takeovers.connected(partition, session.replica_id, now_ms)

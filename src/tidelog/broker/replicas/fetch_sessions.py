@@ -1,0 +1,240 @@
+"""Fetch sessions (KIP-227) and what waits on them.
+
+A session remembers the partitions that one consumer or follower reads, so that an incremental
+fetch names only what changed. A partition that changes puts itself on its session's dirty list;
+a fetch looks at that list and nothing else (DESIGN.md, rule 7). Fetches without a session use one
+that is thrown away after the answer. Sessions are bounded in number and partitions, and evicted as
+Kafka does: unused for two minutes, or larger ones by followers (privileged) over smaller ones. One
+that grows makes others give way by the same rules, or ends: Kafka bounds no more than their number.
+What is read for a partition is decided in `fetch_reader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tidelog.core import limits
+from tidelog.core.types import NO_BROKER_EPOCH, TopicId, TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.delayed_fetch import FetchWait
+    from tidelog.broker.replicas.partition import Partition
+
+#: Session epochs (KIP-227).
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_MAX_EPOCH = 0x7FFFFFFF
+#: A session unused for so long may be evicted by any other.
+EVICTION_MS = 120_000
+
+#: A partition of a session: (topic id or name, partition).
+PartitionKey = tuple[TopicId | str, int]
+
+
+class SessionPartition:
+    """One partition of a session: a FetchWatcher of the replica that it reads."""
+
+    __slots__ = (
+        "checked",
+        "current_leader_epoch",
+        "fetch_offset",
+        "key",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "seen_size_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "session",
+        "topic_partition",
+        "watched",
+    )
+
+    def __init__(self, session: FetchSession, key: PartitionKey, topic: str | None) -> None:
+        self.session = session
+        self.key = key
+        #: None while a topic id is not known here.
+        self.topic_partition = None if topic is None else TopicPartition(topic, key[1])
+        self.fetch_offset = 0
+        self.last_fetched_epoch = -1
+        self.log_start_offset = -1
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        #: What the last answer said, so that news can be told from repetition (V61).
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+        self.watched: Partition | None = None
+        #: The replica, where this very request has found already that it may be read.
+        self.checked: Partition | None = None
+        self.seen_size_bytes = 0
+
+    def watch(self, partition: Partition) -> None:
+        """Be told of changes of `partition`, and of no other."""
+        if self.watched is not partition:
+            self.unwatch()
+            self.watched = partition
+            partition.watchers.watch(self, self.session.replica_id >= 0)
+
+    def unwatch(self) -> None:
+        """Be told of nothing any more."""
+        if self.watched is not None:
+            self.watched.watchers.unwatch(self)
+            self.watched = None
+
+    def changed(self) -> None:
+        """FetchWatcher: look at it at the next fetch."""
+        self.session.dirty[self] = None
+        watched = self.watched
+        if watched is not None and watched.log.size_bytes < self.seen_size_bytes:
+            # Retention took segments: what was seen of the others is found by the next look.
+            self.seen_size_bytes = 0
+
+    def readable(self) -> None:
+        """FetchWatcher: look at it now if a fetch waits."""
+        session = self.session
+        session.dirty[self] = None
+        wait = session.waiting
+        if wait is not None:
+            wait.partition_readable(self)
+
+
+class FetchSession:
+    """The partitions of one reader."""
+
+    __slots__ = (
+        "broker_epoch",
+        "dirty",
+        "epoch",
+        "last_used_ms",
+        "partitions",
+        "replica_id",
+        "session_id",
+        "uses_topic_ids",
+        "waiting",
+    )
+
+    def __init__(self, replica_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+        #: 0 while it is not in the cache.
+        self.session_id = 0
+        #: The epoch that the next incremental fetch must carry.
+        self.epoch = 1
+        self.replica_id = replica_id
+        #: Of the follower, as its last fetch told; -1 where it does not tell.
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.uses_topic_ids = uses_topic_ids
+        self.last_used_ms = now_ms
+        self.partitions: dict[PartitionKey, SessionPartition] = {}
+        self.dirty: dict[SessionPartition, None] = {}
+        self.waiting: FetchWait | None = None
+
+    def remove(self, key: PartitionKey) -> SessionPartition | None:
+        """Forget one partition; returns it if it was there."""
+        partition = self.partitions.pop(key, None)
+        if partition is not None:
+            partition.unwatch()
+            self.dirty.pop(partition, None)
+        return partition
+
+    def next_epoch(self) -> None:
+        """One incremental fetch was taken (0 is skipped when it wraps)."""
+        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+
+    def close(self) -> None:
+        """Watch nothing; a fetch that waits is answered with nothing."""
+        for partition in self.partitions.values():
+            partition.unwatch()
+        self.partitions.clear()
+        self.dirty.clear()
+        wait, self.waiting = self.waiting, None
+        if wait is not None:
+            wait.abandoned()
+
+
+class FetchSessions:
+    """The sessions of one broker."""
+
+    def __init__(
+        self,
+        max_sessions: int = limits.MAX_FETCH_SESSIONS,
+        max_partitions: int = limits.MAX_FETCH_SESSION_PARTITIONS,
+    ) -> None:
+        self._max_sessions = max_sessions
+        self._max_partitions = max_partitions
+        self._sessions: dict[int, FetchSession] = {}
+        self.partitions_total = 0
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        """The session of this id."""
+        return self._sessions.get(session_id)
+
+    def add(self, session: FetchSession, session_id: int, now_ms: int) -> bool:
+        """Keep a session under an id that is not in use; False where there is no room."""
+        size = len(session.partitions)
+        if size > self._max_partitions or session_id in self._sessions:
+            return False
+        while (
+            len(self._sessions) >= self._max_sessions
+            or self.partitions_total + size > self._max_partitions
+        ):
+            if not self._evict(session, now_ms):
+                return False
+        session.session_id = session_id
+        self._sessions[session_id] = session
+        self.partitions_total += size
+        return True
+
+    def resized(self, session: FetchSession, size_before: int, now_ms: int) -> bool:
+        """An incremental fetch added or removed partitions; False where there is no room for what
+        it added, although others gave way: then the session has ended."""
+        size = len(session.partitions)
+        self.partitions_total += size - size_before
+        while self.partitions_total > self._max_partitions:
+            if size > self._max_partitions or not self._evict(session, now_ms):
+                self.evictions += 1
+                self.remove(session.session_id)
+                return False
+        return True
+
+    def remove(self, session_id: int) -> None:
+        """End a session; harmless when there is none."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions_total -= len(session.partitions)
+            session.close()
+
+    def close(self) -> None:
+        """End all sessions."""
+        for session_id in list(self._sessions):
+            self.remove(session_id)
+
+    def _evict(self, newcomer: FetchSession, now_ms: int) -> bool:
+        """End a session that gives way to this one; False where none does."""
+        victim = self._evictable(newcomer, now_ms)
+        if victim is None:
+            return False
+        self.evictions += 1
+        self.remove(victim.session_id)
+        return True
+
+    def _evictable(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
+        """The session that gives way; never the newcomer, which has just been used."""
+        privileged = newcomer.replica_id >= 0
+        candidates: Iterable[FetchSession] = self._sessions.values()
+        oldest = min(candidates, key=lambda session: session.last_used_ms, default=None)
+        if oldest is not None and now_ms - oldest.last_used_ms > EVICTION_MS:
+            return oldest
+        smaller = [
+            session
+            for session in self._sessions.values()
+            if (session.replica_id < 0 or privileged)
+            and (
+                (privileged and session.replica_id < 0)
+                or len(session.partitions) < len(newcomer.partitions)
+            )
+        ]
+        return min(smaller, key=lambda session: len(session.partitions), default=None)

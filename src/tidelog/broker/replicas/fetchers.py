@@ -1,0 +1,406 @@
+"""Follower fetching: one fetcher per (source broker, index), each with a fetch session (V66).
+
+A fetcher asks for all its partitions of one source in one request and names only those whose
+position is new to the session (KIP-227). Answers are handled where they arrive: decided by
+`replication.follower`, appended straight from the receive buffer, and the next fetch leaves before
+anything else happens, because an acks=all produce waits for it. What must wait (a backoff, an
+append that a disk is slow with, a truncation) waits for its partition alone, which leaves the
+session meanwhile. When there is something new to tell while the leader holds our fetch, a second
+one follows it, which ends the first. Partitions are told apart by topic id (V23).
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.peers import PeerConnection
+from tidelog.broker.replicas.followed_partition import FollowedPartition
+from tidelog.broker.replicas.partition import Partition
+from tidelog.core.errors import ConnectionLost, ErrorCode
+from tidelog.core.types import NO_LEADER, TopicId, TopicPartition
+from tidelog.replication.follower import FollowerReplica
+from tidelog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+from tidelog.wire.registry import FETCH
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.server.timers import Timeout
+
+_VERSION = 17
+_FULL_EPOCH = 0
+_MAX_EPOCH = 0x7FFFFFFF
+#: Fetches in flight: one that the leader holds, and one that ends it.
+_MAX_IN_FLIGHT = 2
+#: How long the next fetch waits for appends of the last answer before it goes without them.
+_BUSY_WAIT_MS = 20
+#: How long a fetcher is kept that has nothing to fetch.
+_EMPTY_MS = 1_000
+_FIRST_RETRY_MS = 20
+_MAX_RETRY_MS = 250
+
+_Key = tuple[TopicId, int]
+
+
+class Fetchers:
+    """All fetchers of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._assigned: dict[TopicPartition, Fetcher] = {}
+
+    def add(self, partitions: Iterable[Partition]) -> None:
+        """Fetch for followers from now on; those without a leader wait for a command."""
+        touched: dict[Fetcher, None] = {}
+        for partition in partitions:
+            role = partition.role
+            if type(role) is not FollowerReplica or role.leader == NO_LEADER:
+                continue
+            fetcher = self._fetcher(role.leader, partition.topic_partition)
+            self._assigned[partition.topic_partition] = fetcher
+            fetcher.add(partition, role)
+            touched[fetcher] = None
+        for fetcher in touched:
+            fetcher.pump()
+
+    def remove(self, partition: Partition) -> None:
+        """Fetch no longer for a partition; an answer under way is dropped."""
+        fetcher = self._assigned.pop(partition.topic_partition, None)
+        if fetcher is not None:
+            fetcher.remove(partition)
+            if fetcher.is_empty:
+                # Not at once: a new leader epoch takes all partitions out and puts some back, and
+                # the fetch that the leader holds would delay a new fetcher's on this connection.
+                self._broker.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
+
+    def _close_empty(self, fetcher: Fetcher) -> None:
+        if fetcher.is_empty and self._fetchers.get(fetcher.key) is fetcher:
+            del self._fetchers[fetcher.key]
+            fetcher.close()
+
+    def close(self) -> None:
+        """Fetch nothing any more."""
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()
+        self._assigned.clear()
+
+    def _fetcher(self, leader: int, topic_partition: TopicPartition) -> Fetcher:
+        name_hash = zlib.crc32(topic_partition.topic.encode())
+        index = (31 * name_hash + topic_partition.partition) % (
+            self._broker.config.num_replica_fetchers
+        )
+        fetcher = self._fetchers.get((leader, index))
+        if fetcher is None:
+            fetcher = self._fetchers[leader, index] = Fetcher(self._broker, leader, index)
+        return fetcher
+
+
+class Fetcher:
+    """Everything that is fetched from one source over one connection."""
+
+    def __init__(self, broker: Broker, leader: int, index: int) -> None:
+        self._broker = broker
+        self.key = (leader, index)
+        self._leader = leader
+        self._purpose = f"fetcher-{index}"
+        self._followed: dict[_Key, FollowedPartition] = {}
+        #: Whose position the session does not know, or that are not in it.
+        self._changed: dict[FollowedPartition, None] = {}
+        #: In the session, and to leave it with the next fetch.
+        self._forgotten: dict[_Key, None] = {}
+        self._session_id = 0
+        self._session_epoch = _FULL_EPOCH
+        #: How many partitions are in the session.
+        self._in_session = 0
+        #: The leader gives no session: every fetch names everything.
+        self._is_sessionless = False
+        #: Appends of the last answers that are not done.
+        self._appending: dict[FollowedPartition, None] = {}
+        self._in_flight = 0
+        #: Number of the last request; what is in the session was last named by one of these.
+        self._sequence = 0
+        #: Rises with each new connection: answers of earlier ones are not ours any more.
+        self._connection_number = 0
+        self._failures = 0
+        self._wait: Timeout | None = None
+        self._is_pausing = False
+        self._closed = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to fetch."""
+        return not self._followed
+
+    def add(self, partition: Partition, role: FollowerReplica) -> None:
+        """Fetch for a follower from its position; `pump` sends."""
+        key = (partition.topic_id, partition.topic_partition.partition)
+        earlier = self._followed.get(key)
+        if earlier is not None:
+            earlier.end()
+            self._drop_from_session(earlier)
+        followed = FollowedPartition(self._broker, self, key, partition, role)
+        self._followed[key] = followed
+        followed.begin()
+
+    def remove(self, partition: Partition) -> None:
+        """Stop fetching for a partition."""
+        key = (partition.topic_id, partition.topic_partition.partition)
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            followed.end()
+            self._drop_from_session(followed)
+
+    def close(self) -> None:
+        """End; what is in flight is dropped."""
+        self._closed = True
+        self._connection_number += 1
+        for followed in self._followed.values():
+            followed.end()
+        self._followed.clear()
+        self._changed.clear()
+        self._appending.clear()
+        if self._wait is not None:
+            self._wait.cancel()
+
+    # told by the followed partitions
+
+    def ready(self, followed: FollowedPartition) -> None:
+        """It can be fetched, from a position that the session does not know."""
+        self._changed[followed] = None
+
+    def not_ready(self, followed: FollowedPartition) -> None:
+        """It must not be fetched for now."""
+        self._changed.pop(followed, None)
+        self._drop_from_session(followed)
+
+    def append_begun(self, followed: FollowedPartition) -> None:
+        """Its disk takes its time with what was just answered."""
+        self._appending[followed] = None
+
+    def append_done(self, followed: FollowedPartition) -> None:
+        """An append that took its time is done; the partition has said whether it is ready."""
+        self._appending.pop(followed, None)
+        if self._wait is None or not self._appending:
+            self._stop_waiting()
+            self.pump()
+
+    def _drop_from_session(self, followed: FollowedPartition) -> None:
+        self._changed.pop(followed, None)
+        self._appending.pop(followed, None)
+        if followed.sent_in:
+            followed.sent_in = 0
+            self._in_session -= 1
+            self._forgotten[followed.key] = None
+
+    # sending
+
+    def pump(self) -> None:
+        """Send what is due: something new, or, when no fetch is held, the next fetch."""
+        if self._closed or self._is_pausing or not self._followed:
+            return
+        has_news = bool(self._changed or self._forgotten)
+        if self._in_flight >= (_MAX_IN_FLIGHT if has_news else 1):
+            return
+        if self._in_flight and self._session_epoch == _FULL_EPOCH:
+            return
+        if not self._changed and not self._in_session:
+            return  # nothing that could be fetched now
+        self._send()
+
+    def _send(self) -> None:
+        broker = self._broker
+        try:
+            connection = broker.peers.connection(self._leader, self._purpose)
+        except ConnectionLost as error:
+            self._failed(str(error))
+            return
+        self._sequence += 1
+        request = self._request()
+        self._in_flight += 1
+        number, sequence = self._connection_number, self._sequence
+        connection.send(
+            FETCH,
+            _VERSION,
+            request,
+            broker.config.replica_socket_timeout_ms,
+            lambda answer, error: self._answered(number, sequence, connection, answer, error),
+        )
+
+    def _request(self) -> FetchRequest:
+        config = self._broker.config
+        is_full = self._session_epoch == _FULL_EPOCH
+        if is_full:
+            self._forgotten.clear()
+        topics: dict[TopicId, FetchTopic] = {}
+        changed, self._changed = self._changed, {}
+        for followed in changed:
+            topic_id = followed.key[0]
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+            role = followed.role
+            position = followed.sent_position = role.position
+            followed.sent_log_start = role.log_start_offset
+            if not followed.sent_in:
+                self._in_session += 1
+            followed.sent_in = self._sequence
+            self._forgotten.pop(followed.key, None)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=followed.key[1],
+                    current_leader_epoch=position.leader_epoch,
+                    fetch_offset=position.fetch_offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    log_start_offset=role.log_start_offset,
+                    partition_max_bytes=config.replica_fetch_max_bytes,
+                )
+            )
+        request = FetchRequest(
+            replica_state=ReplicaState(self._broker.broker_id, self._broker.broker_epoch),
+            # The first fetch only makes the session: held, it would hold back what comes next.
+            max_wait_ms=0
+            if is_full and not self._is_sessionless
+            else config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+        )
+        if self._forgotten:
+            forgotten: dict[TopicId, list[int]] = {}
+            for topic_id, number in self._forgotten:
+                forgotten.setdefault(topic_id, []).append(number)
+            request.forgotten_topics_data = [
+                ForgottenTopic(topic_id=topic_id, partitions=numbers)
+                for topic_id, numbers in forgotten.items()
+            ]
+            self._forgotten.clear()
+        if not is_full:
+            self._session_epoch = (
+                1 if self._session_epoch == _MAX_EPOCH else self._session_epoch + 1
+            )
+        return request
+
+    # answers
+
+    def _answered(
+        self,
+        number: int,
+        sequence: int,
+        connection: PeerConnection,
+        answer: Any,
+        error: Exception | None,
+    ) -> None:
+        if self._closed or number != self._connection_number:
+            if error is None:
+                self._broker.tracer.mark("fetch_answer_of_earlier_connection")
+            return
+        self._in_flight -= 1
+        if error is not None:
+            self._failed(str(error))
+            return
+        response: FetchResponse = answer
+        if response.error_code:
+            self._session_refused(response.error_code)
+            return
+        self._failures = 0
+        if self._session_epoch == _FULL_EPOCH:
+            self._session_made(response.session_id)
+        elif response.session_id != self._session_id:
+            self._session_refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return
+        if response.responses:
+            self._handle(sequence, connection, response)
+        if self._is_sessionless:
+            self._name_all_again()
+        self._go_on()
+
+    def _handle(self, sequence: int, connection: PeerConnection, response: FetchResponse) -> None:
+        keep = False
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = self._followed.get((topic.topic_id, data.partition_index))
+                # Named again in a later request: this answer is of an earlier position.
+                if followed is not None and 0 < followed.sent_in <= sequence:
+                    keep = followed.answered(data) or keep
+                else:
+                    self._broker.tracer.mark("fetch_answer_overtaken")
+        if keep:
+            connection.keep_frames()
+
+    def _go_on(self) -> None:
+        """Send the next fetch; it waits a moment for appends that are about to be done."""
+        if not self._appending:
+            self.pump()
+        elif self._wait is None:
+            self._wait = self._broker.timers.after(_BUSY_WAIT_MS, self._waited)
+
+    def _waited(self) -> None:
+        """Go on without the partitions whose disk is slow (V66)."""
+        self._wait = None
+        for followed in list(self._appending):
+            self._drop_from_session(followed)
+        self.pump()
+
+    def _stop_waiting(self) -> None:
+        if self._wait is not None:
+            self._wait.cancel()
+            self._wait = None
+
+    # session and connection
+
+    def _session_made(self, session_id: int) -> None:
+        """The answer to a full fetch; without a session (id 0) every fetch is a full one."""
+        self._session_id = session_id
+        self._is_sessionless = not session_id
+        if session_id:
+            self._session_epoch = 1
+
+    def _session_refused(self, error_code: int) -> None:
+        """The leader's session is not ours (any more): begin a new one (KIP-227)."""
+        self._broker.tracer.mark("fetch_session_lost")
+        self._broker.tracer.event("fetch_session_refused", leader=self._leader, error=error_code)
+        self._failed(f"error {error_code} for the fetch session", is_session=True)
+
+    def _name_all_again(self) -> None:
+        self._changed = {
+            followed: None for followed in self._followed.values() if followed.is_ready
+        }
+        for followed in self._followed.values():
+            followed.sent_in = 0
+        self._in_session = 0
+        self._forgotten.clear()
+
+    def _failed(self, why: str, is_session: bool = False) -> None:
+        """Begin anew, after a pause that grows; nothing is known of what was in flight."""
+        broker = self._broker
+        self._connection_number += 1
+        self._in_flight = 0
+        if not is_session:
+            self._session_id = 0
+        self._session_epoch = _FULL_EPOCH
+        self._is_sessionless = False
+        self._name_all_again()
+        broker.tracer.log(
+            "server", logging.DEBUG, f"fetching from broker {self._leader} failed: {why}"
+        )
+        delay_ms = min(_FIRST_RETRY_MS << min(self._failures, 10), _MAX_RETRY_MS)
+        self._failures += 1
+        self._is_pausing = True
+        broker.timers.after(delay_ms, self._paused)
+
+    def _paused(self) -> None:
+        self._is_pausing = False
+        self.pump()

@@ -1,0 +1,332 @@
+"""One partition of a fetcher: what an answer means for its log, and when it may be fetched again.
+
+Runs the effects of `replication.follower` on the log, and keeps the partition out of the fetches
+while it must wait: a truncation, a question to the leader, a backoff that grows with each failure
+(V66). Ends with its role: whatever is still under way then changes the log, but no role (V33).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import (
+    ConnectionLost,
+    ErrorCode,
+    InvariantError,
+    KafkaError,
+    StorageError,
+)
+from tidelog.core.ports import Buffer
+from tidelog.core.types import EpochEnd
+from tidelog.replication.effects import (
+    APPEND,
+    AdvanceLogStart,
+    AskLogStart,
+    BackOff,
+    Effects,
+    TruncateFullyAndStartAt,
+    TruncateTo,
+)
+from tidelog.replication.follower import FollowerReplica
+from tidelog.wire.messages.fetch import PartitionData
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tidelog.wire.registry import LIST_OFFSETS
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.fetchers import Fetcher
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.server.timers import Timeout
+
+_LIST_OFFSETS_VERSION = 9
+_EARLIEST_TIMESTAMP = -2
+_OFFSETS_PURPOSE = "fetcher-offsets"
+#: The first pause; doubled with each failure up to `replica.fetch.backoff.ms`. Short, because a new
+#: leader may hear of its leadership a moment after its followers.
+_FIRST_BACKOFF_MS = 10
+
+
+class FollowedPartition:
+    """A follower role as its fetcher sees it."""
+
+    __slots__ = (
+        "_backoff",
+        "_broker",
+        "_ended",
+        "_failures",
+        "_fetcher",
+        "is_ready",
+        "key",
+        "partition",
+        "role",
+        "sent_in",
+        "sent_log_start",
+        "sent_position",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        fetcher: Fetcher,
+        key: tuple[bytes, int],
+        partition: Partition,
+        role: FollowerReplica,
+    ) -> None:
+        self._broker = broker
+        self._fetcher = fetcher
+        self.key = key
+        self.partition = partition
+        self.role = role
+        #: The position that the session knows, and the request that told it; 0: not in the session.
+        self.sent_position = role.position
+        self.sent_in = 0
+        self.sent_log_start = -1
+        #: Whether it can be fetched now.
+        self.is_ready = False
+        self._backoff: Timeout | None = None
+        self._failures = 0
+        self._ended = False
+
+    def begin(self) -> None:
+        """Start to fetch."""
+        effects = self.role.begin()
+        if effects:
+            self._run(effects)
+        else:
+            self._ready()
+
+    def end(self) -> None:
+        """The role is over."""
+        self._ended = True
+        self.is_ready = False
+        if self._backoff is not None:
+            self._backoff.cancel()
+
+    def answered(self, data: PartitionData) -> bool:
+        """An answer to `sent_position`; True when its bytes must be kept for a while."""
+        diverging = data.diverging_epoch
+        high_watermark = self.role.high_watermark
+        if not data.error_code:
+            self.partition.told_high_watermark = data.high_watermark
+        effects = self.role.answered(
+            self.sent_position,
+            data.error_code,
+            EpochEnd(diverging.epoch, diverging.end_offset) if diverging.epoch >= 0 else None,
+            self.partition.log.epochs,
+            data.high_watermark,
+            data.log_start_offset,
+            bool(data.records),
+        )
+        if effects is APPEND:
+            assert data.records is not None
+            return self._append(data.records)  # type: ignore[arg-type]
+        if effects:
+            if self.role.high_watermark < high_watermark:
+                self._broker.tracer.mark("truncated_below_high_watermark")
+            self._run(effects)
+        if not data.error_code:
+            self._failures = 0
+            if self.is_ready and self.role.log_start_offset != self.sent_log_start:
+                # Retention has moved it: the leader may be waiting for that (KIP-107).
+                self._fetcher.ready(self)
+        return False
+
+    # effects
+
+    def _append(self, records: Buffer) -> bool:
+        log = self.partition.log
+        try:
+            completion = log.plan_follower_append(records)
+        except (KafkaError, StorageError) as error:
+            self._append_failed(error)
+            return False
+        log.submit_planned()
+        if completion.done:
+            self._appended(completion)
+            return False
+        self.is_ready = False
+        self.partition.track(completion)
+        self._fetcher.append_begun(self)
+        completion.then(self._appended_late)
+        return True
+
+    def _appended(self, completion: Completion[Any]) -> None:
+        error = completion.error
+        if error is not None:
+            self._append_failed(error)
+            return
+        self._failures = 0
+        log = self.partition.log
+        effects = self.role.appended(log.log_end_offset, log.epochs.latest_epoch)
+        if effects:
+            self._run(effects)
+        self._ready()
+
+    def _appended_late(self, completion: Completion[Any]) -> None:
+        if self._ended:
+            self._broker.tracer.mark("append_outlived_role")
+        else:
+            self._appended(completion)
+            self._fetcher.append_done(self)
+
+    def _append_failed(self, error: BaseException) -> None:
+        """Bad records, or a full disk: what the answer held is asked for again, later."""
+        if isinstance(error, KafkaError):
+            code = error.code
+        elif isinstance(error, StorageError):
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            self._broker.unexpected(f"append to {self.partition.topic_partition}", error)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        self._broker.tracer.log(
+            "server",
+            logging.ERROR,
+            f"cannot append what broker {self.role.leader} sent for "
+            f"{self.partition.topic_partition}: {error}",
+        )
+        self._run(self.role.failed(code))
+
+    def _run(self, effects: Effects) -> None:
+        for effect in effects:
+            if isinstance(effect, BackOff):
+                self._back_off(effect.error)
+            elif isinstance(effect, TruncateTo):
+                is_empty = effect.offset >= self.role.log_end_offset
+                self._cut(self.partition.log.truncate_to(effect.offset), effect.offset, is_empty)
+            elif isinstance(effect, TruncateFullyAndStartAt):
+                is_empty = self.role.log_start_offset == self.role.log_end_offset == effect.offset
+                completion = self.partition.log.truncate_fully_and_start_at(effect.offset)
+                self._cut(completion, effect.offset, is_empty)
+            elif isinstance(effect, AskLogStart):
+                self._ask_log_start()
+            elif isinstance(effect, AdvanceLogStart):
+                self.partition.log.advance_log_start(effect.offset)
+                if self.is_ready:
+                    # The leader hears of it with the next fetch (V67).
+                    self._fetcher.ready(self)
+            else:
+                raise InvariantError(f"{effect} is not an effect of a follower")
+
+    def _ready(self) -> None:
+        self.is_ready = True
+        self._fetcher.ready(self)
+
+    def _not_ready(self) -> None:
+        self.is_ready = False
+        self._fetcher.not_ready(self)
+
+    def _back_off(self, error: int) -> None:
+        self._not_ready()
+        limit_ms = self._broker.config.replica_fetch_backoff_ms
+        delay_ms = min(_FIRST_BACKOFF_MS << min(self._failures, 10), limit_ms)
+        self._failures += 1
+        if error == ErrorCode.FENCED_LEADER_EPOCH:
+            self._broker.tracer.mark("follower_behind_leader_epoch")
+        elif error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            self._broker.tracer.mark("follower_ahead_of_leader_epoch")
+        self._broker.tracer.event(
+            "fetch_backoff",
+            partition=str(self.partition.topic_partition),
+            leader=self.role.leader,
+            error=error,
+            delay_ms=delay_ms,
+        )
+        self._backoff = self._broker.timers.after(delay_ms, self._backed_off)
+
+    def _backed_off(self) -> None:
+        self._backoff = None
+        if not self._ended:
+            self._ready()
+            self._fetcher.pump()
+
+    def _cut(self, completion: Completion[None], offset: int, is_empty: bool) -> None:
+        self._not_ready()
+        # The histories can part at the log end itself; then nothing is removed.
+        if not is_empty:
+            self._report_cut(offset)
+        if completion.done:
+            self._cut_done(completion)
+            return
+        self.partition.track(completion)
+        completion.then(self._cut_done_late)
+
+    def _report_cut(self, offset: int) -> None:
+        self._mark_cut(offset)
+        log_end_offset = self.role.log_end_offset
+        self._broker.tracer.event(
+            "truncated",
+            partition=str(self.partition.topic_partition),
+            leader_epoch=self.role.leader_epoch,
+            log_end_offset=log_end_offset,
+            to=offset,
+        )
+        self._broker.tracer.log(
+            "server",
+            logging.INFO,
+            f"cutting {self.partition.topic_partition} from {log_end_offset} to {offset}, "
+            f"as leader {self.role.leader} of epoch {self.role.leader_epoch} has it",
+        )
+
+    def _mark_cut(self, offset: int) -> None:
+        tracer = self._broker.tracer
+        tracer.mark("truncated")
+        starts = [start for _, start in self.partition.log.epochs.entries()]
+        if any(offset < start < self.role.log_end_offset for start in starts):
+            tracer.mark("truncated_over_two_epochs")
+
+    def _cut_done(self, completion: Completion[None]) -> None:
+        if completion.error is not None:
+            self._append_failed(completion.error)
+            return
+        log = self.partition.log
+        self.role.truncated(log.log_start_offset, log.log_end_offset, log.epochs.latest_epoch)
+        self._ready()
+
+    def _cut_done_late(self, completion: Completion[None]) -> None:
+        if self._ended:
+            self._broker.tracer.mark("truncation_outlived_role")
+        else:
+            self._cut_done(completion)
+            self._fetcher.pump()
+
+    # where the leader's log starts
+
+    def _ask_log_start(self) -> None:
+        self._not_ready()
+        broker = self._broker
+        name, number = self.partition.topic_partition
+        question = ListOffsetsPartition(number, self.role.leader_epoch, _EARLIEST_TIMESTAMP)
+        try:
+            connection = broker.peers.connection(self.role.leader, _OFFSETS_PURPOSE)
+        except ConnectionLost:
+            self._run(self.role.failed(ErrorCode.NETWORK_EXCEPTION))
+            return
+        connection.send(
+            LIST_OFFSETS,
+            _LIST_OFFSETS_VERSION,
+            ListOffsetsRequest(
+                replica_id=broker.broker_id, topics=[ListOffsetsTopic(name, [question])]
+            ),
+            broker.config.replica_socket_timeout_ms,
+            self._log_start_answered,
+        )
+
+    def _log_start_answered(self, answer: Any, error: Exception | None) -> None:
+        if self._ended:
+            return
+        code, offset = ErrorCode.NETWORK_EXCEPTION.value, -1
+        if error is None:
+            for topic in answer.topics:
+                for outcome in topic.partitions:
+                    code, offset = outcome.error_code, outcome.offset
+        if code or offset < 0:
+            self._run(self.role.failed(ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            self._run(self.role.leader_log_starts_at(offset))
+        self._fetcher.pump()

@@ -1,0 +1,374 @@
+"""All replicas that this broker hosts: found at start, commanded by the controller.
+
+Knows which partition is where and how its topic is configured, fences controllers (V30), and runs
+commands one after another (V31 to V35, V45; what they mean is in `replica_commands`, what is done
+from time to time in `replica_upkeep`). At start every log found is a replica without a role: what
+it is comes from the controller (V44).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tidelog.broker.replicas import commands as replica_commands
+from tidelog.broker.replicas.early_batches import EarlyBatches
+from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.upkeep import ReplicaUpkeep
+from tidelog.core.config import BrokerConfig
+from tidelog.core.config_keys import INT64_MAX
+from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.core.shared_keys import CODECS
+from tidelog.core.topic_config import TopicConfig, settings_without_effect
+from tidelog.core.types import (
+    NO_BROKER_EPOCH,
+    ZERO_TOPIC_ID,
+    TopicId,
+    TopicPartition,
+    topic_id_to_text,
+)
+from tidelog.log.config import LogConfig
+from tidelog.metadata import layout
+from tidelog.metadata.json_fields import LayoutError
+from tidelog.metadata.store import OutcomeUnknown, SessionExpired, StoreUnavailable
+from tidelog.replication import commands
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.server.requests import Request
+    from tidelog.log.directory import LogDirectory
+    from tidelog.log.partition_log import PartitionLog
+
+_STORE_RETRY_MS = 50
+
+
+class Replicas:
+    """The replicas of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._partitions: dict[TopicPartition, Partition] = {}
+        #: topic id -> (topic, how many of its partitions are here).
+        self._topics: dict[TopicId, tuple[str, int]] = {}
+        #: What topics say themselves, as stored; only those that say something.
+        self._overrides: dict[str, dict[str, str]] = {}
+        self._configs: dict[str, TopicConfig] = {}
+        self._default_config = TopicConfig.of(broker.config, {})
+        self.directories: list[LogDirectory] = []
+        #: Clients' batches that came before their partitions' replicas.
+        self.early_batches = EarlyBatches()
+        self.controller_epoch = 0
+        #: Of the latest command: (controller epoch, broker epoch), and its correlation id.
+        self._commanded_under = (-1, NO_BROKER_EPOCH)
+        self._latest_correlation_id = 0
+        #: Broker epoch of the latest registration, also when it has ended.
+        self._latest_broker_epoch = NO_BROKER_EPOCH
+        #: Rises when leadership ends for a reason of ours: a command under way stops there.
+        self.generation = 0
+        #: One command is run at a time, in the order in which they came.
+        self.command_order = asyncio.Lock()
+        self.upkeep = ReplicaUpkeep(broker)
+        #: Live brokers when the partitions were last told.
+        self._alive: list[int] = []
+
+    # what is here
+
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        """The replica of a partition, None when there is none."""
+        return self._partitions.get(topic_partition)
+
+    def all(self) -> list[Partition]:
+        """Every replica, in the order in which they came."""
+        return list(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def topics(self) -> dict[str, None]:
+        """The topics that have a replica here."""
+        return {name: None for name, _ in self._topics.values()}
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """The name of a topic that has a replica here."""
+        entry = None if topic_id == ZERO_TOPIC_ID else self._topics.get(topic_id)
+        return None if entry is None else entry[0]
+
+    def by_topic_id(self, topic_id: TopicId, partition: int) -> Partition | None:
+        """The replica of a partition, named by topic id."""
+        entry = self._topics.get(topic_id)
+        if entry is None:
+            return None
+        found = self._partitions.get(TopicPartition(entry[0], partition))
+        return found if found is not None and found.topic_id == topic_id else None
+
+    def add(self, directory: LogDirectory, log: PartitionLog, high_watermark: int) -> Partition:
+        """Host a log that is there."""
+        # The topic's configuration may have changed while the log was made.
+        log.config = self.log_config(log.topic_partition.topic)
+        log.producers.refused = self.early_batches.taken(log.topic_partition)
+        partition = Partition(self._broker, directory, log, high_watermark)
+        self._partitions[log.topic_partition] = partition
+        self._count_topic(partition, 1)
+        return partition
+
+    def forget(self, partition: Partition) -> None:
+        """Host it no longer; the log is the caller's business."""
+        if self._partitions.get(partition.topic_partition) is not partition:
+            return
+        del self._partitions[partition.topic_partition]
+        self._count_topic(partition, -1)
+        if partition.topic_partition.topic == CONSUMER_OFFSETS:
+            self._broker.groups.replica_gone(partition)
+
+    def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
+        """Give a replica whose topic id was lost the one that it is commanded under; the log
+        writes it down with a flush that begins now."""
+        if partition.topic_id == ZERO_TOPIC_ID != topic_id:
+            self._count_topic(partition, -1)
+            partition.log.topic_id = topic_id
+            partition.log.metadata_unsynced = True
+            self._count_topic(partition, 1)
+            self._broker.tracer.mark("topic_id_adopted")
+            self._broker.tracer.event(
+                "topic_id_adopted",
+                partition=str(partition.topic_partition),
+                topic_id=topic_id_to_text(topic_id),
+            )
+            # Where it fails, the directory has, or the next flush does it.
+            partition.log.flush()
+
+    def _count_topic(self, partition: Partition, change: int) -> None:
+        _, count = self._topics.pop(partition.topic_id, ("", 0))
+        if count + change:
+            name = partition.topic_partition.topic
+            self._topics[partition.topic_id] = (name, count + change)
+
+    # configuration of topics
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """What holds for a topic, as last read from the store."""
+        return self._configs.get(topic, self._default_config)
+
+    def default_log_config(self) -> LogConfig:
+        """What holds for the log of a topic without a configuration of its own."""
+        return _log_config(self._broker.config, self._default_config)
+
+    def log_config(self, topic: str) -> LogConfig:
+        """What holds for the logs of a topic."""
+        return _log_config(self._broker.config, self.topic_config(topic))
+
+    def least_flush_ms(self) -> int:
+        """The smallest flush.ms of any topic known here."""
+        return min(
+            [self._default_config.flush_ms, *(one.flush_ms for one in self._configs.values())]
+        )
+
+    async def load_configs(self, topics: Iterable[str]) -> None:
+        """Read the configuration of topics from the store; waits until it can be read (S3)."""
+        wanted = list(dict.fromkeys(topics))
+        paths = [layout.config_path("topics", topic) for topic in wanted]
+        while True:
+            try:
+                nodes = await self._broker.store.get_many(paths)
+            except (StoreUnavailable, OutcomeUnknown, SessionExpired):
+                await self._broker.tasks.sleep(_STORE_RETRY_MS)
+            else:
+                break
+        for topic, path, node in zip(wanted, paths, nodes, strict=True):
+            self._take_config(topic, path, b"" if node is None else node.data)
+
+    def _take_config(self, topic: str, path: str, data: bytes) -> None:
+        self._overrides.pop(topic, None)
+        self._configs.pop(topic, None)
+        try:
+            overrides = layout.decode_config(path, data)
+        except LayoutError as error:
+            self._broker.tracer.log("server", logging.ERROR, f"topic configuration: {error}")
+            return
+        if overrides:
+            self._overrides[topic] = overrides
+            self._configs[topic], problems = TopicConfig.lenient(self._broker.config, overrides)
+            for problem in problems:
+                self._broker.tracer.log("server", logging.ERROR, f"{path}: {problem}")
+            for note in settings_without_effect(overrides):
+                self._broker.tracer.log("server", logging.WARNING, f"topic {topic}: {note}")
+
+    def configs_changed(self, topics: Iterable[str]) -> None:
+        """Give replicas of these topics what was loaded for them (V60)."""
+        changed = dict.fromkeys(topics)
+        for partition in self.all():
+            topic = partition.topic_partition.topic
+            if topic in changed:
+                minimum = self.topic_config(topic).min_insync_replicas
+                partition.configured(self.log_config(topic), minimum)
+
+    def defaults_changed(self) -> None:
+        """The broker's own configuration has changed: it shows through in every topic."""
+        config = self._broker.config
+        self._default_config = TopicConfig.of(config, {})
+        self._configs = {
+            topic: TopicConfig.lenient(config, overrides)[0]
+            for topic, overrides in self._overrides.items()
+        }
+        for directory in self.directories:
+            directory.default_config = self.default_log_config()
+        self.upkeep.configured()
+        self.configs_changed(self.topics())
+
+    # start and end
+
+    async def open(self, directories: list[LogDirectory]) -> None:
+        """Host what the directories hold, and look after it from now on."""
+        self.directories = directories
+        for directory in directories:
+            for topic_partition, log in directory.logs.items():
+                self.add(directory, log, directory.high_watermarks.get(topic_partition, 0))
+        topics = [partition.topic_partition.topic for partition in self.all()]
+        if topics:
+            await self.load_configs(topics)
+        for partition in self.all():
+            partition.log.config = self.log_config(partition.topic_partition.topic)
+        self.upkeep.start()
+
+    def stop_leading(self, reason: str) -> None:
+        """Lead nothing any more; everything that waits gets NOT_LEADER_OR_FOLLOWER (V38, V65)."""
+        self.generation += 1
+        self._broker.tracer.event("stopped_leading", reason=reason)
+        for partition in self.all():
+            if partition.is_leader:
+                partition.rest()
+
+    async def close(self) -> None:
+        """End every role and write the high watermarks down (V34)."""
+        self.upkeep.close()
+        self.generation += 1
+        for partition in self.all():
+            partition.rest()
+        for partition in self.all():
+            await partition.quiet()
+        try:
+            await self.upkeep.write_high_watermarks()
+        except StorageError as error:
+            # The directory knows: it will not be marked as closed cleanly.
+            self._broker.tracer.log("server", logging.ERROR, f"high watermarks: {error}")
+
+    # commands
+
+    def check_controller(
+        self, controller_id: int, controller_epoch: int, broker_epoch: int
+    ) -> ErrorCode:
+        """Whether a command is refused whole (V30); one that is not sets the controller epoch."""
+        broker = self._broker
+        self._latest_broker_epoch = max(self._latest_broker_epoch, broker.broker_epoch)
+        error = commands.request_error(
+            known_controller_epoch=self.controller_epoch,
+            controller_epoch=controller_epoch,
+            own_broker_epoch=self._latest_broker_epoch,
+            is_registered=broker.broker_epoch != NO_BROKER_EPOCH,
+            broker_epoch=broker_epoch,
+        )
+        if error:
+            if error is ErrorCode.STALE_CONTROLLER_EPOCH:
+                broker.tracer.mark("command_of_deposed_controller")
+            elif error is ErrorCode.STALE_BROKER_EPOCH:
+                broker.tracer.mark("command_for_earlier_life")
+            broker.tracer.event(
+                "command_refused",
+                controller=controller_id,
+                controller_epoch=controller_epoch,
+                broker_epoch=broker_epoch,
+                error=error.name,
+            )
+        else:
+            self.controller_epoch = controller_epoch
+        return error
+
+    def is_overtaken(self, request: Request) -> bool:
+        """Whether a command has come behind a later one and is not to be carried out (V30).
+
+        To be asked once for each command, as it arrives.
+        """
+        message, correlation_id = request.message, request.header.correlation_id
+        under = (message.controller_epoch, message.broker_epoch)
+        if under == self._commanded_under and commands.is_overtaken(
+            self._latest_correlation_id, correlation_id
+        ):
+            self._broker.tracer.mark("command_overtaken")
+            self._broker.tracer.event(
+                "command_overtaken", api=request.header.api_key, peer=request.connection.peer
+            )
+            return True
+        if under >= self._commanded_under:
+            self._commanded_under = under
+            self._latest_correlation_id = correlation_id
+        return False
+
+    async def apply_leader_and_isr(
+        self, request: LeaderAndIsrRequest, version: int
+    ) -> LeaderAndIsrResponse:
+        """Take the roles that the controller gives."""
+        async with self.command_order:
+            return await replica_commands.leader_and_isr(self._broker, request, version)
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop following or leading, and delete where told."""
+        async with self.command_order:
+            return await replica_commands.stop_replica(self._broker, request)
+
+    def view_changed(self) -> None:
+        """The controller told this broker of the cluster: other brokers may be alive now, another
+        one may be the controller."""
+        view = self._broker.view
+        self._broker.isr_changes.controller_changed()
+        self._broker.handing_over.view_changed()
+        alive = sorted(view.brokers)
+        if alive != self._alive:
+            self._alive = alive
+            self._broker.peers.view_changed()
+            for partition in self.all():
+                partition.brokers_changed(view.is_alive)
+
+
+def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
+    levels = {
+        "gzip": topic.compression_gzip_level,
+        "lz4": topic.compression_lz4_level,
+        "zstd": topic.compression_zstd_level,
+    }
+    # The older key holds where the newer ones are at their default (KIP-937).
+    difference_ms = topic.message_timestamp_difference_max_ms
+    before_ms, after_ms = (
+        topic.message_timestamp_before_max_ms,
+        topic.message_timestamp_after_max_ms,
+    )
+    return LogConfig(
+        segment_bytes=topic.segment_bytes,
+        segment_ms=topic.segment_ms,
+        index_interval_bytes=topic.index_interval_bytes,
+        segment_index_bytes=topic.segment_index_bytes,
+        retention_bytes=topic.retention_bytes,
+        retention_ms=topic.retention_ms,
+        max_message_bytes=topic.max_message_bytes,
+        message_timestamp_type=topic.message_timestamp_type,
+        flush_messages=topic.flush_messages,
+        file_delete_delay_ms=topic.file_delete_delay_ms,
+        delete_enabled=topic.deletes_old_segments,
+        compact_enabled="compact" in topic.cleanup_policy,
+        delete_retention_ms=topic.delete_retention_ms,
+        min_compaction_lag_ms=topic.min_compaction_lag_ms,
+        max_compaction_lag_ms=topic.max_compaction_lag_ms,
+        min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
+        flush_ms=topic.flush_ms,
+        codec=CODECS[topic.compression_type],
+        compression_level=levels.get(topic.compression_type),
+        segment_jitter_ms=topic.segment_jitter_ms,
+        timestamp_before_max_ms=difference_ms if before_ms == INT64_MAX else before_ms,
+        timestamp_after_max_ms=difference_ms if after_ms == INT64_MAX else after_ms,
+        max_decompressed_bytes=broker.max_decompressed_message_bytes,
+        producer_id_expiration_ms=broker.producer_id_expiration_ms,
+    )

@@ -1,0 +1,308 @@
+"""The replicas that this broker has set aside: listed, deleted, restored (V35).
+
+A stray is restored between two commands of the controller, so that none of them meets half of it:
+its log is recovered where it lies, whether it may return is decided (`replication/strays`), an
+empty replica in its place goes, one rename makes it the replica of its partition. Its role comes
+from the controller alone: it is asked for everything, until it has heard. If this broker ends
+before, the next start asks for the same by registering.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tidelog.broker.replicas.commands import release
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError, TidelogError
+from tidelog.core.types import NO_BROKER_EPOCH, TopicPartition
+from tidelog.log.strays import Recovered, StrayFound
+from tidelog.replication import strays
+from tidelog.replication.leader import LeaderReplica
+from tidelog.wire.messages.alter_strays import (
+    DELETE,
+    RESTORE,
+    AlteredStray,
+    AlterStraysRequest,
+    AlterStraysResponse,
+    NamedStray,
+)
+from tidelog.wire.messages.list_strays import (
+    ListedStray,
+    ListedStrayDirectory,
+    ListStraysResponse,
+)
+from tidelog.wire.messages.request_commands import (
+    RequestCommandsRequest,
+    RequestCommandsResponse,
+)
+from tidelog.wire.registry import REQUEST_COMMANDS
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.log.directory import LogDirectory
+
+_VERSION = 0
+_TIMEOUT_MS = 2_000
+_RETRY_MS = 50
+
+
+class Strays:
+    """The strays of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._asking = self._wanted = False
+
+    # what there is
+
+    async def list(self) -> ListStraysResponse:
+        """All strays, by log directory."""
+        response = ListStraysResponse()
+        await self._broker.replicas.upkeep.hold_strays()
+        for directory in self._broker.replicas.directories:
+            told = ListedStrayDirectory(directory.path)
+            response.directories.append(told)
+            try:
+                found = await directory.stray_replicas.look()
+            except StorageError:
+                told.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                continue
+            told.strays = [self._told(one) for one in found]
+        return response
+
+    def _told(self, found: StrayFound) -> ListedStray:
+        stray, key = found.stray, found.topic_partition
+        delay_ms = self._broker.config.log_stray_delete_delay_ms
+        return ListedStray(
+            name=stray.name,
+            topic="" if key is None else key.topic,
+            partition=-1 if key is None else key.partition,
+            topic_id=found.topic_id,
+            since_ms=stray.since_ms,
+            size_bytes=found.size_bytes,
+            delete_at_ms=-1 if stray.is_held else stray.since_ms + delay_ms,
+            is_restorable=found.state is not None,
+        )
+
+    # what becomes of them
+
+    async def alter(self, request: AlterStraysRequest) -> AlterStraysResponse:
+        """Delete or restore some; each has its own outcome."""
+        response = AlterStraysResponse()
+        if request.action not in (DELETE, RESTORE):
+            response.error_code = ErrorCode.INVALID_REQUEST
+            return response
+        # What is left of those that went together waits on, however few they are then.
+        await self._broker.replicas.upkeep.hold_strays()
+        for named in request.strays:
+            result = AlteredStray(named.log_dir, named.name)
+            response.results.append(result)
+            try:
+                directory = self._directory(named)
+                if request.action == DELETE:
+                    await self._delete(directory, named.name)
+                else:
+                    await self._restore(directory, named.name, result)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message
+            except StorageError as error:
+                result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                result.error_message = str(error)
+        if any(not one.error_code for one in response.results) and request.action == RESTORE:
+            self.ask_for_commands()
+        return response
+
+    def _directory(self, named: NamedStray) -> LogDirectory:
+        for directory in self._broker.replicas.directories:
+            if directory.path == named.log_dir:
+                if named.name in directory.strays:
+                    return directory
+                break
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {self._broker.broker_id} has no stray {named.name!r:.300} in"
+            f" {named.log_dir!r:.300}: `tidelog strays list` shows what it has",
+        )
+
+    async def _delete(self, directory: LogDirectory, name: str) -> None:
+        tracer = self._broker.tracer
+        await directory.stray_replicas.remove([name])
+        tracer.event("stray_deleted", directory=directory.path, name=name)
+        tracer.log(
+            "server", logging.WARNING, f"stray {directory.path}/{name} is deleted on request"
+        )
+
+    async def _restore(self, directory: LogDirectory, name: str, result: AlteredStray) -> None:
+        async with self._broker.replicas.command_order:
+            if name not in directory.strays:
+                self._directory(NamedStray(directory.path, name))
+            (found,) = [
+                one for one in await directory.stray_replicas.look() if one.stray.name == name
+            ]
+            await self._check_latest(found)
+            key = found.topic_partition
+            if key is None:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{directory.path}/{name} does not tell which partition it was of",
+                )
+            await self._broker.replicas.load_configs([key.topic])
+            config = self._broker.replicas.log_config(key.topic)
+            recovered = await directory.stray_replicas.recover(found, config)
+            leader_epoch = await self._make_room(recovered)
+            log = await directory.stray_replicas.put_back(recovered, config)
+            partition = self._broker.replicas.add(directory, log, recovered.state.high_watermark)
+            # Commands older than the state that it was judged by are not for it (V30).
+            partition.leader_epoch = leader_epoch
+            result.log_start_offset = log.log_start_offset
+            result.log_end_offset = log.log_end_offset
+            self._tell(partition, name)
+
+    async def _check_latest(self, found: StrayFound) -> None:
+        """Raise KafkaError where a later stray of the same partition has records: the earlier one
+        lacks what was acknowledged in between, and the later one could not return any more."""
+        for directory in self._broker.replicas.directories:
+            for other in await directory.stray_replicas.look():
+                if (
+                    other.has_records
+                    and other.topic_partition == found.topic_partition
+                    and other.topic_id == found.topic_id
+                    and (other.stray.since_ms, other.stray.name)
+                    > (found.stray.since_ms, found.stray.name)
+                ):
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"{directory.path}/{other.stray.name} is a later stray of"
+                        f" {found.topic_partition}, with records: restore that one, or delete it"
+                        f" before {found.stray.name} is restored",
+                    )
+
+    def _tell(self, partition: Partition, name: str) -> None:
+        tracer, log = self._broker.tracer, partition.log
+        tracer.event(
+            "stray_restored",
+            partition=str(partition.topic_partition),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+        )
+        tracer.log(
+            "server",
+            logging.WARNING,
+            f"{partition.topic_partition} is restored from {name}, offsets {log.log_start_offset}"
+            f" to {log.log_end_offset}; the controller is asked for its role",
+        )
+
+    async def _make_room(self, recovered: Recovered) -> int:
+        """Decide whether a stray may return; an empty replica in its place goes. Returns the leader
+        epoch that it returns to. Raises KafkaError with everything as it was, but that the role has
+        to be told anew."""
+        state, loaded = recovered.state, recovered.loaded
+        stray = strays.Returning(
+            state.topic_partition,
+            state.topic_id,
+            loaded.log_start_offset,
+            loaded.log_end_offset,
+            loaded.epochs.latest_epoch,
+        )
+        leader_epoch = self._check(stray)
+        partition = self._broker.replicas.get(state.topic_partition)
+        if partition is None:
+            return leader_epoch
+        follower_ends = _present(partition).follower_ends
+        self._broker.fetchers.remove(partition)
+        partition.rest()
+        await partition.quiet()
+        try:
+            # Records may have been under way to it.
+            leader_epoch = self._check(stray, follower_ends)
+        except KafkaError:
+            self.ask_for_commands()
+            raise
+        await release(self._broker, partition)
+        await partition.directory.delete(state.topic_partition)
+        # Commands come before the metadata that tells of them.
+        return max(leader_epoch, partition.leader_epoch)
+
+    def _check(
+        self, stray: strays.Returning, follower_ends: Mapping[int, int] | None = None
+    ) -> int:
+        broker = self._broker
+        partition = broker.replicas.get(stray.topic_partition)
+        present = None
+        if partition is not None:
+            present = _present(partition)
+            if follower_ends is not None:
+                present = strays.Present(
+                    present.log_start_offset, present.log_end_offset, True, follower_ends
+                )
+        assigned = self._assigned(stray.topic_partition)
+        strays.check(broker.broker_id, stray, assigned, present)
+        return -1 if assigned is None else assigned.leader_epoch
+
+    def _assigned(self, topic_partition: TopicPartition) -> strays.Assigned | None:
+        view = self._broker.view
+        topic, told = view.topics.get(topic_partition.topic), view.partition(topic_partition)
+        if topic is None or told is None:
+            return None
+        return strays.Assigned(
+            topic.topic_id,
+            told.leader,
+            told.leader_epoch,
+            told.first_leader_epoch,
+            told.replicas,
+            told.isr,
+        )
+
+    # roles
+
+    def ask_for_commands(self) -> None:
+        """Have the controller tell this broker everything; asked until it has heard."""
+        self._wanted = True
+        if not self._asking:
+            self._asking = True
+            self._broker.tasks.spawn("ask for commands", self._ask())
+
+    async def _ask(self) -> None:
+        """A new registration is told everything anyway."""
+        epoch = self._broker.broker_epoch
+        try:
+            while self._wanted and self._broker.broker_epoch == epoch != NO_BROKER_EPOCH:
+                self._wanted = False
+                if not await self._is_heard(epoch):
+                    self._wanted = True
+                    await self._broker.tasks.sleep(_RETRY_MS)
+        finally:
+            self._asking = False
+
+    async def _is_heard(self, epoch: int) -> bool:
+        broker = self._broker
+        request = RequestCommandsRequest(broker.broker_id, epoch)
+        try:
+            connection = broker.peers.connection(broker.view.controller_id, "strays")
+            answer: RequestCommandsResponse = await connection.call(
+                REQUEST_COMMANDS, _VERSION, request, _TIMEOUT_MS
+            )
+        except TidelogError as error:
+            reason = str(error)
+        else:
+            if not answer.error_code:
+                return True
+            reason = ErrorCode(answer.error_code).name
+        broker.tracer.log(
+            "controller",
+            logging.INFO,
+            f"the controller has not heard of a restored stray: {reason}",
+        )
+        return False
+
+
+def _present(partition: Partition) -> strays.Present:
+    role, log = partition.role, partition.log
+    ends: dict[int, int] = {}
+    if isinstance(role, LeaderReplica):
+        ends = {one: follower.log_end_offset for one, follower in role.followers.items()}
+    return strays.Present(
+        log.log_start_offset, log.log_end_offset, isinstance(role, LeaderReplica), ends
+    )

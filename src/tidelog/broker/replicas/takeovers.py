@@ -1,0 +1,159 @@
+"""New leaderships of this broker, watched until their failover is over for clients, too (V80).
+
+From where the controller's account of a failover ends (the leader has its role): followers connect,
+truncate, fetch, and the first record is acknowledged. `replication.takeover` keeps the times; here
+it is decided which leaderships are watched (an even sample where there are many), for how long, and
+who hears of it: metrics always, the topic `__cluster_events` where events are told. While nothing
+is watched, a fetch costs one look at an empty dict more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.controller import cluster_events
+from tidelog.core.limits import MAX_TAKEOVERS_WATCHED
+from tidelog.core.metrics import TAKEOVER_MS, TAKEOVERS
+from tidelog.replication.leader import LeaderReplica
+from tidelog.replication.takeover import NEVER, Takeover
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.partition import Partition
+
+#: What comes later says nothing of a failover: as long as clients wait for an answer by default.
+WATCHED_MS: Final = 30_000
+
+# How it ended that a leadership was watched.
+ALL_SEEN: Final = "all_seen"
+TIME_OVER: Final = "time_over"
+LEADERSHIP_OVER: Final = "leadership_over"
+
+
+class Takeovers:
+    """Those of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        #: In the order in which they began.
+        self.watched: dict[Partition, Takeover] = {}
+        #: Leaderships since nothing was watched, and which of them are: each so-and-so-manieth.
+        self._begun = 0
+        self._stride = 1
+
+    def begun(self, partition: Partition) -> None:
+        """A replica leads from now on."""
+        role = partition.role
+        assert type(role) is LeaderReplica
+        self.ended(partition)
+        watched = self.watched
+        if not watched:
+            self._begun, self._stride = 0, 1
+        self._begun += 1
+        if (self._begun - 1) % self._stride:
+            return
+        if len(watched) >= MAX_TAKEOVERS_WATCHED:
+            # Of more than there is room for, each second one goes: the sample stays an even one.
+            for one in list(watched)[1::2]:
+                del watched[one]
+            self._stride *= 2
+            if (self._begun - 1) % self._stride:
+                return
+        now_ms = self._broker.clock.monotonic_ms()
+        watched[partition] = Takeover(role.leader_epoch, role.epoch_start_offset, now_ms)
+
+    def connected(self, partition: Partition, replica_id: int, now_ms: int) -> None:
+        """A follower has asked something under the present leader epoch."""
+        takeover = self.watched.get(partition)
+        if takeover is not None:
+            takeover.connected(replica_id, now_ms)
+
+    def diverged(self, partition: Partition, replica_id: int, now_ms: int) -> None:
+        """A follower is told where its log parts from ours."""
+        takeover = self.watched.get(partition)
+        if takeover is not None:
+            takeover.diverged(replica_id, now_ms)
+
+    def fetched(self, partition: Partition, replica_id: int, now_ms: int) -> None:
+        """A follower fetches, with a log that is ours so far."""
+        takeover = self.watched.get(partition)
+        if takeover is None:
+            return
+        if takeover.fetched(replica_id, now_ms):
+            self._tell_first_fetch(partition, takeover, replica_id)
+        self._look(partition, takeover, now_ms)
+
+    def committed(self, partition: Partition) -> None:
+        """The high watermark has moved."""
+        takeover = self.watched.get(partition)
+        if takeover is not None:
+            self._look(partition, takeover, self._broker.clock.monotonic_ms())
+
+    def ended(self, partition: Partition) -> None:
+        """The leadership, if there was one, is over."""
+        takeover = self.watched.get(partition)
+        if takeover is not None:
+            self._end(partition, takeover, LEADERSHIP_OVER)
+
+    def expire(self) -> None:
+        """Watch no longer what has been watched for long enough."""
+        now_ms = self._broker.clock.monotonic_ms()
+        while self.watched:
+            partition, takeover = next(iter(self.watched.items()))
+            if takeover.age_ms(now_ms) < WATCHED_MS:
+                return
+            self._end(partition, takeover, TIME_OVER)
+
+    def _look(self, partition: Partition, takeover: Takeover, now_ms: int) -> None:
+        role = partition.role
+        if type(role) is not LeaderReplica:
+            return
+        takeover.committed(role.high_watermark, now_ms)
+        awaited = [one.replica_id for one in role.followers.values() if one.is_eligible]
+        if takeover.is_over(awaited):
+            self._end(partition, takeover, ALL_SEEN)
+
+    def _end(self, partition: Partition, takeover: Takeover, ended_by: str) -> None:
+        del self.watched[partition]
+        broker = self._broker
+        phases_ms = takeover.phases_ms()
+        for phase, ms in phases_ms.items():
+            if ms != NEVER:
+                broker.metrics.add(TAKEOVERS, label=phase)
+                broker.metrics.add(TAKEOVER_MS, ms, phase)
+        if not broker.cluster_events.is_on:
+            return
+        followers = [
+            {
+                "follower": replica_id,
+                "connected_ms": times.connected_ms,
+                "diverged_ms": times.diverged_ms,
+                "fetched_ms": times.fetched_ms,
+            }
+            for replica_id, times in sorted(takeover.followers.items())
+        ]
+        fields = {
+            "leader": broker.broker_id,
+            "phases_ms": phases_ms,
+            "followers": followers,
+            "ended_by": ended_by,
+        }
+        event = cluster_events.takeover(
+            partition.topic_partition, partition.topic_id, takeover.leader_epoch, fields
+        )
+        broker.cluster_events.record([event])
+
+    def _tell_first_fetch(self, partition: Partition, takeover: Takeover, replica_id: int) -> None:
+        broker = self._broker
+        if not broker.cluster_events.is_on:
+            return
+        fields = {
+            "leader": broker.broker_id,
+            "follower": replica_id,
+            "first_fetch_ms": takeover.followers[replica_id].fetched_ms,
+            "log_end_offset": partition.log.log_end_offset,
+        }
+        event = cluster_events.first_fetch(
+            partition.topic_partition, partition.topic_id, takeover.leader_epoch, fields
+        )
+        broker.cluster_events.record([event])

@@ -1,0 +1,73 @@
+"""What an unclean election puts at risk, as far as the replica that was elected can know (V13).
+
+Told once the replica leads, to the log, to traces and to those who read of events. Three ranges of
+offsets matter: what was committed beyond the end of its log is lost here, and the last leader may
+have told how far that went; what else there was beyond the end is lost, too, and nobody knows of
+it; what is below the end and above its own high watermark stays, and may never have been committed.
+Which brokers have what is lost is in the event of the leader change: the members of the ISR before.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.controller import cluster_events
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.log.partition_log import PartitionLog
+    from tidelog.replication.leader import LeaderReplica
+
+
+def tell(broker: Broker, partition: Partition, role: LeaderReplica, latest_epoch: int) -> None:
+    """Tell of a leadership that began uncleanly; `latest_epoch` is that of the log's last records,
+    -1 for an empty log."""
+    log = partition.log
+    fields = {
+        "leader": broker.broker_id,
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": role.log_end_offset,
+        "high_watermark": role.high_watermark,
+        "told_high_watermark": partition.told_high_watermark,
+        "latest_epoch": latest_epoch,
+        "latest_timestamp_ms": _latest_timestamp_ms(log),
+    }
+    tracer = broker.tracer
+    tracer.event(
+        "unclean_leader",
+        partition=str(partition.topic_partition),
+        leader_epoch=role.leader_epoch,
+        **fields,
+    )
+    tracer.log(
+        "state_change",
+        logging.WARNING,
+        f"unclean election: broker {broker.broker_id} leads {partition.topic_partition} from"
+        f" outside the ISR, epoch {role.leader_epoch}, after epoch {latest_epoch} of its log"
+        f" [{log.log_start_offset}, {role.log_end_offset}): {_lost(partition, role)}; from offset"
+        f" {role.high_watermark} on it is not known whether others had the same",
+    )
+    broker.cluster_events.record(
+        [
+            cluster_events.unclean_election(
+                partition.topic_partition, partition.topic_id, role.leader_epoch, fields
+            )
+        ]
+    )
+
+
+def _lost(partition: Partition, role: LeaderReplica) -> str:
+    end, told = role.log_end_offset, partition.told_high_watermark
+    if told > end:
+        return (
+            f"records from offset {end} up to {told} were committed and are lost, and what came"
+            f" after them"
+        )
+    return f"records from offset {end} on are lost if there were any"
+
+
+def _latest_timestamp_ms(log: PartitionLog) -> int:
+    """The greatest timestamp of any record, -1 where there is none."""
+    return max((segment.max_timestamp_ms for segment in log.segments), default=-1)

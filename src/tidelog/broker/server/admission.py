@@ -1,0 +1,87 @@
+"""Which requests wait before they are begun, and for how long at most.
+
+All of them wait while this broker is fenced (V47). Requests of clients also wait until the
+controller has sent the first whole view of the cluster: a broker that knows no broker yet would
+answer Metadata with an empty cluster, and librdkafka then drops every broker that it knows and
+never recovers. Two kinds of requests pass: those between brokers, because the view comes by one of
+them, and those that a broker answers by the partitions that it leads. Requests stay
+in the order of their connection, and what waits is bounded: a connection stops reading behind its
+first waiting request, and is closed when that has waited for `MAX_REQUEST_HOLD_MS`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.core.limits import MAX_REQUEST_HOLD_MS
+from tidelog.wire.registry import (
+    API_VERSIONS,
+    FETCH,
+    FIRST_OWN_KEY,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.server.connections import Connection
+    from tidelog.broker.server.timers import Timeout
+
+#: Requests that a broker answers by what it leads, without a view of the cluster.
+_BY_ROLE = (API_VERSIONS, PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
+_KEY_BYTES = 2
+
+
+class Admission:
+    """Decides for each request whether it is begun now."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        #: Whether no request has to wait: what connections look at first.
+        self.is_open = False
+        #: Connections whose first request waits, with the timeout that closes each.
+        self._waiting: dict[Connection, Timeout] = {}
+
+    def holds(self, frame: memoryview) -> bool:
+        """Whether the request in `frame` waits."""
+        if self.is_open:
+            return False
+        if self._broker.fencing.is_fenced:
+            return True
+        key = int.from_bytes(frame[:_KEY_BYTES], "big", signed=True)
+        return not (key in _BY_ROLE or key >= FIRST_OWN_KEY or self._broker.is_inter_broker(key))
+
+    @property
+    def sends_answers(self) -> bool:
+        """Whether answers may leave."""
+        return self.is_open or not self._broker.fencing.is_fenced
+
+    def waits(self, connection: Connection) -> None:
+        """The first request of a connection waits."""
+        if connection not in self._waiting:
+            self._waiting[connection] = self._broker.timers.after(
+                MAX_REQUEST_HOLD_MS, lambda: self._too_long(connection)
+            )
+
+    def gone(self, connection: Connection) -> None:
+        """A connection is closed."""
+        timeout = self._waiting.pop(connection, None)
+        if timeout is not None:
+            timeout.cancel()
+
+    def changed(self) -> None:
+        """The fence or the view has changed: begin what no longer waits."""
+        broker = self._broker
+        is_open = broker.view.is_known and not broker.fencing.is_fenced
+        self.is_open = is_open
+        if broker.is_serving and not broker.fencing.is_fenced:
+            waiting, self._waiting = self._waiting, {}
+            for timeout in waiting.values():
+                timeout.cancel()
+            for connection in broker.connections():
+                connection.begin()
+
+    def _too_long(self, connection: Connection) -> None:
+        del self._waiting[connection]
+        connection.close(f"a request could not be begun for {MAX_REQUEST_HOLD_MS} ms")

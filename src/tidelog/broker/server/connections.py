@@ -1,0 +1,332 @@
+"""One client connection: frames in, answers out, in order.
+
+Decodes requests, hands them to their API, and keeps a queue of answers so that they leave in the
+order of the requests. Requests of one connection are begun in order and may wait together; their
+appends are submitted once per read event, so that many small requests cost one write
+(docs/adr/0054). Answers are made no faster than the peer takes them: one packet can
+hold thousands of requests, each of which asks for megabytes; those above the limits are begun when
+answers have left. Bad bytes close the connection, never the broker.
+Knows nothing of sockets: see `Transport` in `core.ports`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.server.requests import Pending, Request
+from tidelog.core import limits
+from tidelog.core.errors import ErrorCode, ProtocolError
+from tidelog.core.ports import Buffer, Transport
+from tidelog.core.receive_budget import SMALL_REQUEST_BYTES
+from tidelog.wire.codec import (
+    RequestHeader,
+    SchemaError,
+    UnsupportedVersion,
+    decode_body,
+    decode_header,
+    encode_response,
+)
+from tidelog.wire.messages.api_versions import ApiVersionsResponse
+from tidelog.wire.registry import (
+    ALTER_PARTITION,
+    API,
+    API_VERSIONS,
+    FETCH,
+    FIRST_OWN_KEY,
+    LEADER_AND_ISR,
+    PRODUCE,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+#: A request that gets no answer (Produce with acks=0).
+_NO_ANSWER: list[Buffer] = []
+
+
+#: APIs whose requests carry records or the state of many partitions.
+_BULK_APIS = (PRODUCE, FETCH, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALTER_PARTITION)
+
+
+class _Slot:
+    """The place of one answer in its connection's order."""
+
+    __slots__ = ("frame_bytes", "header", "parts", "pending", "size_bytes")
+
+    def __init__(self, header: RequestHeader) -> None:
+        self.header = header
+        #: The answer's frame; None while it is being worked on.
+        self.parts: list[Buffer] | None = None
+        self.size_bytes = 0
+        #: Bytes of the request that are held until it is answered, where they count.
+        self.frame_bytes = 0
+        self.pending: Pending | None = None
+
+
+class Connection:
+    """FrameHandler of one accepted connection."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        transport: Transport,
+        serves_own: bool = True,
+        listener: str = "PLAINTEXT",
+    ) -> None:
+        self._broker = broker
+        #: Name of the listener that accepted this connection.
+        self.listener = listener
+        #: Whether APIs of ours are served here (G5).
+        self.serves_own = serves_own
+        self._transport = transport
+        self._slots: deque[_Slot] = deque()
+        #: Answers in the slots, which wait for others before them.
+        self._held_bytes = 0
+        #: Requests that have come and are not begun.
+        self._frames: deque[memoryview] = deque()
+        #: Requests begun in this read event whose bytes count against the receive budget.
+        self._large: list[tuple[_Slot, int]] = []
+        #: The frames of this read event are held after it.
+        self._kept = False
+        self._closed = False
+        self._paused = False
+        #: Whether an answer was made while this broker could not know that it still leads (V47).
+        self._is_doubtful = False
+        self._advancing = False
+        self._idle = broker.idle
+        #: When something last went over it (`broker.server.idle_connections`).
+        self.active_tick = broker.idle.tick
+        self.peer = transport.peer
+        if not broker.is_serving:
+            self._paused = True
+            transport.pause_reading()
+
+    # FrameHandler
+
+    def frames_received(self, frames: list[memoryview]) -> None:
+        """Begin every request of a read event, then submit their appends together."""
+        self.active_tick = self._idle.tick
+        self._frames.extend(frames)
+        fencing = self._broker.fencing
+        if self._broker.clock.monotonic_ms() >= fencing.late_from_ms:
+            fencing.turned()  # stopped within a turn
+        self._advance()
+
+    def connection_lost(self, reason: str) -> None:
+        """Drop what waits; nobody will read the answers."""
+        self._closed = True
+        self._frames.clear()
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            if slot.pending is not None:
+                slot.pending.cancel()
+        self._broker.connection_closed(self)
+
+    def send_queue_drained(self) -> None:
+        """The peer reads again: so do we."""
+        self.active_tick = self._idle.tick
+        self._advance()
+
+    def begin(self) -> None:
+        """The broker admits requests from now on: send and begin what has waited."""
+        self._is_doubtful = False
+        if not self._closed:
+            self._flush()
+            self._advance()
+
+    def session_over(self) -> None:
+        """The broker's session has ended: no client gets the answers that were made in doubt."""
+        if self._is_doubtful:
+            self.close("the broker lost its session while it was stopped")
+
+    # what handlers may do
+
+    def close(self, reason: str) -> None:
+        """Close the connection from our side."""
+        if not self._closed:
+            self._closed = True
+            self._transport.close(reason)
+
+    def keep_frames(self) -> None:
+        """What was begun in this read event is handled after it."""
+        self._kept = True
+        self._transport.keep_frames()
+
+    # requests
+
+    def _is_full(self) -> bool:
+        """Whether so much waits for this peer that nothing more is to be begun."""
+        return (
+            len(self._slots) >= limits.MAX_IN_FLIGHT_PER_CONNECTION
+            or self._held_bytes + self._transport.queued_bytes > limits.MAX_SEND_QUEUE_BYTES
+        )
+
+    def _may_begin(self) -> bool:
+        return (
+            bool(self._frames) and not self._closed and not self._is_full() and not self._is_held()
+        )
+
+    def _is_held(self) -> bool:
+        """Whether the first request waits for what its broker does not know yet."""
+        admission = self._broker.admission
+        if admission.is_open or not self._frames or not admission.holds(self._frames[0]):
+            return False
+        self.keep_frames()
+        admission.waits(self)
+        return True
+
+    def _advance(self) -> None:
+        """Begin what has come, as far as the limits allow; read on only when all of it is begun."""
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while self._may_begin():
+                self._begin_some()
+                self._flush()
+        finally:
+            self._advancing = False
+        if self._closed:
+            return
+        full = self._is_full() or self._is_held()
+        if full and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        elif self._paused and not full:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _begin_some(self) -> None:
+        broker = self._broker
+        frames = self._frames
+        now_ms = broker.clock.monotonic_ms()
+        self._kept = False
+        while self._may_begin():
+            self._begin(frames.popleft(), now_ms)
+        if not broker.submit_appends() or frames:
+            self.keep_frames()
+        if self._large:
+            self._release_large()
+
+    def _release_large(self) -> None:
+        """Give room back for requests whose bytes have no holder; for others after the response.
+        A write that waits for replicas holds none: its records are in the log."""
+        large, self._large = self._large, []
+        for slot, size_bytes in large:
+            if self._kept and slot.parts is None:
+                slot.frame_bytes = size_bytes
+            else:
+                self._transport.handled(size_bytes, slot.header.api_key)
+
+    def _begin(self, frame: memoryview, now_ms: int) -> None:
+        broker = self._broker
+        try:
+            header, body_offset = decode_header(frame)
+            handler = broker.handler(header.api_key, header.api_version)
+            if handler is None or (header.api_key >= FIRST_OWN_KEY and not self.serves_own):
+                raise UnsupportedVersion(header)
+            if len(frame) > limits.MAX_LISTING_REQUEST_BYTES and header.api_key not in _BULK_APIS:
+                raise ProtocolError(
+                    f"a {API[header.api_key].name} request of {len(frame)} bytes; at most"
+                    f" {limits.MAX_LISTING_REQUEST_BYTES} are taken"
+                )
+            message = decode_body(header, frame, body_offset)
+        except UnsupportedVersion as error:
+            self._refuse_version(error, len(frame))
+            return
+        except ProtocolError as error:
+            broker.tracer.log("request", logging.WARNING, f"closing {self.peer}: {error}")
+            self._flush()
+            self.close(f"malformed request: {error}")
+            return
+        slot = _Slot(header)
+        self._slots.append(slot)
+        if len(frame) > SMALL_REQUEST_BYTES:
+            self._large.append((slot, len(frame)))
+        request = Request(header, message, self, now_ms)
+        try:
+            answer = handler(broker, request)
+        except AssertionError:
+            raise
+        except Exception as error:  # a defect of ours: this request pays, the broker lives
+            answer = broker.request_failed(request, error)
+            if answer is None:
+                self.close(f"internal error in {API[header.api_key].name}, which has no answer")
+                return
+        if type(answer) is Pending:
+            slot.pending = answer
+            answer.deliver_to(lambda message: self._answered(slot, message))
+        else:
+            self._fill(slot, answer)
+
+    def _refuse_version(self, error: UnsupportedVersion, frame_bytes: int) -> None:
+        """A version we do not serve: ApiVersions gets its documented answer, others are closed
+        (KIP-511), as a client that has read our ranges would not send them."""
+        header = error.header
+        if header.api_key != API_VERSIONS:
+            self._broker.tracer.log("request", logging.WARNING, f"closing {self.peer}: {error}")
+            self._flush()
+            self.close(f"unsupported version: {error}")
+            return
+        slot = _Slot(RequestHeader(API_VERSIONS, 0, header.correlation_id, header.client_id))
+        self._slots.append(slot)
+        if frame_bytes > SMALL_REQUEST_BYTES:
+            self._large.append((slot, frame_bytes))
+        answer = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=self._broker.advertised_versions(include_own=False),
+        )
+        self._fill(slot, answer)
+
+    # answers
+
+    def _answered(self, slot: _Slot, message: Any) -> None:
+        slot.pending = None
+        if self._closed:
+            return
+        self._fill(slot, message)
+        self._is_doubtful = self._is_doubtful or self._broker.fencing.is_in_doubt
+        if not self._advancing and self._slots and self._slots[0] is slot:
+            self._flush()
+            if self._paused:
+                self._advance()
+
+    def _fill(self, slot: _Slot, message: Any) -> None:
+        """Make the frame of an answer."""
+        if slot.frame_bytes:
+            self._transport.handled(slot.frame_bytes, slot.header.api_key)
+            slot.frame_bytes = 0
+        if message is None:
+            slot.parts = _NO_ANSWER
+            return
+        header = slot.header
+        try:
+            parts = encode_response(
+                header.api_key, header.api_version, header.correlation_id, message
+            )
+        except SchemaError as error:  # a defect of ours, and nothing that can be said in order
+            name = f"{API[header.api_key].name} version {header.api_version}"
+            self._broker.unexpected(f"the answer to {name} of {self.peer}", error)
+            self.close(f"internal error in {name}")
+            return
+        slot.parts = parts
+        slot.size_bytes = sum(map(len, parts))
+        self._held_bytes += slot.size_bytes
+
+    def _flush(self) -> None:
+        """Send the answers that no other one has to wait for."""
+        if not self._broker.admission.sends_answers:
+            return
+        slots = self._slots
+        while slots and not self._closed:
+            parts = slots[0].parts
+            if parts is None:
+                return
+            self._held_bytes -= slots.popleft().size_bytes
+            if parts:
+                self.active_tick = self._idle.tick
+                self._transport.send(parts)

@@ -1,0 +1,299 @@
+"""Requests that a test wants treated otherwise: lost, cut off, held, refused.
+
+A broker whose `tidelog.test.interception.directory` is set puts an `Interceptor` before its
+handlers when it starts; in any other nothing of this is in the way of a request. Rules come from
+and matches are counted in an `Interceptions` (files in `runtime.interception`), which all brokers
+of a cluster share, so that the third request is the third of the cluster.
+What a network does is kept: where a request is lost, so is everything behind it on its connection;
+where one is held, those behind it wait, as at a broker that answers them one after the other.
+Requests of other brokers are left alone unless a rule asks for them, those of the test kit always.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidelog.broker.apis import Handler, Served
+from tidelog.broker.apis.support.refusals import refusal
+from tidelog.broker.server.requests import Pending, Request, RequestConnection
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.registry import API, FETCH
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+#: What the test kit asks on its own behalf.
+KIT_CLIENT_ID = "tidelog-testing"
+#: How brokers name themselves (`broker.peers`).
+_BROKER_CLIENT_ID = re.compile(r"broker-\d+-")
+
+
+class Action(StrEnum):
+    """What happens to a request."""
+
+    #: It is lost, and what follows on its connection, which stays open.
+    DROP = "drop"
+    #: Its connection is closed.
+    DISCONNECT = "disconnect"
+    #: It is held for `delay_ms`.
+    DELAY = "delay"
+    #: It is answered with `error`.
+    ANSWER = "answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Which requests, which of those, and what happens to them.
+
+    Of the requests that fit, the one numbered `first` is struck and every `step`-th from there on,
+    `times` of them, or without end where that is None.
+    """
+
+    number: int
+    api_keys: tuple[int, ...]
+    action: Action
+    brokers: tuple[int, ...] = ()
+    topic: str | None = None
+    client_id: str | None = None
+    group_id: str | None = None
+    from_brokers: bool = False
+    first: int = 1
+    step: int = 1
+    times: int | None = None
+    #: It takes effect first, and what happens happens to its answer.
+    after: bool = False
+    delay_ms: int = 0
+    error: ErrorCode = ErrorCode.NONE
+
+    def strikes(self, ordinal: int) -> bool:
+        """Whether the request that fits as the `ordinal`-th, from 1 on, is struck."""
+        beyond = ordinal - self.first
+        if beyond < 0 or beyond % self.step:
+            return False
+        return self.times is None or beyond // self.step < self.times
+
+    def to_json(self) -> str:
+        """One line of text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Rule:
+        """What `to_json` made; raises KeyError, TypeError or ValueError for anything else."""
+        values = json.loads(text)
+        for name in ("api_keys", "brokers"):
+            values[name] = tuple(values[name])
+        values["action"] = Action(values["action"])
+        values["error"] = ErrorCode(values["error"])
+        return cls(**values)
+
+
+class Interceptions(Protocol):
+    """Where rules come from, and where it is told what they met."""
+
+    def rules(self) -> Sequence[Rule]:
+        """Those in force at this moment."""
+
+    def matched(self, rule: Rule) -> int:
+        """A request fits: its number among all that fitted at any broker, from 1 on."""
+
+    def struck(self, rule: Rule, told: str) -> None:
+        """It has happened to a request, told in one line."""
+
+
+class Interceptor:
+    """Stands before the handlers of one broker."""
+
+    def __init__(self, broker: Broker, interceptions: Interceptions) -> None:
+        self._broker = broker
+        self._interceptions = interceptions
+        #: Requests behind a held one, by connection; None where all that comes is lost.
+        self._lines: dict[RequestConnection, deque[_Waiting] | None] = {}
+
+    def before(self, served: Served) -> Served:
+        """The same API with this before its handler."""
+        handle = served.handle
+        return Served(served.card, lambda _, request: self._begin(handle, request))
+
+    def _begin(self, handle: Handler, request: Request) -> Any:
+        connection = request.connection
+        if connection in self._lines:
+            pending = Pending()
+            line = self._lines[connection]
+            if line is not None:
+                connection.keep_frames()
+                line.append(_Waiting(handle, request, pending))
+            return pending
+        rule = self._strikes(request)
+        if rule is None:
+            return handle(self._broker, request)
+        return self._after(rule, handle, request) if rule.after else self._at(rule, handle, request)
+
+    def _strikes(self, request: Request) -> Rule | None:
+        """The oldest rule that strikes; all that fit count the request."""
+        found = None
+        for rule in self._interceptions.rules():
+            if self._fits(rule, request):
+                ordinal = self._interceptions.matched(rule)
+                if found is None and rule.strikes(ordinal):
+                    found = rule
+        return found
+
+    def _fits(self, rule: Rule, request: Request) -> bool:
+        client_id = request.header.client_id or ""
+        if request.header.api_key not in rule.api_keys or client_id == KIT_CLIENT_ID:
+            return False
+        if bool(_BROKER_CLIENT_ID.match(client_id)) is not rule.from_brokers:
+            return False
+        if rule.brokers and self._broker.broker_id not in rule.brokers:
+            return False
+        if rule.client_id is not None and rule.client_id != client_id:
+            return False
+        if rule.group_id is not None and rule.group_id not in _groups_of(request.message):
+            return False
+        return rule.topic is None or rule.topic in topics_of(self._broker, request)
+
+    # instead of the request, or before it
+
+    def _at(self, rule: Rule, handle: Handler, request: Request) -> Any:
+        connection = request.connection
+        self._tell(rule, request)
+        if rule.action is Action.ANSWER:
+            return refusal(request, rule.error)
+        pending = Pending()
+        pending.on_cancel(lambda: self._forget(connection))
+        if rule.action is not Action.DELAY:
+            self._lines[connection] = None
+            if rule.action is Action.DISCONNECT:
+                connection.close(f"intercepted by rule {rule.number}")
+            return pending
+        connection.keep_frames()
+        self._lines[connection] = deque()
+        timer = self._broker.clock.call_later(
+            rule.delay_ms, lambda: self._go_on(_Waiting(handle, request, pending))
+        )
+        pending.on_cancel(timer.cancel)
+        return pending
+
+    def _forget(self, connection: RequestConnection) -> None:
+        self._lines.pop(connection, None)
+
+    def _go_on(self, held: _Waiting) -> None:
+        """A held request is handled, then those behind it, until one of them is held in turn."""
+        connection = held.request.connection
+        line = self._lines.pop(connection, None) or deque()
+        self._run(held.handle, held)
+        while line and connection not in self._lines:
+            behind = line.popleft()
+            if not behind.pending.done:
+                self._run(self._begin_with(behind.handle), behind)
+        if line:
+            self._lines[connection] = line if self._lines[connection] is not None else None
+
+    def _begin_with(self, handle: Handler) -> Handler:
+        return lambda _, request: self._begin(handle, request)
+
+    def _run(self, handle: Handler, held: _Waiting) -> None:
+        """Handle a request outside of its read event, as its connection would have."""
+        broker, request, pending = self._broker, held.request, held.pending
+        try:
+            answer = handle(broker, request)
+        except AssertionError:
+            raise
+        except Exception as error:
+            answer = broker.request_failed(request, error)
+        broker.submit_appends()
+        if type(answer) is Pending:
+            pending.on_cancel(answer.cancel)
+            answer.deliver_to(pending.complete)
+        else:
+            pending.complete(answer)
+
+    # the answer
+
+    def _after(self, rule: Rule, handle: Handler, request: Request) -> Any:
+        """Let the request take effect; then its answer is lost, held, cut off or another."""
+        answer = handle(self._broker, request)
+        outer = Pending()
+
+        def answered(message: Any) -> None:
+            if message is None:  # it wanted no answer
+                outer.complete(None)
+                return
+            self._tell(rule, request)
+            if rule.action is Action.DELAY:
+                timer = self._broker.clock.call_later(
+                    rule.delay_ms, lambda: outer.complete(message)
+                )
+                outer.on_cancel(timer.cancel)
+            elif rule.action is Action.ANSWER:
+                outer.complete(refusal(request, rule.error))
+            elif rule.action is Action.DISCONNECT:
+                request.connection.close(f"intercepted by rule {rule.number}")
+                outer.complete(None)
+
+        if type(answer) is Pending:
+            outer.on_cancel(answer.cancel)
+            answer.deliver_to(answered)
+        else:
+            answered(answer)
+        return outer
+
+    def _tell(self, rule: Rule, request: Request) -> None:
+        header = request.header
+        told = (
+            f"broker {self._broker.broker_id}: {API[header.api_key].name}"
+            f" {header.correlation_id} of {header.client_id!r} at {request.connection.peer}"
+        )
+        self._interceptions.struck(rule, told)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A request that is handled later, and where its answer goes."""
+
+    handle: Handler
+    request: Request
+    pending: Pending
+
+
+def _groups_of(message: Any) -> list[str]:
+    """The consumer groups that a request is about."""
+    listed = (*getattr(message, "groups", ()), *getattr(message, "groups_names", ()))
+    named = [getattr(each, "group_id", each) for each in listed]
+    return [*named, getattr(message, "group_id", "")]
+
+
+def topics_of(broker: Broker, request: Request) -> Iterator[str]:
+    """The topics that a request is about, as far as it names any, or its fetch session does."""
+    message = request.message
+    for name in getattr(message, "topic_names", None) or ():
+        yield name
+    holders = [message, *(getattr(message, "groups", None) or ())]
+    for attribute in ("topics", "topic_data", "topic_partitions"):
+        for holder in holders:
+            for entry in getattr(holder, attribute, None) or ():
+                name = _topic_of(broker.topic_name, entry)
+                if name:
+                    yield name
+    if request.header.api_key == FETCH:
+        session = broker.fetch_sessions.get(message.session_id)
+        for partition in () if session is None else session.partitions.values():
+            if partition.topic_partition is not None:
+                yield partition.topic_partition.topic
+
+
+def _topic_of(topic_name: Callable[[bytes], str | None], entry: Any) -> str | None:
+    """The topic of an entry, which tells its name in one of several ways, or its id."""
+    if isinstance(entry, str):
+        return entry
+    name = getattr(entry, "name", None) or getattr(entry, "topic", None)
+    if name:
+        return str(name)
+    topic_id = getattr(entry, "topic_id", None)
+    return topic_name(topic_id) if topic_id else None

@@ -1,0 +1,128 @@
+"""Requests and their answers, between connections and the API handlers.
+
+A handler is no coroutine: it returns the answer, a `Pending` that is completed later, or None for
+no answer at all (DESIGN.md, rule 5). Answers of one connection leave in the order of its requests,
+whatever the order in which they are completed; that order is the connection's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidelog.wire.codec import RequestHeader
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What one API file serves; ApiVersions is derived from the cards."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+    #: Accepted from other brokers only, and not advertised to clients' feature checks.
+    inter_broker: bool = False
+    note: str = ""
+    #: Why every request is rejected, where brokers have nothing behind the API
+    #: (`broker.apis.support.unserved`).
+    refused: str = ""
+    #: Told to clients instead of `min_version`, where some of them ask for a version that is gone.
+    advertised_min_version: int | None = None
+
+    @property
+    def first_advertised_version(self) -> int:
+        """Where the range that ApiVersions answers begins."""
+        advertised = self.advertised_min_version
+        return self.min_version if advertised is None else advertised
+
+
+class RequestConnection(Protocol):
+    """What a handler may know of the connection that a request came by."""
+
+    @property
+    def peer(self) -> str:
+        """`host:port` of the other side."""
+
+    @property
+    def listener(self) -> str:
+        """Name of the listener that accepted it; answers name the brokers' endpoints there."""
+
+    @property
+    def serves_own(self) -> bool:
+        """Whether APIs of ours are served on its listener."""
+
+    def close(self, reason: str) -> None:
+        """Close it; requests still waiting are cancelled."""
+
+    def keep_frames(self) -> None:
+        """The bytes of the request that is begun now stay valid as long as it is held."""
+
+
+class Request:
+    """One decoded request."""
+
+    __slots__ = ("connection", "header", "message", "received_ms")
+
+    def __init__(
+        self,
+        header: RequestHeader,
+        message: Any,
+        connection: RequestConnection,
+        received_ms: int,
+    ) -> None:
+        self.header = header
+        self.message = message
+        self.connection = connection
+        #: Monotonic time of arrival.
+        self.received_ms = received_ms
+
+
+class Pending:
+    """An answer that comes later; completed at most once."""
+
+    __slots__ = ("_cancel", "_deliver", "_done", "_early")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._early: Any = None
+        self._deliver: Callable[[Any], None] | None = None
+        self._cancel: list[Callable[[], None]] = []
+
+    @property
+    def done(self) -> bool:
+        """Completed or cancelled."""
+        return self._done
+
+    def complete(self, message: Any) -> None:
+        """Give the answer (None: no answer is sent). Later calls do nothing: a timeout and a
+        result may race."""
+        if self._done:
+            return
+        self._done = True
+        self._cancel.clear()
+        if self._deliver is None:
+            self._early = message
+        else:
+            self._deliver(message)
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """Call back when the connection is lost first."""
+        if not self._done:
+            self._cancel.append(callback)
+
+    def cancel(self) -> None:
+        """The connection is gone: nobody waits for the answer."""
+        if self._done:
+            return
+        self._done = True
+        callbacks, self._cancel = self._cancel, []
+        for callback in callbacks:
+            callback()
+
+    def deliver_to(self, deliver: Callable[[Any], None]) -> None:
+        """Where the answer goes; at once when it is there already."""
+        if self._done:
+            deliver(self._early)
+        else:
+            self._deliver = deliver
