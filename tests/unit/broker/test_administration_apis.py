@@ -201,7 +201,7 @@ class TestInternalTopics:
             cluster = a_cluster(1)
             await cluster[1].command(state(isr=(1,), replicas=(1,), is_new=True))
             broker: Any = cluster[1]
-            broker.appending = lambda partition: partition.flush_appends()
+            broker.appends.add = lambda partition: partition.flush_appends()
             topics = [
                 TopicProduceData(name, [PartitionProduceData(0, memoryview(b"r"))])
                 for name in (CONSUMER_OFFSETS, "t")
@@ -216,9 +216,9 @@ class TestInternalTopics:
 
 class TestEntities:
     def refusal(self, kind: int, name: str) -> KafkaError:
-        broker: Any = SimpleNamespace(broker_id=1, view=SimpleNamespace(topics={"t": None}))
+        services: Any = SimpleNamespace(broker_id=1, view=SimpleNamespace(topics={"t": None}))
         with pytest.raises(KafkaError) as caught:
-            entity_of(broker, kind, name)
+            entity_of(services, kind, name)
         return caught.value
 
     @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ class TestEntities:
     def test_topics_this_broker_and_all_brokers(
         self, kind: int, name: str, entity: tuple[str, str]
     ) -> None:
-        broker: Any = SimpleNamespace(broker_id=1, view=SimpleNamespace(topics={"t": None}))
-        assert entity_of(broker, kind, name) == entity
+        services: Any = SimpleNamespace(broker_id=1, view=SimpleNamespace(topics={"t": None}))
+        assert entity_of(services, kind, name) == entity
 
     @pytest.mark.parametrize(
         ("kind", "name", "code", "words"),
@@ -274,7 +274,7 @@ class TestAutoCreation:
         broker: Any = a_cluster(1, **config)[1]
         link = ControllerLink()
         broker.peers.connection = lambda broker_id, purpose: link
-        broker.auto_creation = AutoCreation(broker)
+        broker.auto_creation = AutoCreation(broker.services)
         return broker, broker.auto_creation, link
 
     def test_topics_of_clients_take_the_clusters_defaults(self) -> None:

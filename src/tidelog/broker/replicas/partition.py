@@ -39,7 +39,7 @@ from tidelog.replication.isr import IsrChange, IsrState
 from tidelog.replication.leader import LeaderReplica, epoch_error
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.context import PartitionContext
     from tidelog.log.config import LogConfig
     from tidelog.log.directory import LogDirectory
     from tidelog.log.partition_log import AppendInfo, PartitionLog
@@ -61,11 +61,12 @@ class Partition:
 
     __slots__ = (
         "_appends",
-        "_broker",
+        "_context",
         "_known_partition_epoch",
         "_late",
         "_pending",
         "_resting_high_watermark",
+        "_services",
         "directory",
         "is_closing",
         "leader_epoch",
@@ -77,9 +78,14 @@ class Partition:
     )
 
     def __init__(
-        self, broker: Broker, directory: LogDirectory, log: PartitionLog, high_watermark: int
+        self,
+        context: PartitionContext,
+        directory: LogDirectory,
+        log: PartitionLog,
+        high_watermark: int,
     ) -> None:
-        self._broker = broker
+        self._context = context
+        self._services = context.services
         self.directory = directory
         self.log = log
         self.topic_partition = log.topic_partition
@@ -190,9 +196,9 @@ class Partition:
     def _note_refusal(self, records: Buffer, error: KafkaError | StorageError) -> None:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
         if isinstance(error, EarlierBatchRefusedError):
-            self._broker.tracer.mark("produce_refused_behind_refused")
+            self._services.tracer.mark("produce_refused_behind_refused")
         elif code in _PASSING:
-            now_ms = self._broker.clock.monotonic_ms()
+            now_ms = self._services.clock.monotonic_ms()
             note_refused(self.log.producers.refused, records, code, now_ms)
 
     def _plan_as_leader(
@@ -202,14 +208,14 @@ class Partition:
         if type(role) is not LeaderReplica:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {self._broker.broker_id} does not lead {self.topic_partition}",
+                f"broker {self._services.broker_id} does not lead {self.topic_partition}",
             )
         if self.is_closing:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} is being removed"
             )
         if acks == -1 and role.is_below_minimum:
-            self._broker.tracer.mark("produce_refused_at_small_isr")
+            self._services.tracer.mark("produce_refused_at_small_isr")
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self._below_minimum(role))
         completion = self.log.plan_leader_append(records, role.leader_epoch, now_ms, checked)
         self._appends.append(completion)
@@ -240,7 +246,7 @@ class Partition:
         role = self.role
         log_end_offset = self.log.log_end_offset
         if type(role) is LeaderReplica and log_end_offset != role.log_end_offset:
-            effects = role.appended(log_end_offset, self._broker.clock.monotonic_ms())
+            effects = role.appended(log_end_offset, self._services.clock.monotonic_ms())
             self.watchers.log_end_moved(self)
             if effects:
                 self.run(effects)
@@ -265,8 +271,8 @@ class Partition:
             effects = role.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
         except KafkaError:
             return
-        if self._broker.takeovers.watched:
-            self._broker.takeovers.fetched(self, replica_id, now_ms)
+        if self._context.takeovers.watched:
+            self._context.takeovers.fetched(self, replica_id, now_ms)
         if effects is MOVED:
             self.watchers.high_watermark_moved(self)
         elif effects:
@@ -286,7 +292,7 @@ class Partition:
         if type(role) is not LeaderReplica:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {self._broker.broker_id} does not lead {self.topic_partition}",
+                f"broker {self._services.broker_id} does not lead {self.topic_partition}",
             )
         if not self.log.config.delete_enabled:
             raise KafkaError(
@@ -326,7 +332,7 @@ class Partition:
             if role.max_lag_bytes >= 0:
                 for follower in role.followers.values():
                     follower.bytes_behind = bytes_from(self.log, follower.log_end_offset)
-            self.run(role.examine(self._broker.clock.monotonic_ms()))
+            self.run(role.examine(self._services.clock.monotonic_ms()))
 
     def log_start_moved(self) -> None:
         """Retention or a client has removed records."""
@@ -340,14 +346,14 @@ class Partition:
         self.log.configured(config)
         role = self.role
         if type(role) is LeaderReplica and role.min_insync_replicas != min_insync_replicas:
-            now_ms = self._broker.clock.monotonic_ms()
+            now_ms = self._services.clock.monotonic_ms()
             self.run(role.minimum_changed(min_insync_replicas, now_ms))
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Other brokers came or went."""
         role = self.role
         if type(role) is LeaderReplica:
-            self.run(role.eligibility_changed(is_alive, self._broker.clock.monotonic_ms()))
+            self.run(role.eligibility_changed(is_alive, self._services.clock.monotonic_ms()))
             self._look_at_low_watermark()
 
     def is_change_wanted(self, change: IsrChange) -> bool:
@@ -367,59 +373,59 @@ class Partition:
         """The controller answered with the state that holds now."""
         role = self.role
         if type(role) is LeaderReplica:
-            now_ms = self._broker.clock.monotonic_ms()
+            now_ms = self._services.clock.monotonic_ms()
             self.run(role.change_accepted(change, isr, leader_epoch, partition_epoch, now_ms))
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
         """The controller refused the change."""
         role = self.role
         if type(role) is LeaderReplica:
-            self._broker.tracer.event(
+            self._services.tracer.event(
                 "isr_change_refused",
                 partition=str(self.topic_partition),
                 isr=change.isr,
                 error=error.name,
             )
             self._mark_refusal(error)
-            self.run(role.change_refused(change, error, self._broker.clock.monotonic_ms()))
+            self.run(role.change_refused(change, error, self._services.clock.monotonic_ms()))
 
     def _mark_refusal(self, error: ErrorCode) -> None:
         if error is ErrorCode.INELIGIBLE_REPLICA:
-            self._broker.tracer.mark("isr_change_refused_ineligible")
+            self._services.tracer.mark("isr_change_refused_ineligible")
         elif error is ErrorCode.FENCED_LEADER_EPOCH:
-            self._broker.tracer.mark("isr_change_refused_fenced")
+            self._services.tracer.mark("isr_change_refused_fenced")
         elif error is ErrorCode.INVALID_UPDATE_VERSION:
-            self._broker.tracer.mark("isr_change_refused_old_state")
+            self._services.tracer.mark("isr_change_refused_old_state")
 
     def run(self, effects: Effects) -> None:
         """Do what a leader's decision asks for, in order."""
         for effect in effects:
             kind = type(effect)
             if kind is HighWatermarkMoved:
-                if self._broker.takeovers.watched:
-                    self._broker.takeovers.committed(self)
+                if self._context.takeovers.watched:
+                    self._context.takeovers.committed(self)
                 self.watchers.high_watermark_moved(self)
             elif kind is IsrCommitted:
                 self._isr_committed()
             elif kind is IsrBelowMinimum:
                 assert type(self.role) is LeaderReplica
                 if self.watchers.acks_waiting:
-                    self._broker.tracer.mark("acks_waiting_at_small_isr")
+                    self._services.tracer.mark("acks_waiting_at_small_isr")
                 self.watchers.isr_below_minimum(self, self._below_minimum(self.role))
             elif isinstance(effect, SendAlterPartition):
-                self._broker.isr_changes.submit(self, effect.change)
+                self._context.isr_changes.submit(self, effect.change)
             elif isinstance(effect, WithdrawAlterPartition):
-                self._broker.tracer.mark("isr_change_withdrawn")
-                self._broker.isr_changes.withdraw(self)
+                self._services.tracer.mark("isr_change_withdrawn")
+                self._context.isr_changes.withdraw(self)
             elif isinstance(effect, RetryAlterPartition):
-                self._broker.isr_changes.retry(self, effect.change)
+                self._context.isr_changes.retry(self, effect.change)
             else:
                 raise InvariantError(f"{effect} is not an effect of a leader")
 
     def _isr_committed(self) -> None:
         role = self.role
         assert type(role) is LeaderReplica
-        self._broker.tracer.event(
+        self._services.tracer.event(
             "isr_committed",
             partition=str(self.topic_partition),
             isr=role.isr.committed,
@@ -444,15 +450,15 @@ class Partition:
         self._resting_high_watermark = role.high_watermark
         if type(role) is LeaderReplica:
             self._known_partition_epoch = role.isr.partition_epoch
-            self._broker.takeovers.ended(self)
+            self._context.takeovers.ended(self)
             self.told_high_watermark = role.high_watermark
             if self.topic_partition.topic == CONSUMER_OFFSETS:
-                self._broker.groups.role_ended(self)
+                self._context.coordinators.role_ended(self)
             self.flush_appends()
             self._late.refuse(self._note_refusal)
-            self._broker.isr_changes.withdraw(self)
+            self._context.isr_changes.withdraw(self)
             if self.watchers.acks_waiting:
-                self._broker.tracer.mark("acks_waiting_at_lost_leadership")
+                self._services.tracer.mark("acks_waiting_at_lost_leadership")
             self.watchers.leadership_lost(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def is_quiet(self) -> bool:
@@ -465,7 +471,7 @@ class Partition:
         while self._pending:
             completion = self._pending.pop()
             if not completion.done:
-                self._broker.tracer.mark("log_busy_at_role_change")
+                self._services.tracer.mark("log_busy_at_role_change")
                 waiter: Completion[None] = Completion()
                 completion.then(lambda _, waiter=waiter: waiter.resolve(None))  # type: ignore[misc]
                 await waiter
@@ -482,43 +488,43 @@ class Partition:
 
     def become_leader(self, state: LeaderAndIsrPartitionState) -> None:
         """Lead under a new leader epoch (V31); the log is quiet."""
-        broker, log = self._broker, self.log
+        services, log = self._services, self.log
         log_end_offset = log.log_end_offset
         self._mark_election(log_end_offset, state)
         latest_epoch = log.epochs.latest_epoch
         if log.epochs.latest_epoch != state.leader_epoch:
             # Followers reconcile with this entry, even if no record of the epoch ever comes.
             log.assign_epoch(state.leader_epoch, log_end_offset)
-        now_ms = broker.clock.monotonic_ms()
+        now_ms = services.clock.monotonic_ms()
         role = LeaderReplica(
-            broker_id=broker.broker_id,
-            broker_epoch=broker.broker_epoch,
+            broker_id=services.broker_id,
+            broker_epoch=services.broker_epoch,
             leader_epoch=state.leader_epoch,
             isr=IsrState(tuple(state.isr), state.partition_epoch),
             replicas=tuple(state.replicas),
             epoch_start_offset=log_end_offset,
             log_end_offset=log_end_offset,
             high_watermark=self._starting_high_watermark(),
-            min_insync_replicas=broker.replicas.topic_config(
+            min_insync_replicas=self._context.topic_config(
                 self.topic_partition.topic
             ).min_insync_replicas,
-            max_lag_ms=broker.config.replica_lag_time_max_ms,
-            max_lag_bytes=broker.config.replica_lag_max_bytes,
-            is_eligible=broker.view.is_alive,
+            max_lag_ms=services.config.replica_lag_time_max_ms,
+            max_lag_bytes=services.config.replica_lag_max_bytes,
+            is_eligible=services.view.is_alive,
             now_ms=now_ms,
             recovery_state=state.leader_recovery_state,
         )
         self._take_role(role, state, "became_leader")
-        broker.takeovers.begun(self)
+        self._context.takeovers.begun(self)
         if state.leader_recovery_state == RECOVERING:
-            unclean.tell(broker, self, role, latest_epoch)
+            unclean.tell(services, self._context.events, self, role, latest_epoch)
         if self.topic_partition.topic == CONSUMER_OFFSETS:
-            broker.groups.role_taken(self, role.leader_epoch)
+            self._context.coordinators.role_taken(self, role.leader_epoch)
         self.run(role.examine(now_ms))
         self.watchers.log_end_moved(self)
 
     def _mark_election(self, log_end_offset: int, state: LeaderAndIsrPartitionState) -> None:
-        tracer, before = self._broker.tracer, self.role
+        tracer, before = self._services.tracer, self.role
         if self.high_watermark < log_end_offset:
             tracer.mark("high_watermark_stale_at_election")
         if self.log.epochs.latest_start_offset == log_end_offset:
@@ -537,7 +543,7 @@ class Partition:
         """
         log = self.log
         if state.leader == NO_LEADER:
-            self._broker.tracer.mark("follower_without_leader")
+            self._services.tracer.mark("follower_without_leader")
         role = FollowerReplica(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
@@ -557,13 +563,13 @@ class Partition:
         role = self.role
         if type(role) is LeaderReplica:
             self._mark_command(role, state)
-            now_ms = self._broker.clock.monotonic_ms()
+            now_ms = self._services.clock.monotonic_ms()
             self.run(
                 role.commanded(
                     tuple(state.isr),
                     tuple(state.replicas),
                     state.partition_epoch,
-                    self._broker.view.is_alive,
+                    self._services.view.is_alive,
                     now_ms,
                     state.leader_recovery_state,
                 )
@@ -571,7 +577,7 @@ class Partition:
             self._look_at_low_watermark()
 
     def _mark_command(self, role: LeaderReplica, state: LeaderAndIsrPartitionState) -> None:
-        tracer, isr = self._broker.tracer, role.isr
+        tracer, isr = self._services.tracer, role.isr
         if state.partition_epoch == isr.partition_epoch:
             tracer.mark("command_repeated")
         elif isr.in_flight:
@@ -591,7 +597,7 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self._known_partition_epoch = state.partition_epoch
         self.is_closing = state.is_closing
-        tracer = self._broker.tracer
+        tracer = self._services.tracer
         tracer.event(
             event,
             partition=str(self.topic_partition),
