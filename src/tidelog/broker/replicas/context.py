@@ -1,4 +1,7 @@
-"""What a partition may ask of the broker around it."""
+"""What a partition may ask of the broker around it.
+
+`Coordinators` is the one call upwards: groups live in partitions, and must hear of their roles.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The partitions with planned appends that the present read event will submit."""
+"""The partitions with planned appends that the present read event will submit.
+
+Requests of one read event share one write per partition.
+"""
 
 from __future__ import annotations
 

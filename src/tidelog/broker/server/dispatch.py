@@ -1,4 +1,8 @@
-"""From a decoded request to its handler, and from a failed one to its response."""
+"""From a decoded request to its handler, and from a failed one to its response.
+
+The composition fills the table of APIs (`apis.handlers`); connections and the interceptor of tests
+read it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a connection knows of an API: its card, and a handler of its requests."""
+"""What a connection knows of an API: its card, and a handler of its requests.
+
+Handlers are bound to the rooms that they work with (`apis.support.context`) before they come here.
+"""
 
 from __future__ import annotations
 

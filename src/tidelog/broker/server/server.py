@@ -1,4 +1,8 @@
-"""The listeners of one broker and the connections that they accept."""
+"""The listeners of one broker and the connections that they accept.
+
+Connections are accepted from the start on, so that clients need not connect again, and are read
+once the broker is registered.
+"""
 
 from __future__ import annotations
 

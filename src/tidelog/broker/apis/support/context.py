@@ -1,4 +1,7 @@
-"""What the handlers of APIs work with: the rooms of this broker, each by its public objects."""
+"""What the handlers of APIs work with: the rooms of this broker, each by its public objects.
+
+A test of one handler passes an object with the few of them that the handler uses.
+"""
 
 from __future__ import annotations
 
