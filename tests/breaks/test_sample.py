@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from tests import volume
 from tests.breaks.broken_rules import Break, Workshop, read_table
+from tests.support import draws
 
-SEED = volume.SEED or "sample"
+SEED = draws.SEED or "sample"
 SAMPLE = 10
 
 
@@ -20,7 +20,7 @@ def sample() -> list[Break]:
     for one in read_table():
         if not one.survives:
             by_rule.setdefault(one.rule, []).append(one)
-    rules = draw.sample(list(by_rule), min(SAMPLE * volume.FACTOR, len(by_rule)))
+    rules = draw.sample(list(by_rule), min(SAMPLE * draws.FACTOR, len(by_rule)))
     return [draw.choice(by_rule[rule]) for rule in rules]
 
 

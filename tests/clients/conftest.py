@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from tests.clients import thorough
-from tests.clients.java.jars import KAFKA
-from tests.clients.java.tools import Tools
-from tests.clients.matrix.driver import Absent
 from tests.clients.matrix.world import World
+from tests.support.clients.absent import Absent
+from tests.support.clients.jars import KAFKA
+from tests.support.clients.kafka_tools import Tools
 
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient

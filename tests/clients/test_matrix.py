@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients import thorough
-from tests.clients.matrix.driver import Absent, Driver
+from tests.clients.matrix.driver import Driver
 from tests.clients.matrix.table import CLIENTS, FEATURES, Check, Client, Feature, cell
 from tests.clients.matrix.world import World
+from tests.support.clients.absent import Absent
 
 from tidelog.local import LocalCluster
 

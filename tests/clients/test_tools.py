@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.clients.java.tools import Tools
 from tests.clients.matrix.world import World
+from tests.support.clients.kafka_tools import Tools
 
 from tidelog.broker.apis import handlers
 

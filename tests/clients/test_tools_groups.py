@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
-from tests.clients.java.tools import Tools
 from tests.clients.matrix.driver import eventually
 from tests.clients.matrix.world import World
+from tests.support.clients.kafka_tools import Tools
 
 TOOL = "kafka-consumer-groups"
 

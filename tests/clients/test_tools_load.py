@@ -6,9 +6,9 @@ import json
 import subprocess
 
 import pytest
-from tests.clients.java.tools import PATIENCE_S, Tools
 from tests.clients.matrix.driver import eventually
 from tests.clients.matrix.world import World
+from tests.support.clients.kafka_tools import PATIENCE_S, Tools
 
 
 def test_kafka_producer_perf_test_and_kafka_consumer_perf_test(

@@ -10,19 +10,19 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
-from tests.cluster.group_requests import GROUP_REQUESTS
-from tests.cluster.requests_by_version import (
+from tests.fuzz.broker_world import TOPIC, BrokerWorld
+from tests.fuzz.group_sequences import GROUP, LAST_GENERATION, GroupSequence
+from tests.fuzz.mutation import mutated
+from tests.fuzz.record_targets import repaired, sample_batches
+from tests.support import wire
+from tests.support.requests.by_version import (
     CLIENT_APIS,
     SERVED,
     produce_of,
     sensible_request,
     versions_of,
 )
-from tests.fuzz.broker_world import TOPIC, BrokerWorld
-from tests.fuzz.group_sequences import GROUP, LAST_GENERATION, GroupSequence
-from tests.fuzz.mutation import mutated
-from tests.fuzz.record_targets import repaired, sample_batches
-from tests.unit.wire import wire_messages
+from tests.support.requests.of_groups import GROUP_REQUESTS
 
 from tidelog.core.errors import ProtocolError
 from tidelog.wire import codec, schema
@@ -120,7 +120,7 @@ def redrawn(message: Any, version: int, draw: Random) -> None:
         elif not isinstance(value[0], (int, str, bytes)):
             redrawn(draw.choice(value), version, draw)
         return
-    drawn = wire_messages._value(draw, field.name, field.spec, version, False)
+    drawn = wire._value(draw, field.name, field.spec, version, False)
     setattr(message, field.name, drawn)
 
 
@@ -207,8 +207,8 @@ class Broker(_BrokerTarget):
                     key, version, TOPIC, topic_id))])  # fmt: skip
         for key in _COMMANDS:
             for version in versions_of(key):
-                case = wire_messages.Case(key, version, "request")
-                message = wire_messages.message(Random(str(case)), case.message, version)
+                case = wire.Case(key, version, "request")
+                message = wire.message(Random(str(case)), case.message, version)
                 yield stream_of([frame_of(key, version, message)])
         for batch in sample_batches():
             yield stream_of([frame_of(PRODUCE, 9, produce_of(batch, TOPIC, 1))])

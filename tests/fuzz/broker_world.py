@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.cluster.requests_by_version import SERVED
-from tests.fuzz.answers import check_answer
-from tests.unit.sim.sim_programs import MS, Recorder, Running, S, run
+from tests.support.requests.answers import check_answer
+from tests.support.requests.by_version import SERVED
+from tests.support.sim import (
+    MS,
+    Recorder,
+    Running,
+    S,
+    run,
+)
 
 from tidelog.core.errors import ProtocolError
 from tidelog.core.ports import FrameHandler, Transport

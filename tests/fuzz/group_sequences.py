@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.fuzz.broker_world import BrokerWorld
-from tests.group_world import check_shape
-from tests.unit.sim.sim_programs import MS
+from tests.support.group.walks import check_shape
+from tests.support.sim import MS
 
 from tidelog.core.errors import ProtocolError
 from tidelog.group.group import Group

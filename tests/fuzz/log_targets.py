@@ -13,7 +13,13 @@ from typing import Any, cast
 
 from tests.fuzz.mutation import mutated
 from tests.fuzz.record_targets import RECORDS, repaired, with_crc
-from tests.unit.log.log_rig import TP, Life, SimRig, append, batch_of
+from tests.support.log import (
+    TP,
+    Life,
+    SimRig,
+    append,
+    batch_of,
+)
 
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Files

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cluster.requests_by_version import produce_of, versions_of
 from tests.fuzz.broker_targets import Broker, frame_of
 from tests.fuzz.broker_world import TOPIC
 from tests.fuzz.record_targets import Batches, Compression, Producers
 from tests.fuzz.strategies import batches, damaged, wrong_batches
 from tests.fuzz.test_frames import bounded
-from tests.volume import examples
+from tests.support.draws import examples
+from tests.support.requests.by_version import produce_of, versions_of
 
 from tidelog.records import compression
 from tidelog.records.batch import BatchView, check

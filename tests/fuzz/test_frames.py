@@ -14,7 +14,7 @@ from tests.fuzz.fuzzer import Target
 from tests.fuzz.strategies import damaged, framed, requests
 from tests.fuzz.tracing import Tracer
 from tests.fuzz.wire_targets import Requests, Stream
-from tests.volume import examples
+from tests.support.draws import examples
 
 from tidelog.wire.codec import decode_request
 from tidelog.wire.registry import API

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cluster.requests_by_version import versions_of
 from tests.fuzz.broker_targets import GROUP_APIS, Groups, frame_of, frames_of, stream_of
 from tests.fuzz.broker_world import TOPIC
 from tests.fuzz.group_sequences import GROUP, LAST_GENERATION, GroupSequence
 from tests.fuzz.strategies import damaged
 from tests.fuzz.test_frames import bounded
-from tests.volume import examples
+from tests.support.draws import examples
+from tests.support.requests.by_version import versions_of
 
 from tidelog.core.errors import ErrorCode
 from tidelog.wire import schema

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import Candidate, Office, no_partitions, office
+from tests.support.controller.values import (
     TP,
     answer_of,
     grow,
@@ -20,7 +21,6 @@ from tests.controller_builders import (
     step,
     topic,
 )
-from tests.controller_office import Candidate, Office, no_partitions, office
 
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.decision import AddPartitions, Conflict

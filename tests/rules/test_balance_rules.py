@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from tests.controller_builders import elect, loaded, state, state_writes, step, topic
-from tests.controller_office import Candidate, Office, office
+from tests.support.controller.harness import Candidate, Office, office
+from tests.support.controller.values import (
+    elect,
+    loaded,
+    state,
+    state_writes,
+    step,
+    topic,
+)
 
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.events import PreferredElectionRead, RebalanceDue

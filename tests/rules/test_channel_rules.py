@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from tests.controller_builders import state, topic
-from tests.controller_office import Candidate, Office, office
+from tests.support.controller.harness import Candidate, Office, office
+from tests.support.controller.values import state, topic
 
 from tidelog.controller.changes import (
     BrokersChanged,

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import Candidate, Office, office
+from tests.support.controller.values import (
     TP,
     state,
     step,
     topic,
     unloaded,
 )
-from tests.controller_office import Candidate, Office, office
 
 from tidelog.broker.store_reader import StoreReader
 from tidelog.controller.changes import (

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import Candidate, Office, no_topics, office
+from tests.support.controller.values import (
     TP,
     alter,
     brokers,
@@ -23,8 +24,7 @@ from tests.controller_builders import (
     step,
     topic,
 )
-from tests.controller_office import Candidate, Office, no_topics, office
-from tests.store.clusters import interrupt
+from tests.support.store.clusters import interrupt
 
 from tidelog.broker.controller_shell import ControllerShell
 from tidelog.controller.changes import TopicFound

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from tests.coordinator_rig import (
+from tests.support.broker.coordinator import (
     P0,
     CoordinatorBroker,
     answered,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.group_office import SETTINGS, Office, joining
+from tests.support.group.harness import SETTINGS, Office, joining
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.string_hash import coordinating_partition

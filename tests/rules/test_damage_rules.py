@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.log.log_rig import (
+from tests.support.log import (
     TOPIC_ID,
     TP,
     Events,

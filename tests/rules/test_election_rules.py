@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import Candidate, Office, office
+from tests.support.controller.values import (
     CONTROLLER_EPOCH,
     TP,
     alter,
@@ -26,7 +27,6 @@ from tests.controller_builders import (
     topic,
     unloaded,
 )
-from tests.controller_office import Candidate, Office, office
 
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.events import BrokersRead

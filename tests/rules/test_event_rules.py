@@ -11,9 +11,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, FakeClock, a_cluster, settle
-from tests.controller_builders import TP, alter, brokers, loaded, step
-from tests.controller_office import Candidate, Office, office
+from tests.support.broker.fakes import FakeBroker, FakeClock, a_cluster, settle
+from tests.support.controller.harness import Candidate, Office, office
+from tests.support.controller.values import (
+    TP,
+    alter,
+    brokers,
+    loaded,
+    step,
+)
 
 from tidelog.broker.apis.produce import _topic_refusal
 from tidelog.controller.cluster_events import ClusterEvent

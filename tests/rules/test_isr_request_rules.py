@@ -11,7 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import Office, not_controller, office
+from tests.support.controller.values import (
     TP,
     alter,
     answer_of,
@@ -26,7 +27,6 @@ from tests.controller_builders import (
     topic,
     topic_id,
 )
-from tests.controller_office import Office, not_controller, office
 
 from tidelog.broker.apis import alter_partition
 from tidelog.controller.changes import (

@@ -10,7 +10,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from tests.unit.log.log_rig import (
+from tests.support.log import (
     NOW_MS,
     TOPIC_ID,
     TP,

@@ -10,8 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.controller_builders import brokers, epoch, loaded, state, state_writes, step, topic
-from tests.controller_office import Office, office
+from tests.support.controller.harness import Office, office
+from tests.support.controller.values import (
+    brokers,
+    epoch,
+    loaded,
+    state,
+    state_writes,
+    step,
+    topic,
+)
 
 from tidelog.broker import store_ops
 from tidelog.controller.changes import TopicFound

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import Candidate, Office, _Wire, office
+from tests.support.controller.values import (
     TP,
     alter,
     answer_of,
@@ -25,7 +26,6 @@ from tests.controller_builders import (
     topic,
     unloaded,
 )
-from tests.controller_office import Candidate, Office, _Wire, office
 
 from tidelog.broker.store_writer import StoreWriter
 from tidelog.controller.changes import TopicFound

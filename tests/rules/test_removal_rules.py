@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeTracer
-from tests.controller_office import Candidate, Office, no_removal, office
+from tests.support.broker.fakes import FakeTracer
+from tests.support.controller.harness import Candidate, Office, no_removal, office
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.rules.test_session_rules import TIMEOUT_MS, House, simulated
-from tests.unit.broker.test_connections import FakeTransport
+from tests.support.broker.connections import FakeTransport
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.cluster_view import PartitionView, TopicView

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from tests.store.clusters import SimCluster, interrupt
+from tests.support.store.clusters import SimCluster, interrupt
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.session import BrokerIdInUseError

@@ -11,10 +11,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, a_cluster, settle
-from tests.broker_fakes import state as told
-from tests.controller_builders import alter, isr_answer, loaded, run, shut_down, state, step, topic
-from tests.controller_office import Candidate, Office, office
+from tests.support.broker.fakes import FakeBroker, a_cluster, settle
+from tests.support.broker.fakes import state as told
+from tests.support.controller.harness import Candidate, Office, office
+from tests.support.controller.values import (
+    alter,
+    isr_answer,
+    loaded,
+    run,
+    shut_down,
+    state,
+    step,
+    topic,
+)
 
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.controller import Controller

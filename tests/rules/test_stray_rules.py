@@ -10,9 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import T0, TOPIC_ID, FakeLog, a_cluster, settle, state
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import TP, batch_of, drive
+from tests.support.broker.fakes import (
+    T0,
+    TOPIC_ID,
+    FakeLog,
+    a_cluster,
+    settle,
+    state,
+)
+from tests.support.log import TP, Rig, batch_of, drive
 
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.strays import Strays

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import Candidate, Office, office
+from tests.support.controller.values import (
     TP,
     alter,
     answer_of,
@@ -24,7 +25,6 @@ from tests.controller_builders import (
     topic_id,
     unloaded,
 )
-from tests.controller_office import Candidate, Office, office
 
 from tidelog.controller.changes import (
     Topic,

@@ -12,9 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, FakeTracer, a_cluster, errors, replicate
-from tests.broker_fakes import state as role
-from tests.controller_builders import (
+from tests.support.broker.fakes import (
+    FakeBroker,
+    FakeTracer,
+    a_cluster,
+    errors,
+    replicate,
+)
+from tests.support.broker.fakes import state as role
+from tests.support.controller.harness import Candidate, Office, office
+from tests.support.controller.values import (
     TP,
     alter,
     brokers,
@@ -28,8 +35,13 @@ from tests.controller_builders import (
     topic,
     unloaded,
 )
-from tests.controller_office import Candidate, Office, office
-from tests.replica_builders import a_leader, accept, fetch, proposed, send
+from tests.support.replication import (
+    a_leader,
+    accept,
+    fetch,
+    proposed,
+    send,
+)
 
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.cluster_events import ClusterEvent

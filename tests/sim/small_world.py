@@ -5,7 +5,14 @@ from __future__ import annotations
 
 import sys
 
-from tests.unit.sim.sim_programs import MAX_FRAME_BYTES, MS, Recorder, Running, S, frame
+from tests.support.sim import (
+    MAX_FRAME_BYTES,
+    MS,
+    Recorder,
+    Running,
+    S,
+    frame,
+)
 
 from tidelog.core.errors import ConnectionLost, RequestTimeout, StorageError
 from tidelog.core.ports import Files, Lane, Work

@@ -9,7 +9,7 @@ import pytest
 from tests.clients import confluent
 from tests.clients.matrix.driver import EARLIEST, LATEST, Refused
 from tests.clients.matrix.world import World
-from tests.clients.samples import Record, records, stored_codecs
+from tests.support.clients.samples import Record, records, stored_codecs
 
 from tidelog.core.types import TopicPartition
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.broker_fakes import a_cluster
-from tests.coordinator_rig import CoordinatorBroker, told
+from tests.support.broker.coordinator import CoordinatorBroker, told
+from tests.support.broker.fakes import a_cluster
 from tests.unit.broker.test_administration_apis import request, see_topics
 
 from tidelog.broker.apis import describe_cluster, describe_topic_partitions, metadata

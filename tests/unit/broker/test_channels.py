@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from tests.controller_office import Candidate, Office, office
+from tests.support.controller.harness import Candidate, Office, office
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import COMMANDS_REPEATED

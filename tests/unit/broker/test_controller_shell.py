@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.controller_office import Office, office
+from tests.support.controller.harness import Office, office
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition

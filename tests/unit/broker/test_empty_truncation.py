@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.broker.test_connections import FakeTracer
+from tests.support.broker.connections import FakeTracer
 
 from tidelog.broker.following import FollowedPartition
 from tidelog.core.types import TopicPartition

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.cluster.group_requests import GROUP, join_group
-from tests.coordinator_rig import (
+from tests.support.broker.coordinator import (
     READ,
     CoordinatorBroker,
     answered,
@@ -14,6 +13,7 @@ from tests.coordinator_rig import (
     stable_member,
     told,
 )
+from tests.support.requests.of_groups import GROUP, join_group
 
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.requests import Pending

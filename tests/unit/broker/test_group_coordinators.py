@@ -5,9 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from tests.broker_fakes import settle
-from tests.cluster.group_requests import join_group
-from tests.coordinator_rig import (
+from tests.support.broker.coordinator import (
     P0,
     READ,
     CoordinatorBroker,
@@ -21,6 +19,8 @@ from tests.coordinator_rig import (
     stored_offset,
     told,
 )
+from tests.support.broker.fakes import settle
+from tests.support.requests.of_groups import join_group
 
 from tidelog.broker.coordinators.loading import RECORDS_PER_TURN
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.broker.test_connections import FakeBroker, FakeTransport, frame
+from tests.support.broker.connections import FakeBroker, FakeTransport, frame
 from tests.unit.broker.test_timers import ManualClock
 
 from tidelog.broker.connections import Connection

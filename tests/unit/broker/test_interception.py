@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from tests.unit.broker.test_connections import FakeBroker, FakeTransport, answers, frame
+from tests.support.broker.connections import FakeBroker, FakeTransport, answers, frame
 
 from tidelog.broker.apis import Served
 from tidelog.broker.connections import Connection

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, a_cluster, state
+from tests.support.broker.fakes import FakeBroker, a_cluster, state
 
 from tidelog.broker.partitions import Partition
 from tidelog.core.completion import Completion

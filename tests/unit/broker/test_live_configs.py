@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
-from tests.controller_office import Office, office
+from tests.support.controller.harness import Office, office
 
 from tidelog.broker.config_store import BROKERS, TOPICS, ConfigStore
 from tidelog.broker.live_configs import EXPIRATION_MS, LiveConfigs

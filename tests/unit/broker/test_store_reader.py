@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.broker_fakes import FakeTracer
-from tests.controller_builders import topic_id
-from tests.controller_office import Office, office
+from tests.support.broker.fakes import FakeTracer
+from tests.support.controller.harness import Office, office
+from tests.support.controller.values import topic_id
 
 from tidelog.broker.store_reader import StoreReader
 from tidelog.controller.changes import TopicFound, TopicUnreadable

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
-from tests.controller_builders import state, topic, topic_id
-from tests.controller_office import Office, office
+from tests.support.controller.harness import Office, office
+from tests.support.controller.values import state, topic, topic_id
 
 from tidelog.broker import store_ops
 from tidelog.broker.store_writer import DeposedError, StoreWriter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.broker_fakes import FakeClock
+from tests.support.broker.fakes import FakeClock
 
 from tidelog.core.limits import KIB, MIB
 from tidelog.core.receive_budget import (

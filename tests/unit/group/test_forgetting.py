@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.group_office import DELAY_MS, SETTINGS, WALL_MS, G, Office, joining, protocols
+from tests.support.group.harness import (
+    DELAY_MS,
+    SETTINGS,
+    WALL_MS,
+    G,
+    Office,
+    joining,
+    protocols,
+)
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TOMBSTONES_PER_APPEND

@@ -1,4 +1,4 @@
-"""Random walks of a group (tests/group_world.py), and proof that they would notice."""
+"""Random walks of a group (tests/support/group/walks.py), and proof that they would notice."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.group_world import World
-from tests.volume import for_draws
+from tests.support.draws import for_draws
+from tests.support.group.walks import World
 
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.group import joining, membership, offsets, rebalancing, settling, syncing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.group_office import (
+from tests.support.group.harness import (
     DELAY_MS,
     REBALANCE_MS,
     SESSION_MS,

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.group_office import DELAY_MS, SESSION_MS, SETTINGS, G, Office, joining
+from tests.support.group.harness import (
+    DELAY_MS,
+    SESSION_MS,
+    SETTINGS,
+    G,
+    Office,
+    joining,
+)
 
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.types import TopicPartition

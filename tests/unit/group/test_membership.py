@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.group_office import DELAY_MS, REBALANCE_MS, SESSION_MS, G, Office, joining
+from tests.support.group.harness import (
+    DELAY_MS,
+    REBALANCE_MS,
+    SESSION_MS,
+    G,
+    Office,
+    joining,
+)
 
 from tidelog.core.errors import ErrorCode
 from tidelog.group.effects import Reply, TimerKind, TimerName

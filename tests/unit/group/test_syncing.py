@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.group_office import DELAY_MS, REBALANCE_MS, SESSION_MS, Office, joining
+from tests.support.group.harness import (
+    DELAY_MS,
+    REBALANCE_MS,
+    SESSION_MS,
+    Office,
+    joining,
+)
 
 from tidelog.core.errors import ErrorCode
 from tidelog.group.effects import TimerKind, TimerName

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.volume import for_draws
+from tests.support.draws import for_draws
 
 from tidelog.history import HistoryChecker, Operation, Report, encode, parse
 from tidelog.history.operations import FAIL, INFO, OK

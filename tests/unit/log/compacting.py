@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.unit.log.log_rig import NOW_MS, FakeClock, drive
+from tests.support.log import NOW_MS, FakeClock, drive
 
 from tidelog.log.cleaner import Cleaner, CleanerSettings
 from tidelog.log.cleaning import CleaningStats

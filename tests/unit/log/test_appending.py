@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, append, batch_of, values_of
+from tests.support.log import NOW_MS, Rig, append, batch_of, values_of
 
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -346,7 +345,7 @@ def copy_of(log: PartitionLog, offset: int = 0) -> bytes:
 
 @pytest.fixture
 def leader_and_follower(rig: Rig) -> tuple[PartitionLog, PartitionLog]:
-    from tests.unit.log.log_rig import TOPIC_ID, TP
+    from tests.support.log import TOPIC_ID, TP
 
     leader = rig.log()
     follower = leader.directory.create(TP._replace(partition=1), TOPIC_ID, LogConfig()).result()

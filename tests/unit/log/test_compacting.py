@@ -10,10 +10,16 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.draws import examples
+from tests.support.log import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    Rig,
+    SimRig,
+    drive,
+)
 from tests.unit.log.compacting import Pair, batches_of, clean, cleaner, put
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, SimRig, drive
-from tests.volume import examples
 
 from tidelog.core.errors import StorageError
 from tidelog.core.types import TopicPartition

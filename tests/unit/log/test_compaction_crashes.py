@@ -10,9 +10,9 @@ import copy
 from itertools import pairwise
 
 import pytest
+from tests.support.draws import FACTOR
+from tests.support.log import TOPIC_ID, TP, SimRig, drive
 from tests.unit.log.compacting import batches_of, cleaner, put
-from tests.unit.log.log_rig import TOPIC_ID, TP, SimRig, drive
-from tests.volume import FACTOR
 
 from tidelog.core.errors import NodeDead
 from tidelog.log.cleaning import CleaningStats

@@ -12,8 +12,15 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, SimRig, batch_of, read_all
-from tests.volume import examples
+from tests.support.draws import examples
+from tests.support.log import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    SimRig,
+    batch_of,
+    read_all,
+)
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import NodeDead

@@ -6,8 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, TP, append, drive, read_all, values_of
+from tests.support.log import (
+    NOW_MS,
+    TP,
+    Rig,
+    append,
+    drive,
+    read_all,
+    values_of,
+)
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition

@@ -6,8 +6,16 @@ import errno
 from collections.abc import Callable
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, batch_of, drive, values_of
+from tests.support.log import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    Rig,
+    append,
+    batch_of,
+    drive,
+    values_of,
+)
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.log.config import LogConfig

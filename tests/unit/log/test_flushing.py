@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import (
+from tests.support.log import (
     NOW_MS,
     TOPIC_ID,
     TP,
     Life,
+    Rig,
     StepLane,
     append,
     batch_of,

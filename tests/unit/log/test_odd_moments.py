@@ -8,8 +8,15 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, TP, FaultyFiles, append, batch_of, values_of
+from tests.support.log import (
+    NOW_MS,
+    TP,
+    FaultyFiles,
+    Rig,
+    append,
+    batch_of,
+    values_of,
+)
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.log.config import LogConfig
@@ -159,7 +166,7 @@ def test_a_removal_that_fails_later_is_judged(rig: Rig) -> None:
 
 
 def test_nothing_is_removed_after_the_directory_was_closed(rig: Rig) -> None:
-    from tests.unit.log.log_rig import drive
+    from tests.support.log import drive
 
     log = rig.log(LogConfig(file_delete_delay_ms=10))
     directory = log.directory

@@ -8,19 +8,19 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import (
+from tests.support.draws import examples
+from tests.support.log import (
     NOW_MS,
     TOPIC_ID,
     TP,
     FaultyFiles,
+    Rig,
     SimRig,
     StepLane,
     append,
     batch_of,
     values_of,
 )
-from tests.volume import examples
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
@@ -113,7 +113,7 @@ def test_offsets_outside_are_out_of_range(rig: Rig) -> None:
 
 
 def test_only_what_is_written_is_read(rig: Rig) -> None:
-    from tests.unit.log.log_rig import batch_of
+    from tests.support.log import batch_of
 
     log = rig.log()
     log.plan_leader_append(batch_of([b"a"]), 0, NOW_MS)
@@ -306,7 +306,7 @@ def test_indexes_of_old_segments_are_dropped_when_there_are_many(rig: Rig, small
 
 
 def test_open_files_are_bounded(rig: Rig, small: Small) -> None:
-    from tests.unit.log.log_rig import TOPIC_ID, TP
+    from tests.support.log import TOPIC_ID, TP
 
     directory = rig.open(small(), max_open_files=4)
     log = directory.create(TP, TOPIC_ID, small()).result()

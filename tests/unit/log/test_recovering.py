@@ -10,9 +10,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, drive, read_all, values_of
-from tests.volume import examples
+from tests.support.draws import examples
+from tests.support.log import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    Rig,
+    append,
+    drive,
+    read_all,
+    values_of,
+)
 
 from tidelog.core.errors import StorageError
 from tidelog.log.config import LogConfig

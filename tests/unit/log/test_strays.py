@@ -6,11 +6,11 @@ import random
 from typing import Any
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import (
+from tests.support.log import (
     NOW_MS,
     TOPIC_ID,
     TP,
+    Rig,
     SimRig,
     append,
     drive,

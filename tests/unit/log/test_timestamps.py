@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, append, batch_of, read_all
+from tests.support.log import NOW_MS, Rig, append, batch_of, read_all
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
