@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from tests.breaks.broken_rules import Break, Workshop, read_table
+from tests.breaks.broken_rules import Break, SourceCopy, read_table
 from tests.support import draws
 
 SEED = draws.SEED or "sample"
@@ -25,12 +25,12 @@ def sample() -> list[Break]:
 
 
 @pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop() as made:
+def sources() -> Iterator[SourceCopy]:
+    with SourceCopy() as made:
         made.check_healthy([one.rule for one in sample()])
         yield made
 
 
 @pytest.mark.parametrize("broken", sample(), ids=lambda one: one.rule)
-def test_a_broken_rule_is_noticed_by_its_tests(workshop: Workshop, broken: Break) -> None:
-    assert workshop.is_caught(broken), f"survived: {broken} (seed {SEED!r})"
+def test_a_broken_rule_is_noticed_by_its_tests(sources: SourceCopy, broken: Break) -> None:
+    assert sources.is_caught(broken), f"survived: {broken} (seed {SEED!r})"

@@ -94,9 +94,9 @@ def test_whole_requests_are_answered() -> None:
     """The test above would prove little if every connection were closed."""
     fresh = Broker()
     try:
-        world = fresh.world()
+        harness = fresh.harness()
         for seed in islice(fresh.seeds(), 100):
             fresh.run(seed)
-        assert world.answers > 90
+        assert harness.answers > 90
     finally:
         fresh.close()

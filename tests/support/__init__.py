@@ -1,4 +1,4 @@
-"""What tests of more than one folder stand on: fakes, harnesses, values, models.
+"""What tests of more than one folder use: fakes, harnesses, values, models.
 
 A *fake* stands in for a port or a peer and remembers what it was asked. A *harness* runs real code
 with fakes around it, and its methods are what tests do to it. *Values* are messages, records and

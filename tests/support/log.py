@@ -1,8 +1,8 @@
-"""What the tests of the log stand on: a lane that runs when told, a clock, batches, crashes.
+"""What the tests of the log use: a lane that runs when told, a clock, batches, crashes.
 
 `StepLane` runs FAST operations at once and SLOW ones when `run` is called (or at once too), on real
-files or on the simulated disk, without a loop. `Crashes` is a partition log on a simulated disk
-whose process can be struck at any file call.
+files or on the simulated disk, without a loop. `LogHarness` is a log directory on real files,
+`SimLogHarness` one on a simulated disk whose process can die at any file call.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+from tests.support.ports import FakeTracer, ManualClock
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import NodeDead, StorageError
@@ -34,55 +36,11 @@ TOPIC_ID = bytes(range(1, 17))
 NOW_MS = 1_700_000_000_000
 
 
-class FakeClock:
-    """Time that stands until a test moves it; timers fire in `advance`."""
+class FakeClock(ManualClock):
+    """Time that begins at NOW_MS."""
 
     def __init__(self) -> None:
-        self.now_ms = NOW_MS
-        self.timers: list[tuple[float, Callable[[], None]]] = []
-
-    def monotonic_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Any:
-        self.timers.append((self.now_ms + delay_ms, callback))
-        return None
-
-    def advance(self, delay_ms: int) -> None:
-        self.now_ms += delay_ms
-        due = [timer for timer in self.timers if timer[0] <= self.now_ms]
-        self.timers = [timer for timer in self.timers if timer[0] > self.now_ms]
-        for _, callback in due:
-            callback()
-
-
-class Events:
-    """A tracer that remembers."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        self.marks: list[str] = []
-        self.lines: list[str] = []
-        self.loggers: list[str] = []
-
-    def event(self, name: str, /, **fields: Any) -> None:
-        self.events.append((name, fields))
-
-    def mark(self, name: str, /) -> None:
-        self.marks.append(name)
-
-    def log(self, logger: str, level: int, message: str, /) -> None:
-        self.lines.append(message)
-        self.loggers.append(logger)
-
-    def named(self, name: str) -> list[dict[str, Any]]:
-        return [fields for event, fields in self.events if event == name]
+        super().__init__(NOW_MS)
 
 
 class StepLane:
@@ -168,7 +126,7 @@ def open_directory(
     lane: StepLane,
     config: LogConfig | None = None,
     clock: FakeClock | None = None,
-    tracer: Events | None = None,
+    tracer: FakeTracer | None = None,
     cluster_id: str = "cluster",
     broker_id: int = 1,
     max_open_files: int = 100,
@@ -181,7 +139,7 @@ def open_directory(
             cluster_id=cluster_id,
             broker_id=broker_id,
             clock=clock or FakeClock(),
-            tracer=tracer or Events(),
+            tracer=tracer or FakeTracer(),
             default_config=settings,
             config_of=lambda _: settings,
             max_open_files=max_open_files,
@@ -259,7 +217,7 @@ class Life:
             raise NodeDead(name)
 
 
-class SimRig:
+class SimLogHarness:
     """A log directory on a simulated disk that can be opened again and again."""
 
     def __init__(self, seed: int = 0, config: LogConfig | None = None) -> None:
@@ -267,7 +225,7 @@ class SimRig:
         self.disk = SimDisk("/logs")
         self.config = config or LogConfig()
         self.clock = FakeClock()
-        self.tracer = Events()
+        self.tracer = FakeTracer()
         self.life = Life()
         self.lane = StepLane("/logs", cast(Files, None))
 
@@ -338,13 +296,13 @@ class UnsyncedFiles(OsFiles):
         super().replace_file(path, data, sync=False)
 
 
-class Rig:
+class LogHarness:
     """One log directory on real files that can be opened again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path / "logs"
         self.clock = FakeClock()
-        self.tracer = Events()
+        self.tracer = FakeTracer()
         self.config = LogConfig()
         self.files = FaultyFiles(UnsyncedFiles())
         self.lane = StepLane(str(self.path), self.files)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from tests.support.ports import FakeTracer, ManualClock
+
 from tidelog.broker.connections import Connection
 from tidelog.broker.refusals import refusal
 from tidelog.broker.requests import Request
@@ -41,30 +43,11 @@ class FakeTransport:
         self.closed = reason
 
 
-class FakeTracer:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def event(self, name: str, /, **fields: Any) -> None:
-        self.lines.append(name)
-
-    def mark(self, name: str, /) -> None:
-        self.lines.append(name)
-
-    def log(self, logger: str, level: int, message: str, /) -> None:
-        self.lines.append(message)
-
-
-class FakeClock:
-    def monotonic_ms(self) -> int:
-        return 7
-
-
 class FakeBroker:
     """As much of a broker as a connection touches."""
 
     def __init__(self, handle: Callable[[Any, Request], Any]) -> None:
-        self.clock = FakeClock()
+        self.clock = ManualClock()
         self.tracer = FakeTracer()
         self.handle = handle
         self.idle = SimpleNamespace(tick=0)

@@ -133,7 +133,7 @@ class BatchLog(FakeLog):
         ]
 
 
-class CoordinatorBroker:
+class CoordinatorHarness:
     """Broker 1; leads the partition alone, or with broker 2 in its ISR."""
 
     def __init__(self, **config: str) -> None:
@@ -233,16 +233,16 @@ def committing(offset: int, *, group: str = GROUP, metadata: str = "") -> Offset
     return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(READ, [partition])])
 
 
-def commit(rig: CoordinatorBroker, offset: int, **more: Any) -> Any:
-    return rig.ask(OFFSET_COMMIT, 8, committing(offset, **more))
+def commit(harness: CoordinatorHarness, offset: int, **more: Any) -> Any:
+    return harness.ask(OFFSET_COMMIT, 8, committing(offset, **more))
 
 
 def commit_error(answer: Any) -> ErrorCode:
     return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 
-def fetch(rig: CoordinatorBroker, group: str = GROUP) -> tuple[ErrorCode, int]:
-    answer = rig.ask(
+def fetch(harness: CoordinatorHarness, group: str = GROUP) -> tuple[ErrorCode, int]:
+    answer = harness.ask(
         OFFSET_FETCH, 7, OffsetFetchRequest(group, [OffsetFetchRequestTopic(READ, [0])])
     )
     offset = answer.topics[0].partitions[0].committed_offset if answer.topics else -1
@@ -257,13 +257,13 @@ def stored_offset(offset: int, group: str = GROUP) -> NewRecord:
     return NewRecord(key, value, 1)
 
 
-async def stable_member(rig: CoordinatorBroker) -> JoinGroupResponse:
-    pending = rig.ask(JOIN_GROUP, 3, join_group(3, READ))
-    await rig.clock.advance(20)
+async def stable_member(harness: CoordinatorHarness) -> JoinGroupResponse:
+    pending = harness.ask(JOIN_GROUP, 3, join_group(3, READ))
+    await harness.clock.advance(20)
     joined: JoinGroupResponse = answered(pending)
     assert joined.error_code == ErrorCode.NONE
     assignment = SyncGroupRequestAssignment(joined.member_id, b"mine")
-    synced = rig.ask(
+    synced = harness.ask(
         SYNC_GROUP,
         3,
         SyncGroupRequest(GROUP, joined.generation_id, joined.member_id, assignments=[assignment]),
@@ -272,6 +272,6 @@ async def stable_member(rig: CoordinatorBroker) -> JoinGroupResponse:
     return joined
 
 
-def group_state(rig: CoordinatorBroker) -> tuple[str, int]:
-    (group,) = rig.ask(DESCRIBE_GROUPS, 5, DescribeGroupsRequest([GROUP])).groups
+def group_state(harness: CoordinatorHarness) -> tuple[str, int]:
+    (group,) = harness.ask(DESCRIBE_GROUPS, 5, DescribeGroupsRequest([GROUP])).groups
     return group.group_state, len(group.members)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
+from tests.support.ports import FakeTracer, StandingClock
+
 from tidelog.broker.apis import fetch, leader_and_isr, list_offsets, stop_replica
 from tidelog.broker.cluster_events import ClusterEvents
 from tidelog.broker.cluster_view import ClusterView, PartitionView, TopicView
@@ -65,46 +67,18 @@ CONNECTION: Any = SimpleNamespace(
 )
 
 
-class FakeClock:
-    """Time that is moved by hand; timers fire in order."""
+class FakeClock(StandingClock):
+    """Time that is moved by hand; the loop runs after each timer."""
 
     def __init__(self) -> None:
-        self.now_ms = 1_000_000
-        self._timers: list[list[Any]] = []
-        self._number = 0
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Any:
-        self._number += 1
-        entry = [self.now_ms + delay_ms, self._number, callback]
-        self._timers.append(entry)
-
-        def cancel() -> None:
-            entry[2] = None
-
-        return SimpleNamespace(cancel=cancel)
+        super().__init__(1_000_000)
 
     async def advance(self, delay_ms: int) -> None:
         """Let time pass, and what is due happen."""
-        end = self.now_ms + delay_ms
-        while True:
-            due = sorted(entry for entry in self._timers if entry[0] <= end)
-            if not due:
-                break
-            self._timers.remove(due[0])
-            self.now_ms = max(self.now_ms, int(due[0][0]))
-            if due[0][2] is not None:
-                due[0][2]()
+        end_ms = self.now_ms + delay_ms
+        while self.fire_next(end_ms):
             await settle()
-        self.now_ms = end
+        self.now_ms = end_ms
         await settle()
 
 
@@ -112,26 +86,6 @@ async def settle() -> None:
     """Let everything that can happen now happen."""
     for _ in range(20):
         await asyncio.sleep(0)
-
-
-class FakeTracer:
-    """Remembers events and log lines."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        self.lines: list[str] = []
-
-    def event(self, name: str, /, **fields: Any) -> None:
-        self.events.append((name, fields))
-
-    def mark(self, name: str, /) -> None:
-        """Not looked at."""
-
-    def log(self, logger: str, level: int, message: str, /) -> None:
-        self.lines.append(message)
-
-    def named(self, name: str) -> list[dict[str, Any]]:
-        return [fields for event, fields in self.events if event == name]
 
 
 class FakeLog:

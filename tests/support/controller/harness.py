@@ -1,7 +1,8 @@
 """Real controllers over the simulated store; what they command goes to scripted brokers.
 
-Every broker of an `Office` takes part in controller elections with the code that brokers run; its
-other half is a script that records the commands it gets and answers them as told. Time is virtual.
+Every broker of a `ControllerHarness` takes part in controller elections with the code that brokers
+run; its other half is a script that records the commands it gets and answers them as told. Time is
+virtual.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class _Wire:
     ) -> None:
         self._sender = sender
         self._correlation_ids = correlation_ids or CorrelationIds()
-        self._to = sender.office.by_host(host)
+        self._to = sender.harness.by_host(host)
         self.is_open = True
         self._waiting: list[Callable[[Any, Exception | None], None]] = []
 
@@ -234,7 +235,7 @@ class _Peers:
         return _Wire(self._candidate, host, correlation_ids)
 
     def connection(self, broker_id: int, purpose: str) -> _Wire:
-        if broker_id not in self._candidate.office.brokers:
+        if broker_id not in self._candidate.harness.brokers:
             raise ConnectionLost(f"broker {broker_id} is not known")
         return _Wire(self._candidate, f"broker{broker_id}")
 
@@ -271,16 +272,16 @@ class _Drains:
 class Candidate:
     """One broker: a real controller shell, and a script for the rest. Passes for a `Broker`."""
 
-    def __init__(self, office: Office, broker_id: int) -> None:
-        self.office = office
+    def __init__(self, harness: ControllerHarness, broker_id: int) -> None:
+        self.harness = harness
         self.broker_id = broker_id
-        self.node = office.world.add_node(broker_id, f"broker{broker_id}")
+        self.node = harness.world.add_node(broker_id, f"broker{broker_id}")
         self.config = BrokerConfig.from_properties(
             {
                 "broker.id": str(broker_id),
                 "listeners": f"PLAINTEXT://broker{broker_id}:9092",
                 "controller.socket.timeout.ms": "500",
-                **office.properties,
+                **harness.properties,
             }
         )
         self.script = Script(broker_id)
@@ -296,7 +297,7 @@ class Candidate:
         self.metrics = Metrics()
         self.tasks = Tasks(self.ports.loop, self.clock, self._failed)
         self.timers = TimerWheel(self.clock)
-        self.store = self.office.client(self.node, f"b{self.broker_id}")
+        self.store = self.harness.client(self.node, f"b{self.broker_id}")
         self.broker_epoch = -1
         self.session = self
         self.peers = _Peers(self)
@@ -363,7 +364,7 @@ class Candidate:
         self.controller.session_renewed()
 
     def _failed(self, name: str, error: BaseException) -> None:
-        self.office.world.violate(f"broker {self.broker_id}: {name} failed: {error!r}")
+        self.harness.world.violate(f"broker {self.broker_id}: {name} failed: {error!r}")
 
     def crash(self) -> None:
         """End at once; the store notices soon."""
@@ -372,7 +373,7 @@ class Candidate:
         self.store.crashed()
 
 
-class Office:
+class ControllerHarness:
     """A cluster's worth of candidates, and an administrator's own session with the store."""
 
     def __init__(self, count: int, **properties: str) -> None:
@@ -643,10 +644,10 @@ def not_controller() -> AlterPartitionResponse:
 
 
 @contextmanager
-def office(count: int = 3, **properties: str) -> Iterator[Office]:
-    """An office for one test."""
+def controller_harness(count: int = 3, **properties: str) -> Iterator[ControllerHarness]:
+    """A harness for one test."""
     with CollectorPaused():
-        made = Office(count, **properties)
+        made = ControllerHarness(count, **properties)
         try:
             yield made
         finally:

@@ -48,7 +48,7 @@ def protocols(*names: str, metadata: bytes = b"t") -> tuple[Protocol, ...]:
     return tuple(Protocol(name, metadata) for name in names)
 
 
-class Office:
+class GroupHarness:
     """Drives a coordinator as its docstring says; appends are committed at once unless held."""
 
     def __init__(
@@ -217,9 +217,9 @@ class Office:
     def delete(self, group_id: str = G) -> int:
         return self.ask(DeleteGroupAsked(0, group_id))
 
-    def reload(self, epoch: int = EPOCH + 1, settings: GroupSettings | None = None) -> Office:
+    def reload(self, epoch: int = EPOCH + 1, settings: GroupSettings | None = None) -> GroupHarness:
         """Another broker takes over with what is in the log."""
-        other = Office(settings or self.settings, self.log, epoch)
+        other = GroupHarness(settings or self.settings, self.log, epoch)
         other.tickets = self.tickets
         return other
 

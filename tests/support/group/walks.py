@@ -98,7 +98,7 @@ class Client:
 
 
 @dataclass(slots=True)
-class World:
+class GroupWalk:
     """Everything around the coordinator; `random` decides what happens next."""
 
     random: Random

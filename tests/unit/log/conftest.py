@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from tests.support.log import (
-    Rig,
+    LogHarness,
 )
 
 from tidelog.log.config import LogConfig
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path)
+def harness(tmp_path: Path) -> LogHarness:
+    return LogHarness(tmp_path)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ _PROPERTIES = {
 }
 
 
-class BrokerWorld:
+class BrokerHarness:
     """One broker, two topics, and clients."""
 
     def __init__(self, seed: int = 1) -> None:
@@ -170,8 +170,8 @@ class BrokerWorld:
 class Exchange:
     """What one client sent, and the answers to it."""
 
-    def __init__(self, world: BrokerWorld, recorder: Recorder, frames: Sequence[bytes]) -> None:
-        self._world = world
+    def __init__(self, harness: BrokerHarness, recorder: Recorder, frames: Sequence[bytes]) -> None:
+        self._harness = harness
         self._recorder = recorder
         self._asked = list(_answerable(frames))
         self._wanted = len(frames)
@@ -179,7 +179,7 @@ class Exchange:
 
     def wait(self, patience_ns: int) -> None:
         """Until all is answered, the connection is closed, or so much virtual time has gone by."""
-        recorder, world = self._recorder, self._world.world
+        recorder, world = self._recorder, self._harness.world
         world.run_while(
             lambda: len(recorder.frames) < self._wanted and not recorder.lost,
             world.now_ns + patience_ns,
@@ -194,12 +194,12 @@ class Exchange:
             for number in range(self._taken, len(frames))
         ]
         self._taken = len(frames)
-        self._world.answers += len(found)
+        self._harness.answers += len(found)
         return found
 
     def end(self) -> None:
         """Close the connection."""
-        self._world.end(self._recorder)
+        self._harness.end(self._recorder)
 
 
 def _answerable(frames: Sequence[bytes]) -> Iterator[tuple[codec.RequestHeader, Any]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.sim.other_process import hashes_of
-from tests.sim.small_world import trace_hash
+from tests.sim.three_nodes import trace_hash
 
 from tidelog.sim.world import CollectorPaused
 
 SEEDS = [3, 17, 4242]
-MODULE = "tests.sim.small_world"
+MODULE = "tests.sim.three_nodes"
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ TOPIC = "t"
 _QUIET = Profile("quiet", has_own_streams=True, restart_ms=((300, 400),))
 
 
-class Stand:
+class FaultHarness:
     """Three brokers, one topic, one client with a connection to each broker."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Stand:
 
     @property
     def controller(self) -> SimBroker:
-        """Who is in office."""
+        """The active controller."""
         found = self.stage().controller()
         assert found is not None
         return found
@@ -140,14 +140,14 @@ class Stand:
 
 
 @contextmanager
-def stand() -> Iterator[Stand]:
-    """A stand for one test."""
+def fault_harness() -> Iterator[FaultHarness]:
+    """A harness for one test."""
     with CollectorPaused():
-        made = Stand()
+        made = FaultHarness()
         try:
             yield made
         finally:
             made.world.close()
 
 
-__all__ = ["CLIENT", "NS_PER_MS", "NS_PER_S", "TOPIC", "Stand", "stand"]
+__all__ = ["CLIENT", "NS_PER_MS", "NS_PER_S", "TOPIC", "FaultHarness", "fault_harness"]

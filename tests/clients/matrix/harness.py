@@ -18,7 +18,7 @@ from tidelog.runtime.blocking import BlockingClient
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
-class World:
+class ClientHarness:
     """One check with one client. What is asked of brokers here does not go through the client."""
 
     def __init__(self, cluster: LocalCluster, driver: Driver, name: str) -> None:
