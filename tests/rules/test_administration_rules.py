@@ -14,6 +14,7 @@ from tests.support.controller.harness import (
     ControllerHarness,
     controller_harness,
     no_partitions,
+    others,
 )
 from tests.support.controller.values import (
     TP,
@@ -50,10 +51,6 @@ NEW = TopicPartition("t", 1)
 def three() -> Iterator[ControllerHarness]:
     with controller_harness(3) as made:
         yield made
-
-
-def others(around: ControllerHarness, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
 
 
 def led_elsewhere(around: ControllerHarness) -> tuple[Candidate, int]:

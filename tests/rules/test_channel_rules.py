@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from tests.support.controller.harness import Candidate, ControllerHarness, controller_harness
+from tests.support.controller.harness import (
+    ControllerHarness,
+    controller_harness,
+    others,
+)
 from tests.support.controller.values import state, topic
 
 from tidelog.controller.changes import (
@@ -31,10 +35,6 @@ INCREMENTAL, FULL = 1, 2
 def three() -> Iterator[ControllerHarness]:
     with controller_harness(3) as made:
         yield made
-
-
-def others(around: ControllerHarness, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
 
 
 def overdue(around: ControllerHarness) -> list[tuple[int, str]]:

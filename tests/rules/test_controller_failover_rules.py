@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.controller.harness import Candidate, ControllerHarness, controller_harness
+from tests.support.controller.harness import (
+    ControllerHarness,
+    controller_harness,
+    others,
+)
 from tests.support.controller.values import (
     TP,
     state,
@@ -42,10 +46,6 @@ FULL = 2
 def three() -> Iterator[ControllerHarness]:
     with controller_harness(3) as made:
         yield made
-
-
-def others(around: ControllerHarness, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
 
 
 def kept_in(commands: Commands) -> dict[str, list[str]]:

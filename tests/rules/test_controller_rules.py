@@ -17,6 +17,7 @@ from tests.support.controller.harness import (
     ControllerHarness,
     controller_harness,
     no_topics,
+    others,
 )
 from tests.support.controller.values import (
     TP,
@@ -39,13 +40,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TRANSACTION_OPS
 from tidelog.core.types import TopicPartition, topic_id_from_text, topic_id_to_text
 from tidelog.metadata import layout
-from tidelog.metadata.store import (
-    ANY_VERSION,
-    Check,
-    OutcomeUnknown,
-    SetData,
-    StoreUnavailable,
-)
+from tidelog.metadata.store import ANY_VERSION, Check, OutcomeUnknown, SetData, StoreUnavailable
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -62,10 +57,6 @@ FULL = 2
 def three() -> Iterator[ControllerHarness]:
     with controller_harness(3) as made:
         yield made
-
-
-def others(around: ControllerHarness, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
 
 
 def json_at(around: ControllerHarness, path: str) -> dict[str, object]:
@@ -630,12 +621,6 @@ def test_a_refused_role_is_not_told_again_when_another_has_taken_its_place(
     assert full.script.roles()[TP].isr == three.state(TP).isr
     three.pass_time(3_000)
     assert times_told(full, TP) == told
-
-
-# V35
-
-
-# V41
 
 
 # V65

@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.support.controller.harness import Candidate, ControllerHarness, controller_harness
+from tests.support.controller.harness import (
+    ControllerHarness,
+    controller_harness,
+    others,
+)
 from tests.support.controller.values import (
     CONTROLLER_EPOCH,
     TP,
@@ -38,10 +42,6 @@ from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState
 def three() -> Iterator[ControllerHarness]:
     with controller_harness(3) as made:
         yield made
-
-
-def others(around: ControllerHarness, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
 
 
 def one_partition(published: PartitionState, replicas: tuple[int, ...] = (1, 2, 3)) -> TopicFound:

@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 from tests.support.broker.fakes import FakeBroker, FakeClock, a_cluster, settle
-from tests.support.controller.harness import Candidate, ControllerHarness, controller_harness
+from tests.support.controller.harness import (
+    ControllerHarness,
+    controller_harness,
+    others,
+)
 from tests.support.controller.values import (
     TP,
     alter,
@@ -54,10 +58,6 @@ def recorded(around: ControllerHarness) -> list[ClusterEvent]:
         one.cluster_events.record = told.extend  # type: ignore[method-assign]
         one.cluster_events.record_later = now  # type: ignore[method-assign]
     return told
-
-
-def others(around: ControllerHarness, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
 
 
 @pytest.mark.rule("V80")

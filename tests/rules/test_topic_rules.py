@@ -6,7 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.support.controller.harness import Candidate, ControllerHarness, controller_harness
+from tests.support.controller.harness import (
+    ControllerHarness,
+    controller_harness,
+    others,
+)
 from tests.support.controller.values import (
     TP,
     alter,
@@ -46,10 +50,6 @@ from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 def three() -> Iterator[ControllerHarness]:
     with controller_harness(3) as made:
         yield made
-
-
-def others(around: ControllerHarness, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
 
 
 def stopped(broker_id: int) -> StopReplicaAnswered:

@@ -605,6 +605,11 @@ class ControllerHarness:
         return self.ask(candidate, lambda shell: shell.alter_partition(request, 3, not_controller))
 
 
+def others(around: ControllerHarness, controller: Candidate) -> list[Candidate]:
+    """The brokers beside the controller."""
+    return [one for one in around.brokers.values() if one is not controller]
+
+
 def no_topics() -> CreateTopicsResponse:
     """What a broker that is not the controller says."""
     return CreateTopicsResponse(topics=[CreatableTopicResult(error_code=ErrorCode.NOT_CONTROLLER)])

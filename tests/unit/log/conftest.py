@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.log import (
-    LogHarness,
-)
+from tests.support.log import LogHarness
+from tests.unit.log.compacting import Small
 
 from tidelog.log.config import LogConfig
 
@@ -19,8 +17,15 @@ def harness(tmp_path: Path) -> LogHarness:
 
 
 @pytest.fixture
-def small() -> Callable[..., LogConfig]:
+def small() -> Small:
     """Small segments."""
     return lambda **more: LogConfig(
         **{"segment_bytes": 1000, "index_interval_bytes": 150, "file_delete_delay_ms": 1000, **more}
+    )
+
+
+@pytest.fixture
+def compact(small: Small) -> Small:
+    return lambda **more: small(
+        **{"compact_enabled": True, "delete_enabled": False, "segment_bytes": 400, **more}
     )
