@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import T0, FakeBroker, a_cluster, state
+from tests.support.broker.fakes import T0, FakeBroker, a_cluster, state
 
 from tidelog.broker.apis import produce
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, a_cluster, settle, state
+from tests.support.broker.fakes import FakeBroker, a_cluster, settle, state
 
 from tidelog.broker.replicas.partition import bytes_below, bytes_from
 from tidelog.core.completion import Completion

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.cluster.unserved_requests import UNSERVED_REQUESTS
-from tests.fuzz.answers import errors_in
+from tests.support.requests.answers import errors_in
+from tests.support.requests.unserved import UNSERVED_REQUESTS
 from tests.unit.broker.test_administration_apis import request
 
 from tidelog.broker.apis import cards, modules

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.test_command_line import run
+from tests.support.cli import run
 
 from tidelog.log.index import OffsetIndex, TimeIndex
 from tidelog.log.producers import ProducerState
