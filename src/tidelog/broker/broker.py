@@ -36,8 +36,8 @@ from tidelog.broker.replicas.alter_partition_manager import IsrChanges
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
-from tidelog.broker.replicas.replica_set import Replicas
 from tidelog.broker.replicas.read_event_appends import ReadEventAppends
+from tidelog.broker.replicas.replica_set import Replicas
 from tidelog.broker.replicas.stray_replicas import Strays
 from tidelog.broker.replicas.takeovers import Takeovers
 from tidelog.broker.server.admission import Admission

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.support.ports import FakeTracer, StandingClock
-from tidelog.broker.replicas.read_event_appends import ReadEventAppends
 
 from tidelog.broker import apis
 from tidelog.broker.apis import fetch, leader_and_isr, list_offsets, stop_replica
@@ -29,6 +28,7 @@ from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.read_event_appends import ReadEventAppends
 from tidelog.broker.replicas.replica_set import Replicas
 from tidelog.broker.replicas.takeovers import Takeovers
 from tidelog.broker.server.dispatch import Dispatcher

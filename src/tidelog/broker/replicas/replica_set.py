@@ -13,9 +13,9 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tidelog.broker.replicas.context import Coordinators, PartitionContext
 from tidelog.broker.replicas.early_batches import EarlyBatches
 from tidelog.broker.replicas.partition import Partition
-from tidelog.broker.replicas.context import Coordinators, PartitionContext
 from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
