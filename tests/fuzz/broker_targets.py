@@ -197,7 +197,8 @@ class Broker(_BrokerTarget):
 
     name = "broker"
     traced = ("broker/apis/", "broker/connections.py", "broker/fetch", "broker/config",
-              "controller/topics.py", "log/planning.py", "core/dynamic_config.py")  # fmt: skip
+              "controller/topics.py", "log/append_validation.py",
+              "core/dynamic_config.py")  # fmt: skip
 
     def seeds(self) -> Iterator[bytes]:
         topic_id = self.world().topic_id

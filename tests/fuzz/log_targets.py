@@ -34,7 +34,7 @@ from tidelog.log.metadata_files import (
     parse_meta_properties,
     parse_partition_metadata,
 )
-from tidelog.log.producers import ProducerState
+from tidelog.log.producer_state import ProducerState
 from tidelog.records.batch import BatchView, CorruptBatch, iter_batches
 from tidelog.records.builder import Producer, build_batch
 from tidelog.sim.files import SimFiles

@@ -21,7 +21,7 @@ from tidelog.core.errors import ErrorCode, InvariantError, KafkaError, StorageEr
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.ports import Buffer
 from tidelog.core.types import NO_EPOCH, NO_LEADER, RECOVERING, EpochEnd, TopicId
-from tidelog.log.planning import Checked, CostlyBatch, note_refused
+from tidelog.log.append_validation import Checked, CostlyBatch, note_refused
 from tidelog.log.refused_batches import EarlierBatchRefusedError
 from tidelog.replication import commands, truncation, watermark
 from tidelog.replication.effects import (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.replica_commands import release
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError, TidelogError
 from tidelog.core.types import NO_BROKER_EPOCH, TopicPartition
-from tidelog.log.strays import Recovered, StrayFound
+from tidelog.log.stray_replicas import Recovered, StrayFound
 from tidelog.replication import strays
 from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.alter_strays import (

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Buffer
-from tidelog.log.producers import Undo
+from tidelog.log.producer_state import Undo
 
 
 @dataclass(slots=True)

@@ -21,9 +21,9 @@ from tidelog.core.ports import Buffer, Files, Handle, Work
 from tidelog.log import names
 from tidelog.log.checkpoints import RECOVERY_POINTS
 from tidelog.log.compaction import BatchFilter, CleanableLog, grouped, note_keys
-from tidelog.log.flushing import index_files
-from tidelog.log.handles import OpenFile
+from tidelog.log.flush import index_files
 from tidelog.log.offset_map import OffsetMap
+from tidelog.log.open_files import OpenFile
 from tidelog.log.segment import Segment
 from tidelog.log.swapping import SwapOperation, remove_cleaned
 from tidelog.records.batch import (

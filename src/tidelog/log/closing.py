@@ -14,7 +14,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import StorageError
 from tidelog.core.ports import Work
 from tidelog.log import names
-from tidelog.log.flushing import index_files
+from tidelog.log.flush import index_files
 from tidelog.log.replacing import Replacement, replace_all
 from tidelog.log.writing import cut
 

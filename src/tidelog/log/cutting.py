@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Work
-from tidelog.log.producers import ProducerState
+from tidelog.log.producer_state import ProducerState
 from tidelog.log.rebuilding import DamagedSegment, SegmentFile, producers_at
 from tidelog.log.segment import Segment
 from tidelog.log.truncation import Cut, TruncateOperation, find_cut

@@ -15,7 +15,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_DECOMPRESSED_BYTES
 from tidelog.core.ports import Files, Work
-from tidelog.log.handles import OpenFile
+from tidelog.log.open_files import OpenFile
 from tidelog.log.reading import is_loss
 from tidelog.log.scan import Scan, whole_batch
 from tidelog.log.segment import Segment

@@ -20,18 +20,18 @@ from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.ports import Buffer
 from tidelog.core.types import TopicId, TopicPartition
-from tidelog.log import cutting, flushing, lookups, names, reading, retention
+from tidelog.log import cutting, flush, lookups, names, reading, retention
 from tidelog.log.append_queue import AppendQueue
-from tidelog.log.appends import AppendInfo, BatchStarts, Plan
-from tidelog.log.config import LogConfig
-from tidelog.log.planning import (
+from tidelog.log.append_validation import (
     Checked,
     check_on_loop,
     check_on_thread,
     plan_from_client,
     plan_from_leader,
 )
-from tidelog.log.producers import ProducerState
+from tidelog.log.appends import AppendInfo, BatchStarts, Plan
+from tidelog.log.config import LogConfig
+from tidelog.log.producer_state import ProducerState
 from tidelog.log.reading import LogSlice
 from tidelog.log.segment import Segment
 
@@ -144,7 +144,7 @@ class PartitionLog:
         self.batch_starts = BatchStarts()
         #: Where reads ended: offset -> (base offset of the segment, position).
         self.read_ends: dict[int, tuple[int, int]] = {}
-        self.flushes = flushing.Flushes(self)
+        self.flushes = flush.Flushes(self)
         self._appends = AppendQueue(self)
         self._busy = False
         self._turns: list[_Turn] = []

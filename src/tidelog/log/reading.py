@@ -20,7 +20,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import KIB
 from tidelog.core.ports import Buffer, Files, Handle, Work
-from tidelog.log.handles import OpenFile
+from tidelog.log.open_files import OpenFile
 from tidelog.log.segment import Segment
 from tidelog.log.verifying import recheck, verify, verify_next
 from tidelog.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, STEP, CorruptBatch

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tidelog.core.ports import Files, Handle
 from tidelog.log import names
 from tidelog.log.index import OFFSET_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
-from tidelog.log.producers import DamagedSnapshot, ProducerState
+from tidelog.log.producer_state import DamagedSnapshot, ProducerState
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
 from tidelog.records.batch import NO_PRODUCER_ID, BatchView, CorruptBatch, check

@@ -31,13 +31,13 @@ from tidelog.log.checkpoints import (
     format_leader_epochs,
     parse_leader_epochs,
 )
-from tidelog.log.flushing import index_files
+from tidelog.log.flush import index_files
 from tidelog.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
 from tidelog.log.metadata_files import (
     PARTITION_METADATA,
     parse_partition_metadata,
 )
-from tidelog.log.producers import ProducerState
+from tidelog.log.producer_state import ProducerState
 from tidelog.log.rebuilding import (
     DamagedSegment,
     SegmentFile,

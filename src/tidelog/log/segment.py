@@ -11,8 +11,8 @@ import zlib
 
 from tidelog.log import names
 from tidelog.log.config import LogConfig
-from tidelog.log.handles import OpenFile
 from tidelog.log.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from tidelog.log.open_files import OpenFile
 from tidelog.records.batch import NO_TIMESTAMP
 
 #: Entries of closed segments' indexes kept per log directory: 8 and 12 bytes each.

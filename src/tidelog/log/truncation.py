@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tidelog.core.ports import Buffer, Files
 from tidelog.log import names
-from tidelog.log.handles import OpenFile
+from tidelog.log.open_files import OpenFile
 from tidelog.log.scan import Scan
 from tidelog.records.batch import NO_TIMESTAMP
 

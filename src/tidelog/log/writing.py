@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tidelog.core.limits import MAX_IOVECS
 from tidelog.core.ports import Buffer, Files, Handle
-from tidelog.log.handles import OpenFile
+from tidelog.log.open_files import OpenFile
 
 
 class WriteStep:

@@ -10,9 +10,9 @@ from tests.unit.log.conftest import Rig
 from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, batch_of, drive, values_of
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.log.append_validation import note_refused
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.planning import note_refused
 from tidelog.records.builder import Producer
 
 Small = Callable[..., LogConfig]

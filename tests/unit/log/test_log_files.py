@@ -264,7 +264,7 @@ def test_names_of_what_is_set_aside_tell_what_and_when() -> None:
 
 
 def test_a_snapshot_is_kafkas_bytes() -> None:
-    from tidelog.log.producers import BatchMetadata, ProducerEntry, ProducerState
+    from tidelog.log.producer_state import BatchMetadata, ProducerEntry, ProducerState
 
     state = ProducerState()
     state._entries[7] = ProducerEntry(2, (BatchMetadata(9, 109, 4, 5000),), 5000, 3, 105)

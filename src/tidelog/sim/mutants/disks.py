@@ -20,7 +20,7 @@ def failed_sync_tried_again(_: Any) -> Any:
     return property(lambda error: error.errno in DEVICE_ERRNOS and error.operation != "fsync")
 
 
-@_breaks("V39", "tidelog.log.flushing:FlushOperation.__call__", profile="failing_disks")
+@_breaks("V39", "tidelog.log.flush:FlushOperation.__call__", profile="failing_disks")
 def recovery_point_before_sync(_: Any) -> Any:
     """The recovery point rises without the records having been synced."""
 

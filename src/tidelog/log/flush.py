@@ -15,8 +15,8 @@ from tidelog.core.completion import Completion
 from tidelog.core.ports import Files, Work
 from tidelog.log import names
 from tidelog.log.checkpoints import LEADER_EPOCHS, format_leader_epochs
-from tidelog.log.handles import OpenFile
 from tidelog.log.metadata_files import PARTITION_METADATA, format_partition_metadata
+from tidelog.log.open_files import OpenFile
 from tidelog.log.segment import Segment
 
 if TYPE_CHECKING:

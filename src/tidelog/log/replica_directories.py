@@ -21,9 +21,9 @@ from tidelog.log.config import LogConfig
 from tidelog.log.metadata_files import PARTITION_METADATA, format_partition_metadata
 from tidelog.log.offset_checkpoints import after_all
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.producers import ProducerState
+from tidelog.log.producer_state import ProducerState
 from tidelog.log.segment import Segment
-from tidelog.log.strays import STRAY_STATE, StrayState, format_state
+from tidelog.log.stray_replicas import STRAY_STATE, StrayState, format_state
 
 if TYPE_CHECKING:
     from tidelog.log.directory import LogDirectory
