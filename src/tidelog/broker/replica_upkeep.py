@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import StorageError
-from tidelog.log.cleaner import Cleaner, CleanerSettings
+from tidelog.log.log_cleaner import Cleaner, CleanerSettings
 from tidelog.replication import commands
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import StorageError
 from tidelog.core.ports import Work
 from tidelog.log import names
-from tidelog.log.flush import index_files
-from tidelog.log.replacing import Replacement, replace_all
+from tidelog.log.directory_files import Replacement, replace_all
+from tidelog.log.segment_files import index_files
 from tidelog.log.writing import cut
 
 if TYPE_CHECKING:

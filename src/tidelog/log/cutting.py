@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Work
 from tidelog.log.producer_state import ProducerState
-from tidelog.log.rebuilding import DamagedSegment, SegmentFile, producers_at
 from tidelog.log.segment import Segment
+from tidelog.log.segment_files import DamagedSegment, SegmentFile, producers_at
 from tidelog.log.truncation import Cut, TruncateOperation, find_cut
 
 if TYPE_CHECKING:

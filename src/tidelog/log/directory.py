@@ -24,23 +24,24 @@ from tidelog.log.checkpoints import (
     LOG_START_OFFSETS,
     OFFSET_CHECKPOINTS,
     RECOVERY_POINTS,
+    OffsetCheckpoint,
+    after_all,
 )
 from tidelog.log.closing import close_logs
 from tidelog.log.config import LogConfig
-from tidelog.log.index import DamagedIndex
-from tidelog.log.loop_budget import LoopBudget
-from tidelog.log.metadata_files import (
+from tidelog.log.directory_files import (
     CLEAN_SHUTDOWN,
     format_clean_shutdown,
 )
-from tidelog.log.offset_checkpoints import OffsetCheckpoint, after_all
+from tidelog.log.index import DamagedIndex
+from tidelog.log.loop_budget import LoopBudget
 from tidelog.log.open_files import DEFAULT_MAX_OPEN_FILES, OpenFiles
 from tidelog.log.opening import LearnConfigs, LoadedPartition, Opened, open_directory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.reading import Recent
-from tidelog.log.rebuilding import read_indexes, rebuild_indexes
 from tidelog.log.replica_directories import ReplicaDirectories
 from tidelog.log.segment import IndexCache, Segment
+from tidelog.log.segment_files import read_indexes, rebuild_indexes
 from tidelog.log.stray_replicas import Stray, Strays
 from tidelog.records.batch import CorruptBatch
 

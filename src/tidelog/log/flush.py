@@ -15,9 +15,10 @@ from tidelog.core.completion import Completion
 from tidelog.core.ports import Files, Work
 from tidelog.log import names
 from tidelog.log.checkpoints import LEADER_EPOCHS, format_leader_epochs
-from tidelog.log.metadata_files import PARTITION_METADATA, format_partition_metadata
+from tidelog.log.directory_files import PARTITION_METADATA, format_partition_metadata
 from tidelog.log.open_files import OpenFile
 from tidelog.log.segment import Segment
+from tidelog.log.segment_files import index_files
 
 if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
@@ -186,14 +187,3 @@ class Flushes:
             replacements.append((f"{log.path}/{PARTITION_METADATA}", data))
         operation.sync_directory = log.names_changed
         return operation, sealing, snapshots
-
-
-def index_files(segment: Segment) -> list[tuple[str, bytes]]:
-    """Path and content of both index files of a segment whose indexes are in memory."""
-    segment.finish_time_index()
-    if segment.index is None or segment.time_index is None:
-        raise AssertionError(f"the index of {segment.file.path} is not in memory")
-    return [
-        (segment.path(names.INDEX), segment.index.to_bytes()),
-        (segment.path(names.TIME_INDEX), segment.time_index.to_bytes()),
-    ]

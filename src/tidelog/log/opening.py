@@ -25,12 +25,13 @@ from tidelog.log.checkpoints import (
     parse_offsets,
 )
 from tidelog.log.config import LogConfig
-from tidelog.log.metadata_files import (
+from tidelog.log.directory_files import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
     format_meta_properties,
     parse_clean_shutdown,
     parse_meta_properties,
+    put_in_place,
 )
 from tidelog.log.recovery import (
     DamagedLog,
@@ -38,7 +39,6 @@ from tidelog.log.recovery import (
     LoadRequest,
     load,
 )
-from tidelog.log.replacing import put_in_place
 
 #: Partitions loaded by one operation: few hand-overs, and still steps that can be told apart.
 _PARTITIONS_PER_OPERATION = 32

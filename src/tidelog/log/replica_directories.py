@@ -17,9 +17,9 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.ports import Files, Work
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.log import names
+from tidelog.log.checkpoints import after_all
 from tidelog.log.config import LogConfig
-from tidelog.log.metadata_files import PARTITION_METADATA, format_partition_metadata
-from tidelog.log.offset_checkpoints import after_all
+from tidelog.log.directory_files import PARTITION_METADATA, format_partition_metadata
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producer_state import ProducerState
 from tidelog.log.segment import Segment

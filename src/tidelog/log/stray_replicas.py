@@ -26,13 +26,12 @@ from tidelog.core.types import (
     topic_id_to_text,
 )
 from tidelog.log import names
+from tidelog.log.checkpoints import after_all
 from tidelog.log.config import LogConfig
-from tidelog.log.metadata_files import PARTITION_METADATA, parse_partition_metadata
-from tidelog.log.offset_checkpoints import after_all
+from tidelog.log.directory_files import PARTITION_METADATA, parse_partition_metadata, put_in_place
 from tidelog.log.opening import LoadedPartition
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import DamagedLog, LoadedLog, LoadRequest, load
-from tidelog.log.replacing import put_in_place
 
 if TYPE_CHECKING:
     from tidelog.log.directory import LogDirectory

@@ -14,6 +14,7 @@ from tidelog.core.ports import Buffer, Files
 from tidelog.log import names
 from tidelog.log.open_files import OpenFile
 from tidelog.log.scan import Scan
+from tidelog.log.segment_files import remove_segment_files, unlink_if_present
 from tidelog.records.batch import NO_TIMESTAMP
 
 
@@ -92,7 +93,9 @@ class TruncateOperation:
     def __call__(self, files: Files) -> None:
         """Do it. Raises OSError; `removed` tells how far it came."""
         for offset in self.snapshots:
-            _unlink(files, f"{self.directory}/{names.offset_name(offset, names.SNAPSHOT)}")
+            unlink_if_present(
+                files, f"{self.directory}/{names.offset_name(offset, names.SNAPSHOT)}"
+            )
         for base_offset in self.remove:
             remove_segment_files(files, self.directory, base_offset)
             self.removed.append(base_offset)
@@ -104,14 +107,3 @@ class TruncateOperation:
         if self.start_at is not None:
             path = f"{self.directory}/{names.offset_name(self.start_at, names.LOG)}"
             files.close(files.open(path, write=True, create=True))
-
-
-def remove_segment_files(files: Files, directory: str, base_offset: int) -> None:
-    """Remove a segment: the log first, without which the others mean nothing. Raises OSError."""
-    for suffix in (names.LOG, names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX):
-        _unlink(files, f"{directory}/{names.offset_name(base_offset, suffix)}")
-
-
-def _unlink(files: Files, path: str) -> None:
-    if files.exists(path):
-        files.unlink(path)

@@ -17,8 +17,8 @@ from tests.volume import examples
 
 from tidelog.core.errors import StorageError
 from tidelog.core.types import TopicPartition
-from tidelog.log.cleaner import Cleaner, CleanerSettings
 from tidelog.log.config import LogConfig
+from tidelog.log.log_cleaner import Cleaner, CleanerSettings
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records import compression
 from tidelog.records.batch import iter_batches

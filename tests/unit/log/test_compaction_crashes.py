@@ -15,8 +15,8 @@ from tests.unit.log.log_rig import TOPIC_ID, TP, SimRig, drive
 from tests.volume import FACTOR
 
 from tidelog.core.errors import NodeDead
-from tidelog.log.cleaning import CleaningStats
 from tidelog.log.config import LogConfig
+from tidelog.log.log_cleaner import CleaningStats
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.segment import Segment
 from tidelog.records.builder import Producer

@@ -18,8 +18,7 @@ from tidelog.log.checkpoints import (
     parse_leader_epochs,
     parse_offsets,
 )
-from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
-from tidelog.log.metadata_files import (
+from tidelog.log.directory_files import (
     format_clean_shutdown,
     format_meta_properties,
     format_partition_metadata,
@@ -27,6 +26,7 @@ from tidelog.log.metadata_files import (
     parse_meta_properties,
     parse_partition_metadata,
 )
+from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
 
 # indexes
 

@@ -75,7 +75,7 @@ def producers_not_rolled_back(_: Any) -> Any:
     return lambda producers, offset: True
 
 
-@_breaks("V60", "tidelog.log.cleaner:cleanable", profile="compaction")
+@_breaks("V60", "tidelog.log.log_cleaner:cleanable", profile="compaction")
 def compaction_ignores_high_watermark(original: Any) -> Any:
     """Compaction takes the log's end for its high watermark."""
 
