@@ -49,7 +49,7 @@ from tidelog.core.ports import FrameHandler, Lane, Listener, Ports, Transport
 from tidelog.core.receive_budget import ReceiveBudget, budget_bytes
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartition
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.api_versions import ApiVersion
 from tidelog.wire.registry import API, FIRST_OWN_KEY

@@ -35,7 +35,7 @@ from tidelog.wire.messages.stop_replica import (
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
     from tidelog.log.config import LogConfig
-    from tidelog.log.directory import LogDirectory
+    from tidelog.log.log_directory import LogDirectory
 
 _FULL = 2
 #: Kafka's controllers in ZooKeeper mode do not say whether they tell everything.

@@ -41,7 +41,7 @@ from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaRe
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
     from tidelog.broker.requests import Request
-    from tidelog.log.directory import LogDirectory
+    from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
 _STORE_RETRY_MS = 50

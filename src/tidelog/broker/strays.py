@@ -41,7 +41,7 @@ from tidelog.wire.registry import REQUEST_COMMANDS
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
     from tidelog.broker.partitions import Partition
-    from tidelog.log.directory import LogDirectory
+    from tidelog.log.log_directory import LogDirectory
 
 _VERSION = 0
 _TIMEOUT_MS = 2_000

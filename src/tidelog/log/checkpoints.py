@@ -212,6 +212,20 @@ def _nothing(files: Files) -> None:
     """Only its turn matters."""
 
 
+def all_of(completions: Sequence[Completion[None]]) -> Completion[None]:
+    """Done when all are; fails with the first error."""
+    completion: Completion[None] = Completion()
+
+    def settle(error: BaseException | None) -> None:
+        if error is not None:
+            completion.fail(error)
+        else:
+            completion.resolve(None)
+
+    after_all(completions, settle)
+    return completion
+
+
 def after_all(
     completions: Sequence[Completion[None]], then: Callable[[BaseException | None], None]
 ) -> None:

@@ -9,19 +9,16 @@ error of the device and never tried again (D17).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Files, Work
 from tidelog.log import names
 from tidelog.log.checkpoints import LEADER_EPOCHS, format_leader_epochs
 from tidelog.log.directory_files import PARTITION_METADATA, format_partition_metadata
+from tidelog.log.log_state import LogState
 from tidelog.log.open_files import OpenFile
 from tidelog.log.segment import Segment
 from tidelog.log.segment_files import index_files
-
-if TYPE_CHECKING:
-    from tidelog.log.partition_log import PartitionLog
 
 
 @dataclass(slots=True)
@@ -51,7 +48,7 @@ class Flushes:
 
     __slots__ = ("_idle", "_log", "_next", "_running")
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: LogState) -> None:
         self._log = log
         self._running: Completion[None] | None = None
         self._next: Completion[None] | None = None

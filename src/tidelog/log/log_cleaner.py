@@ -18,7 +18,6 @@ import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import StorageError
@@ -35,6 +34,7 @@ from tidelog.log.compaction import (
     note_keys,
 )
 from tidelog.log.config import NEVER
+from tidelog.log.log_state import LogState
 from tidelog.log.open_files import OpenFile
 from tidelog.log.segment import Segment
 from tidelog.log.segment_files import SwapOperation, index_files, remove_cleaned
@@ -46,9 +46,6 @@ from tidelog.records.batch import (
     iter_batches,
     size_of_batch,
 )
-
-if TYPE_CHECKING:
-    from tidelog.log.partition_log import PartitionLog
 
 #: Told after each slice how many bytes it read and wrote.
 Pace = Callable[[int], Awaitable[None]]
@@ -202,7 +199,7 @@ class Cleaning:
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: LogState,
         plan: CleanableLog,
         offset_map: OffsetMap,
         now_ms: int,
@@ -479,12 +476,12 @@ class Cleaner:
         #: When what was read and written so far is paid for, monotonic.
         self._paid_ms = 0.0
         #: Logs that cannot be read.
-        self._uncleanable: dict[PartitionLog, None] = {}
+        self._uncleanable: dict[LogState, None] = {}
 
-    async def clean_one(self, logs: Iterable[tuple[PartitionLog, int]]) -> CleaningStats | None:
+    async def clean_one(self, logs: Iterable[tuple[LogState, int]]) -> CleaningStats | None:
         """Compact the dirtiest of `logs`, each with its high watermark; None where none is due, or
         where it changed meanwhile. Raises StorageError, which the log's directory has judged."""
-        best: tuple[PartitionLog, CleanableLog] | None = None
+        best: tuple[LogState, CleanableLog] | None = None
         for log, high_watermark in list(logs):
             if not log.config.compact_enabled or log in self._uncleanable:
                 continue
@@ -495,7 +492,7 @@ class Cleaner:
                 best = log, plan
         return None if best is None else await self._clean(*best)
 
-    async def _look(self, log: PartitionLog, high_watermark: int) -> CleanableLog:
+    async def _look(self, log: LogState, high_watermark: int) -> CleanableLog:
         if log.config.max_compaction_lag_ms < NEVER:
             await self._learn_ages(log)
         checkpoint = log.directory.cleaner_offset(log.topic_partition)
@@ -510,7 +507,7 @@ class Cleaner:
             self._clock.wall_ms(),
         )
 
-    async def _learn_ages(self, log: PartitionLog) -> None:
+    async def _learn_ages(self, log: LogState) -> None:
         """Read when the records of segments begin that were loaded from the disk."""
         unknown = [s for s in log.segments[:-1] if s.first_timestamp_ms < 0 and s.size_bytes]
         if not unknown:
@@ -529,7 +526,7 @@ class Cleaner:
         for segment, timestamp_ms in survey.first_timestamps_ms.items():
             segment.first_timestamp_ms = timestamp_ms
 
-    async def _clean(self, log: PartitionLog, plan: CleanableLog) -> CleaningStats | None:
+    async def _clean(self, log: LogState, plan: CleanableLog) -> CleaningStats | None:
         settings, directory = self.settings, log.directory
         name = str(log.topic_partition)
         if plan.checkpoint_is_void:

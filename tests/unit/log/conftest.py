@@ -18,7 +18,7 @@ from tests.unit.log.log_rig import (
 
 from tidelog.core.ports import Handle
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.runtime.files import OsFiles
 

@@ -17,7 +17,7 @@ from tidelog.core.errors import NodeDead, StorageError
 from tidelog.core.ports import Files, Handle, Work
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import iter_batches
 from tidelog.records.builder import NewRecord, Producer, build_batch

@@ -18,7 +18,7 @@ from tests.volume import examples
 from tidelog.core.completion import Completion
 from tidelog.core.errors import NodeDead
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producer_state import ProducerState
 from tidelog.records.batch import BatchView, iter_batches

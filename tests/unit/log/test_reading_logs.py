@@ -25,7 +25,7 @@ from tests.volume import examples
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import LogSlice, PartitionLog
-from tidelog.log.reading import RECENT_BYTES
+from tidelog.log.segment_reads import RECENT_BYTES
 from tidelog.records.batch import iter_batches
 
 Small = Callable[..., LogConfig]

@@ -20,7 +20,7 @@ from tests.unit.log.log_rig import (
 from tidelog.core.errors import ErrorCode, KafkaError, NodeDead, StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import DamagedLog
 from tidelog.log.stray_replicas import STRAY_STATE, StrayState, format_state, parse_state

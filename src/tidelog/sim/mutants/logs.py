@@ -15,7 +15,7 @@ CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 
 
-@_breaks("E3", "tidelog.log.directory:close_logs")
+@_breaks("E3", "tidelog.log.log_directory:close_logs")
 def clean_stop_unflushed(_: Any) -> Any:
     """A clean stop leaves its marker and does not flush its logs."""
 
