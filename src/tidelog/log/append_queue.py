@@ -308,7 +308,9 @@ class AppendQueue:
             log.batch_starts.add(base_offset, segment.size_bytes)
             segment.note_batch(last_offset, size_bytes, max_timestamp_ms, interval)
         log.size_bytes += plan.info.size_bytes
-        if log.log_end_offset == log.recovery_point:
+        end = log.log_end_offset
+        assert plan.start_offset == end, f"{log.path} ends at {end}, written {plan.start_offset}"
+        if end == log.recovery_point:
             log.oldest_unflushed_ms = plan.now_ms
         log.log_end_offset = plan.info.last_offset + 1
 
@@ -352,6 +354,7 @@ class AppendQueue:
         if not plans:
             return
         log = self._log
+        assert log.next_offset == plans[-1].info.last_offset + 1, f"{log.path}: not the last plans"
         now_ms = log.directory.clock.monotonic_ms()
         for plan in reversed(plans):
             for undo in reversed(plan.undos):

@@ -151,6 +151,9 @@ class Flushes:
     def _apply(self, target: int, sealing: list[Segment], snapshots: list[int]) -> None:
         """A truncation waits for the flush under way, so what was captured is still true."""
         log = self._log
+        # A segment that begins behind a gap is flushed for before its first append is applied.
+        end = max(log.log_end_offset, log.base_offsets[-1])
+        assert target <= end, f"{log.path}: flushed up to {target}, the log ends at {end}"
         log.recovery_point = max(log.recovery_point, target)
         for segment in sealing:
             segment.sealed = True

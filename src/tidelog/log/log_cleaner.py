@@ -398,6 +398,7 @@ class Cleaning:
                 completion.fail(interrupted)
                 return
             following = log.base_offsets[log.segments.index(group[-1]) + 1]
+            assert following <= log.recovery_point, f"{log.path}: {following} was not flushed"
             snapshots = [s for s in log.snapshots if bases[0] < s < following]
             operation = SwapOperation(log.path, bases, snapshots)
             log.directory.lane.submit(operation, Work.SLOW, "swap segments").then(

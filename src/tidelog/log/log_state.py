@@ -4,11 +4,17 @@ The operations of a log (`append_queue`, `log_reads`, `flush`, `retention`, `tru
 `log_cleaner`) take this; `PartitionLog` offers them under one name. One operation that changes
 files is under way per log: each takes a turn (`take_turn`) and ends it; truncations and rolls
 queue behind. Loop only. Knows no operation, and nothing of replication.
+
+Offsets stand in this order: first segment, log start, log end (written), next offset (assigned).
+The recovery point is not above the log end; it may be below the log start, for records may be
+deleted before they are flushed. Every transition asserts it (`check_invariants`), an append only
+that it continues the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from tidelog.core.epochs import LeaderEpochs
@@ -142,6 +148,7 @@ class LogState:
         self._truncating = 0
         #: Why nothing more may be done here: deleted, set aside, directory closed.
         self._closed = ""
+        self.check_invariants()
 
     def __repr__(self) -> str:
         return (
@@ -190,6 +197,7 @@ class LogState:
 
     def end_turn(self) -> None:
         """The operation under way is done and applied."""
+        assert self._busy, f"{self.path}: a turn ended that nobody had"
         self._busy = False
         self._next_turn()
 
@@ -206,8 +214,38 @@ class LogState:
 
     # transitions
 
+    def check_invariants(self) -> None:
+        """Assert what holds whenever no transition is under way. Costs a look at each segment and
+        each leader epoch: for transitions that are rare."""
+        bases = self.base_offsets
+        assert bases and bases == [segment.base_offset for segment in self.segments], self.path
+        assert _rise(bases), f"{self.path}: base offsets of segments do not rise: {bases}"
+        assert bases[0] <= self.log_start_offset <= self.log_end_offset <= self.next_offset, (
+            f"{self.path}: first segment {bases[0]}, log start {self.log_start_offset}, log end "
+            f"{self.log_end_offset} and next offset {self.next_offset} are not in order"
+        )
+        assert 0 <= self.recovery_point <= self.log_end_offset, (
+            f"{self.path}: recovery point {self.recovery_point}, log end {self.log_end_offset}"
+        )
+        epochs = self.epochs.entries()
+        assert _rise([epoch for epoch, _ in epochs]), f"{self.path}: leader epochs {epochs}"
+        assert _rise([start for _, start in epochs]), f"{self.path}: leader epochs {epochs}"
+        assert self.epochs.latest_start_offset <= self.next_offset, (
+            f"{self.path}: leader epochs {epochs}, next offset {self.next_offset}"
+        )
+        assert _rise(self.snapshots), f"{self.path}: producer snapshots {self.snapshots}"
+        size_bytes = sum(segment.size_bytes for segment in self.segments)
+        assert self.size_bytes == size_bytes, f"{self.path}: {self.size_bytes}, not {size_bytes}"
+
     def add_segment(self, segment: Segment) -> None:
         """The file of a new, last segment was made: it is the one that is written now."""
+        assert segment.base_offset > self.base_offsets[-1], (
+            f"{self.path}: a segment at {segment.base_offset} behind {self.base_offsets[-1]}"
+        )
+        assert segment.base_offset >= self.log_end_offset, (
+            f"{self.path}: a segment at {segment.base_offset}, the log ends at "
+            f"{self.log_end_offset}"
+        )
         self.segments.append(segment)
         self.base_offsets.append(segment.base_offset)
         self.batch_starts.clear()
@@ -229,6 +267,7 @@ class LogState:
         for offset in [offset for offset in self.new_snapshots if offset > log_end_offset]:
             del self.new_snapshots[offset]
         self.names_changed = True
+        self.check_invariants()
 
     def drop_oldest(self, count: int) -> None:
         """The oldest segments are not part of the log any more; their files are the caller's."""
@@ -241,6 +280,7 @@ class LogState:
         if start > self.log_start_offset:
             self.log_start_offset = start
             self.epochs.truncate_from_start(start)
+        self.check_invariants()
         self.directory.tracer.event(
             "log_segments_deleted", partition=str(self.topic_partition), segments=count,
             log_start_offset=self.log_start_offset,
@@ -249,6 +289,8 @@ class LogState:
     def replaced(self, old: list[Segment], new: Segment) -> None:
         """Compaction has put `new` in the place of `old`, segments side by side."""
         first = self.segments.index(old[0])
+        assert new.base_offset == old[0].base_offset, f"{new.file.path} in another one's place"
+        assert self.segments[first : first + len(old)] == old, f"{self.path}: not side by side"
         self.segments[first : first + len(old)] = [new]
         self.base_offsets = [segment.base_offset for segment in self.segments]
         self.size_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
@@ -263,6 +305,7 @@ class LogState:
             offset for offset in self.snapshots if not new.base_offset < offset < merged
         ]
         self.names_changed = True
+        self.check_invariants()
 
     def break_off(self, why: str) -> None:
         """The log can take nothing more: its state is not known."""
@@ -273,3 +316,8 @@ class LogState:
         for segment in self.segments:
             self.directory.open_files.forget(segment.file)
             self.directory.indexes.forget(segment)
+
+
+def _rise(numbers: Sequence[int]) -> bool:
+    """Whether each number is larger than the one before it."""
+    return all(before < after for before, after in pairwise(numbers))

@@ -78,6 +78,7 @@ class OpenFiles:
     def unpin(self, file: OpenFile) -> None:
         """The operation's result is here."""
         file.pins -= 1
+        assert file.pins >= 0, f"{file.path} was unpinned more often than pinned"
         if file.doomed and not file.pins:
             self._close(file)
 

@@ -74,7 +74,7 @@ def enforce(
         elif count == len(log.segments):
             _roll_empty(log, now_ms, roll, lambda error: rolled(count, error))
         else:
-            _remove(log, count, completion)
+            _remove(log, count, high_watermark, completion)
 
     def rolled(count: int, error: BaseException | None) -> None:
         if error is not None:
@@ -82,7 +82,7 @@ def enforce(
             log.directory.failed(error)
             completion.fail(error)
         else:
-            _remove(log, count, completion)
+            _remove(log, count, high_watermark, completion)
 
     log.take_turn(start, after_queue=False)
     return completion
@@ -123,7 +123,7 @@ def _roll_empty(
     log.directory.lane.submit(create, Work.FAST, "roll").then(created)
 
 
-def _remove(log: LogState, count: int, completion: Completion[int]) -> None:
+def _remove(log: LogState, count: int, high_watermark: int, completion: Completion[int]) -> None:
     """Take the oldest segments out of the log, then out of the directory.
 
     In this order: a read that begins now must not look for a file that is being renamed.
@@ -131,6 +131,7 @@ def _remove(log: LogState, count: int, completion: Completion[int]) -> None:
     gone = log.segments[:count]
     log.drop_oldest(count)
     first = log.segments[0].base_offset
+    assert first <= high_watermark, f"{log.path}: removed up to {first}, beyond {high_watermark}"
     paths = [
         segment.path(suffix)
         for segment in gone

@@ -179,6 +179,7 @@ def _lower(log: LogState, kept: Segment, cut: Cut, offset: int, done: Completion
     end = kept.base_offset if cut.end_offset is None else cut.end_offset
     # The offsets before it may have been compaction's: only what goes counts.
     end = max(end, min(offset, cut.first_gone))
+    assert kept.base_offset <= end <= offset, f"{log.path}: {kept.base_offset}, {end}, {offset}"
     log.pending_cut = end
     log.recovery_point = min(log.recovery_point, end)
     log.directory.lower(log.topic_partition, end).then(
@@ -321,8 +322,8 @@ def truncate_fully(log: LogState, offset: int, done: Completion[None]) -> None:
         log.snapshots.clear()
         log.new_snapshots.clear()
         log.epochs.clear()
-        log.reset_ends(offset)
         log.log_start_offset = offset
+        log.reset_ends(offset)
         log.directory.tracer.event(
             "log_restarted", partition=str(log.topic_partition), start_offset=offset
         )

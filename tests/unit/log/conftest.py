@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,15 +52,18 @@ class Rig:
         self.config = LogConfig()
         self.files = FaultyFiles(UnsyncedFiles())
         self.lane = StepLane(str(self.path), self.files)
+        #: Opened last.
+        self.directory: LogDirectory | None = None
 
     def open(self, config: LogConfig | None = None, max_open_files: int = 100) -> LogDirectory:
         """Open it, as after a crash of the process."""
         self.config = config or self.config
         self.files = FaultyFiles(UnsyncedFiles())
         self.lane = StepLane(str(self.path), self.files)
-        return open_directory(
+        self.directory = open_directory(
             self.lane, self.config, self.clock, self.tracer, max_open_files=max_open_files
         )
+        return self.directory
 
     def log(self, config: LogConfig | None = None) -> PartitionLog:
         """A new log in a new directory."""
@@ -77,8 +80,14 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path)
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    """A rig; whatever a test did, the invariants of its open logs hold in the end."""
+    rig = Rig(tmp_path)
+    yield rig
+    if rig.directory is not None:
+        for log in rig.directory.logs.values():
+            if not log.is_closed:
+                log.check_invariants()
 
 
 @pytest.fixture
