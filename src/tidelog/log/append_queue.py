@@ -285,7 +285,7 @@ class AppendQueue:
         if error is not None:
             directory.failed(error)
             if log.active_segment.file.write_failed:
-                self._cut_back()
+                self._remove_failed_write()
             for plan in failed:
                 plan.completion.fail(error)
         log.end_turn()
@@ -369,7 +369,7 @@ class AppendQueue:
             log.epochs.assign(epoch, min(start_offset, log.next_offset))
         self._assigned_epochs.clear()
 
-    def _cut_back(self) -> None:
+    def _remove_failed_write(self) -> None:
         """Remove what a failed write left behind the end; before anything else of this log."""
         log = self._log
 
@@ -382,7 +382,7 @@ class AppendQueue:
             def done(completion: Completion[None]) -> None:
                 log.directory.open_files.unpin(file)
                 if completion.error is not None:
-                    # The next write cuts first; a directory that has failed has no next write.
+                    # The next write does it first; a directory that has failed has no next write.
                     log.directory.failed(completion.error)
                 log.end_turn()
 

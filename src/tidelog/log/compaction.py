@@ -76,7 +76,8 @@ class CleanableLog:
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
-    #: The checkpoint does not fit the log: it was cut, or lost its start; begin where it starts.
+    #: The checkpoint does not fit the log, which was truncated or lost its start: begin where it
+    #: starts.
     checkpoint_is_void: bool = False
     #: Records wait for longer than `max.compaction.lag.ms`.
     is_overdue: bool = False

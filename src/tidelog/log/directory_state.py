@@ -244,7 +244,7 @@ class DirectoryState:
     def begin_again_at(self, topic_partition: TopicPartition, offset: int, why: str) -> None:
         """A log is damaged from `offset` on, and others have what it held: fail the directory, so
         that its broker ends and others lead. The next start finds that nothing from there on was
-        ever flushed, cuts the log there, and has it fetched anew (V68)."""
+        ever flushed, truncates the log there, and has it fetched again (V68)."""
         self.failure = error = StorageError(
             self.path, "read", f"{self.path}/{names.directory_name(topic_partition)}",
             errno.EBADMSG, self.clock.wall_ms(),

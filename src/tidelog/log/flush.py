@@ -72,7 +72,9 @@ class Flushes:
         log = self._log
         assert self._running is None and not log.is_truncating, f"{log.path} is still at work"
         operation, sealing, snapshots = self._capture(log.log_end_offset)
-        log.cut_unsynced = log.metadata_unsynced = log.names_changed = log.epochs.changed = False
+        log.truncation_unsynced = log.metadata_unsynced = log.names_changed = log.epochs.changed = (
+            False
+        )
         self._apply(log.log_end_offset, sealing, snapshots)
         return operation.replacements
 
@@ -114,7 +116,7 @@ class Flushes:
             return Completion.of(None)
         completion: Completion[None] = Completion()
         self._running = completion
-        cut_unsynced, log.cut_unsynced = log.cut_unsynced, False
+        truncation_unsynced, log.truncation_unsynced = log.truncation_unsynced, False
         epochs_were_changed, log.epochs.changed = log.epochs.changed, False
         metadata_unsynced, log.metadata_unsynced = log.metadata_unsynced, False
         names_changed, log.names_changed = log.names_changed, False
@@ -129,7 +131,7 @@ class Flushes:
                 log.epochs.changed |= epochs_were_changed
                 log.metadata_unsynced |= metadata_unsynced
                 log.names_changed |= names_changed
-                log.cut_unsynced |= cut_unsynced
+                log.truncation_unsynced |= truncation_unsynced
                 log.directory.failed(done.error)
             else:
                 self._apply(target, sealing, snapshots)
@@ -170,7 +172,7 @@ class Flushes:
         active = log.active_segment
         sealing = [s for s in log.segments if not s.sealed and s is not active]
         operation = FlushOperation(log.path, target, [segment.file for segment in sealing])
-        if log.cut_unsynced or target > max(active.base_offset, log.recovery_point):
+        if log.truncation_unsynced or target > max(active.base_offset, log.recovery_point):
             operation.logs.append(active.file)
         replacements = operation.replacements
         for segment in sealing:

@@ -52,7 +52,7 @@ Pace = Callable[[int], Awaitable[None]]
 
 
 class Interrupted(Exception):
-    """The log was cut, shortened, closed or deleted meanwhile: what was made of it is void."""
+    """The log was truncated, closed or deleted meanwhile: what was made of it is void."""
 
 
 @dataclass(slots=True)
@@ -237,7 +237,7 @@ class Cleaning:
             await log.directory.compacted(log.topic_partition, self.stats.end_offset)
             return self.stats
         except (CorruptBatch, StorageError):
-            self._check([])  # the files of a log that is cut or gone may hold anything
+            self._check([])  # the files of a log that is truncated or gone may hold anything
             raise
         finally:
             for file in self._pinned:

@@ -279,7 +279,7 @@ def _remove_failed_write(log: PartitionLog) -> Completion[None]:
     file, size = segment.file, segment.size_bytes
     if not file.write_failed:
         return Completion.of(None)
-    log.cut_unsynced = True
+    log.truncation_unsynced = True
     return log.directory.lane.submit(
         lambda files: remove_failed_write(file, size, files), Work.SLOW, "cut back"
     )
@@ -473,7 +473,7 @@ class LogDirectory(DirectoryState):
         for key, log in self.logs.items():
             offset = offsets.get(key, checkpoint.offsets.get(key))
             if offset is not None:
-                end = log.log_end_offset if log.pending_cut is None else log.pending_cut
+                end = log.log_end_offset if log.truncating_to is None else log.truncating_to
                 new[key] = min(offset, end)
         return self._write(checkpoint, new)
 

@@ -81,8 +81,8 @@ def _read(
     if not log.log_start_offset <= offset <= log_end:
         raise _out_of_range(log, offset)
     end = min(end_offset, log_end)
-    if log.pending_cut is not None:
-        end = min(end, log.pending_cut)  # the bytes behind it may be gone by now
+    if log.truncating_to is not None:
+        end = min(end, log.truncating_to)  # the bytes behind it may be gone by now
     if offset >= end:
         return Completion.of(LogSlice(b""))
     recent = log.directory.recent
@@ -290,7 +290,7 @@ def _fail(
 ) -> None:
     """Say why a read failed; what a truncation or deletion took meanwhile is neither damage nor a
     failure of the disk, though the loop may not have heard yet that it is done."""
-    if log.pending_cut is not None and is_loss(error):
+    if log.truncating_to is not None and is_loss(error):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         completion.fail(KafkaError(code, f"{log.topic_partition} is being truncated"))
         return
@@ -309,7 +309,7 @@ def _fail(
 def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[None]:
     """A read of `segment` found something wrong. Done when its index was to blame and is right
     now; else fails: KafkaError CORRUPT_MESSAGE for damage, which the directory is told of,
-    NOT_LEADER_OR_FOLLOWER where the log was cut meanwhile; StorageError.
+    NOT_LEADER_OR_FOLLOWER where the log was truncated meanwhile; StorageError.
     """
     completion: Completion[None] = Completion()
     directory = log.directory
@@ -388,7 +388,7 @@ def _search(
     segment = candidates[0]
 
     def fail(error: BaseException) -> None:
-        if log.pending_cut is not None and is_loss(error):
+        if log.truncating_to is not None and is_loss(error):
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             error = KafkaError(code, f"{log.topic_partition} is being truncated")
         elif isinstance(error, CorruptBatch):

@@ -62,7 +62,6 @@ class LogState:
         "batch_starts",
         "closed_state",
         "config",
-        "cut_unsynced",
         "directory",
         "epochs",
         "log_end_offset",
@@ -73,7 +72,6 @@ class LogState:
         "next_offset",
         "oldest_unflushed_ms",
         "path",
-        "pending_cut",
         "producers",
         "read_ends",
         "recovery_point",
@@ -82,6 +80,8 @@ class LogState:
         "snapshots",
         "topic_id",
         "topic_partition",
+        "truncating_to",
+        "truncation_unsynced",
         "truncations",
     )
 
@@ -127,8 +127,8 @@ class LogState:
         self.new_snapshots: dict[int, bytes] = {}
         #: Files were made, renamed or removed since the directory was last made durable.
         self.names_changed = False
-        #: The active segment was cut and not made durable since.
-        self.cut_unsynced = False
+        #: The active segment was truncated and not made durable since.
+        self.truncation_unsynced = False
         #: Wall clock of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
         #: (truncations, log end) for which indexes and snapshot are on disk: nothing to close.
@@ -136,7 +136,7 @@ class LogState:
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False
         #: Where a truncation under way will end the log: nothing may be claimed beyond.
-        self.pending_cut: int | None = None
+        self.truncating_to: int | None = None
         #: Grows with every truncation: what began before one must not end as if it had not been.
         self.truncations = 0
         self.batch_starts = BatchStarts()
@@ -252,9 +252,9 @@ class LogState:
         self.names_changed = True
 
     def reset_ends(self, log_end_offset: int) -> None:
-        """The log was cut: it ends here, and what was remembered of its end is void."""
+        """The log was truncated: it ends here, and what was remembered of its end is void."""
         self.truncations += 1
-        self.cut_unsynced = True
+        self.truncation_unsynced = True
         self.log_end_offset = self.next_offset = log_end_offset
         self.log_start_offset = min(self.log_start_offset, log_end_offset)
         self.recovery_point = min(self.recovery_point, log_end_offset)

@@ -24,7 +24,7 @@ class OpenFile:
         self.pins = 0
         #: To be closed when the last pin goes.
         self.doomed = False
-        #: A failed write may have left bytes behind the end; cut before the next write.
+        #: A failed write may have left bytes behind the end; the next write removes them.
         self.write_failed = False
         self._opened: dict[str, Handle] = {}
 

@@ -87,7 +87,7 @@ class PartitionLog(LogState):
         until the completion is done. `now_ms` is the wall clock. Raises KafkaError, with nothing
         changed, for what is refused: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-        INVALID_TXN_STATE; NOT_LEADER_OR_FOLLOWER while the log is being cut or is gone;
+        INVALID_TXN_STATE; NOT_LEADER_OR_FOLLOWER while the log is truncated or is gone;
         StorageError when the directory has failed. The completion's error is a StorageError.
         Raises CostlyBatch where the check is for `check_on_thread`, and is not `checked` yet.
 
@@ -181,7 +181,7 @@ class PartitionLog(LogState):
         self._appends.epoch_assigned(epoch, start_offset)
 
     def truncate_to(self, offset: int) -> Completion[None]:
-        """Cut off everything at or beyond `offset`, after what was planned before.
+        """Remove everything at or beyond `offset`, after what was planned before.
 
         Nothing to do when `offset` is at or beyond the log's end. A batch that contains `offset`
         goes whole, so the log may end below it. Producer state and leader epochs go back with the
@@ -201,7 +201,7 @@ class PartitionLog(LogState):
 
         def finish(_: Completion[None]) -> None:
             self._truncating -= 1
-            self.pending_cut = None
+            self.truncating_to = None
             self.end_turn()
             self.flushes.resume()
             if done.error is not None:

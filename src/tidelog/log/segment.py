@@ -166,7 +166,7 @@ class BatchStarts:
         return -1
 
     def clear(self) -> None:
-        """Forget all: another segment is written, or the log was cut."""
+        """Forget all: another segment is written, or the log was truncated."""
         self._offsets.clear()
         self._positions.clear()
 

@@ -74,7 +74,7 @@ class LogSlice:
 
 class Recent(NamedTuple):
     """The append written last in a directory, while small: followers wait for exactly this, and
-    are answered without a read of the file. A log that was cut can only end here again by another
+    are answered without a read of the file. A truncated log can only end here again by another
     append, which takes its place."""
 
     #: Whose append it is; only compared.

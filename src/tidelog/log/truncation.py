@@ -5,7 +5,7 @@ First the batch boundary is found and the directory lowers what its checkpoints 
 segments beyond it are removed, last one first, and their names are made durable before the kept
 segment is truncated: whatever a crash leaves is then a prefix of the old log or the log as
 truncated, never one with a hole. Offsets, indexes, leader epochs and producer state follow. Where
-the remembered batches of a producer do not reach back to the cut, its state is read anew from a
+the remembered batches of a producer do not reach back that far, its state is read again from a
 snapshot and the batches behind it (`segment_files.producers_at`).
 """
 
@@ -32,20 +32,20 @@ from tidelog.records.batch import NO_TIMESTAMP
 
 
 @dataclass(slots=True)
-class Cut:
-    """Where a segment is to be cut: behind its last batch that is wholly below an offset."""
+class TruncationPoint:
+    """Where a segment is truncated: behind its last batch that is wholly below an offset."""
 
     position: int
     #: Offset after that batch, None when nothing is kept.
     end_offset: int | None = None
     #: Base offset of the first batch that goes; where none does, what was asked for.
     first_gone: int = -1
-    #: Largest timestamp from where the search began to the cut, and the last offset of its batch.
+    #: Largest timestamp from where the search began to there, and the last offset of its batch.
     max_timestamp_ms: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
 
 
-def find_cut(
+def find_truncation_point(
     files: Files,
     file: OpenFile,
     base_offset: int,
@@ -53,8 +53,8 @@ def find_cut(
     size_bytes: int,
     offset: int,
     cached: bool,
-) -> Cut | None:
-    """Look for the cut of a segment from a known batch start on. Raises OSError.
+) -> TruncationPoint | None:
+    """Look for the truncation point of a segment from a known batch start on. Raises OSError.
 
     With `cached`, None where the disk would have to be waited for.
     """
@@ -70,34 +70,34 @@ def find_cut(
         return data if data is not None else b""
 
     scan = Scan(read, base_offset, scan_from, size_bytes)
-    cut = Cut(scan_from)
+    point = TruncationPoint(scan_from)
     for position, batch in scan:
         if batch.last_offset >= offset:
-            cut.first_gone = batch.base_offset
+            point.first_gone = batch.base_offset
             break
-        cut.position = position + batch.size_bytes
-        cut.end_offset = batch.next_offset
-        if batch.max_timestamp > cut.max_timestamp_ms:
-            cut.max_timestamp_ms = batch.max_timestamp
-            cut.offset_of_max_timestamp = batch.last_offset
+        point.position = position + batch.size_bytes
+        point.end_offset = batch.next_offset
+        if batch.max_timestamp > point.max_timestamp_ms:
+            point.max_timestamp_ms = batch.max_timestamp
+            point.offset_of_max_timestamp = batch.last_offset
     else:
         if scan.problem is None:
-            cut.first_gone = offset
-    return None if missed else cut
+            point.first_gone = offset
+    return None if missed else point
 
 
 @dataclass(slots=True)
 class TruncateOperation:
-    """Remove whole segments, then cut the last one that stays."""
+    """Remove whole segments, then truncate the last one that stays."""
 
     directory: str
     #: Base offsets of segments to remove, last one first.
     remove: list[int]
     #: Snapshots to remove: offsets.
     snapshots: list[int]
-    #: File to cut; None where every segment goes and `start_at` begins a new one.
+    #: File to truncate; None where every segment goes and `start_at` begins a new one.
     kept: OpenFile | None
-    cut_position: int = 0
+    truncate_at: int = 0
     #: Base offset of a new, empty segment.
     start_at: int | None = None
 
@@ -115,7 +115,7 @@ class TruncateOperation:
         if self.remove:
             files.fsync_directory(self.directory)
         if self.kept is not None:
-            files.truncate(self.kept.handle(files), self.cut_position)
+            files.truncate(self.kept.handle(files), self.truncate_at)
             self.kept.write_failed = False
         if self.start_at is not None:
             path = f"{self.directory}/{names.offset_name(self.start_at, names.LOG)}"
@@ -123,7 +123,7 @@ class TruncateOperation:
 
 
 def truncate_to(log: LogState, offset: int, done: Completion[None]) -> None:
-    """Cut `log` at or before `offset`; resolves `done` when files and state are cut."""
+    """Truncate `log` at or before `offset`; resolves `done` when files and state follow."""
     if offset >= log.log_end_offset:
         # An epoch that was led without a record of it may contradict the leader's history.
         log.epochs.truncate_from_end(offset)
@@ -151,20 +151,20 @@ def _find(log: LogState, kept: Segment, offset: int, done: Completion[None]) -> 
     scan_from = kept.index.floor(offset - 1)
     log.directory.open_files.pin(file)
 
-    def found(completion: Completion[Cut | None]) -> None:
-        cut = None if completion.error is not None else completion.result()
-        if cut is None and completion.error is None:
+    def found(completion: Completion[TruncationPoint | None]) -> None:
+        point = None if completion.error is not None else completion.result()
+        if point is None and completion.error is None:
             search(False, Work.SLOW)
             return
         log.directory.open_files.unpin(file)
-        if cut is None:
-            done.fail(completion.error or RuntimeError("no cut"))
+        if point is None:
+            done.fail(completion.error or RuntimeError("no truncation point"))
             return
-        _lower(log, kept, cut, offset, done)
+        _lower(log, kept, point, offset, done)
 
     def search(cached: bool, work: Work) -> None:
         log.directory.lane.submit(
-            lambda files: find_cut(
+            lambda files: find_truncation_point(
                 files, file, kept.base_offset, scan_from, size_bytes, offset, cached
             ),
             work,
@@ -174,31 +174,35 @@ def _find(log: LogState, kept: Segment, offset: int, done: Completion[None]) -> 
     search(True, Work.FAST)
 
 
-def _lower(log: LogState, kept: Segment, cut: Cut, offset: int, done: Completion[None]) -> None:
-    """Nothing may claim anything beyond the cut when it is made."""
-    end = kept.base_offset if cut.end_offset is None else cut.end_offset
+def _lower(
+    log: LogState, kept: Segment, point: TruncationPoint, offset: int, done: Completion[None]
+) -> None:
+    """Let no checkpoint claim anything beyond the log's new end before the files change."""
+    end = kept.base_offset if point.end_offset is None else point.end_offset
     # The offsets before it may have been compaction's: only what goes counts.
-    end = max(end, min(offset, cut.first_gone))
+    end = max(end, min(offset, point.first_gone))
     assert kept.base_offset <= end <= offset, f"{log.path}: {kept.base_offset}, {end}, {offset}"
-    log.pending_cut = end
+    log.truncating_to = end
     log.recovery_point = min(log.recovery_point, end)
     log.directory.lower(log.topic_partition, end).then(
         lambda lowered: (
             done.fail(lowered.error)
             if lowered.error is not None
-            else _cut(log, kept, cut, end, done)
+            else _truncate_files(log, kept, point, end, done)
         )
     )
 
 
-def _cut(log: LogState, kept: Segment, cut: Cut, end: int, done: Completion[None]) -> None:
+def _truncate_files(
+    log: LogState, kept: Segment, point: TruncationPoint, end: int, done: Completion[None]
+) -> None:
     removed = [segment for segment in log.segments if segment.base_offset > kept.base_offset]
     operation = TruncateOperation(
         directory=log.path,
         remove=[segment.base_offset for segment in reversed(removed)],
         snapshots=[snapshot for snapshot in log.snapshots if snapshot > end],
         kept=kept.file,
-        cut_position=cut.position,
+        truncate_at=point.position,
     )
     log.directory.open_files.pin(kept.file)
     log.directory.indexes.forget(kept)
@@ -210,7 +214,7 @@ def _cut(log: LogState, kept: Segment, cut: Cut, end: int, done: Completion[None
             log.reset_ends(_end_of_last(log))
             done.fail(completion.error)
             return
-        _apply_cut(log, kept, cut, end)
+        _apply(log, kept, point, end)
         log.reset_ends(end)
         log.directory.tracer.event(
             "log_truncated", partition=str(log.topic_partition), end_offset=end
@@ -227,9 +231,9 @@ def _end_of_last(log: LogState) -> int:
     return min([*following, log.log_end_offset])
 
 
-def _apply_cut(log: LogState, kept: Segment, cut: Cut, end: int) -> None:
+def _apply(log: LogState, kept: Segment, point: TruncationPoint, end: int) -> None:
     """Make the kept segment's state that of its file."""
-    kept.size_bytes = cut.position
+    kept.size_bytes = point.position
     kept.sealed = False
     index, time_index = kept.index, kept.time_index
     if index is None or time_index is None:
@@ -237,9 +241,9 @@ def _apply_cut(log: LogState, kept: Segment, cut: Cut, end: int) -> None:
     index.truncate_to(end)
     time_index.truncate_to(end)
     kept.max_timestamp_ms, kept.offset_of_max_timestamp = time_index.last()
-    if cut.max_timestamp_ms > kept.max_timestamp_ms:
-        kept.max_timestamp_ms = cut.max_timestamp_ms
-        kept.offset_of_max_timestamp = cut.offset_of_max_timestamp
+    if point.max_timestamp_ms > kept.max_timestamp_ms:
+        kept.max_timestamp_ms = point.max_timestamp_ms
+        kept.offset_of_max_timestamp = point.offset_of_max_timestamp
     kept.bytes_since_index = kept.size_bytes - index.last_position()
     if kept.size_bytes == 0:
         kept.first_timestamp_ms = -1
@@ -292,7 +296,7 @@ def truncate_fully(log: LogState, offset: int, done: Completion[None]) -> None:
     """Remove every segment and begin a new one at `offset`."""
     # A crash between the old files and the new one leaves none: nothing counts as flushed.
     log.recovery_point = 0
-    log.pending_cut = offset
+    log.truncating_to = offset
     operation = TruncateOperation(
         directory=log.path,
         remove=[segment.base_offset for segment in reversed(log.segments)],

@@ -197,7 +197,7 @@ def test_nothing_is_read_that_a_truncation_under_way_may_have_cut_off(rig: Rig) 
     rig.lane.eager = False
     rig.lane.slow_disk = True
     done = log.truncate_to(2)
-    while log.pending_cut is None:
+    while log.truncating_to is None:
         rig.lane.run(1)
     assert log.log_end_offset == 4
     assert log.read(0, 1000, 4, min_one_batch=True).result().next_offset == 2
@@ -237,7 +237,7 @@ def test_what_a_truncation_takes_from_under_a_read_is_no_damage(rig: Rig) -> Non
     completion = log.read(0, 1000, 4, min_one_batch=True)
     late_read = rig.lane.waiting.popleft()
     log.truncate_to(2)
-    while log.pending_cut is None:
+    while log.truncating_to is None:
         rig.lane.run(1)
     while rig.lane.names[-1] != "truncate":
         rig.lane.run(1)
