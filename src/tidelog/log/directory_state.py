@@ -119,6 +119,9 @@ class DirectoryState:
         """A log is compacted up to `offset`: write it down."""
         checkpoint = self.checkpoints[CLEANER_OFFSETS]
         logs = self._checkpointed_logs
+        # Recovery counts on it: what was compacted was flushed before.
+        flushed = logs[topic_partition].recovery_point
+        assert offset <= flushed, f"{topic_partition}: {offset} compacted, {flushed} flushed"
         offsets = {key: value for key, value in checkpoint.offsets.items() if key in logs}
         offsets[topic_partition] = offset
         return self._write(checkpoint, offsets)

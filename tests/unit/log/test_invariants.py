@@ -111,3 +111,10 @@ def test_a_file_is_unpinned_as_often_as_pinned(log: PartitionLog) -> None:
     files.unpin(log.active_segment.file)
     with pytest.raises(AssertionError, match="unpinned"):
         files.unpin(log.active_segment.file)
+
+
+def test_what_is_compacted_was_flushed(log: PartitionLog) -> None:
+    log.flush().result()
+    log.directory.compacted(log.topic_partition, 30).result()
+    with pytest.raises(AssertionError, match="31 compacted, 30 flushed"):
+        log.directory.compacted(log.topic_partition, 31)
