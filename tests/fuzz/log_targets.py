@@ -32,15 +32,15 @@ from tidelog.log.checkpoints import (
     parse_offsets,
 )
 from tidelog.log.config import LogConfig
-from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
-from tidelog.log.metadata_files import (
+from tidelog.log.directory_files import (
     format_meta_properties,
     format_partition_metadata,
     parse_clean_shutdown,
     parse_meta_properties,
     parse_partition_metadata,
 )
-from tidelog.log.producers import ProducerState
+from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
+from tidelog.log.producer_state import ProducerState
 from tidelog.records.batch import BatchView, CorruptBatch, iter_batches
 from tidelog.records.builder import Producer, build_batch
 from tidelog.sim.files import SimFiles

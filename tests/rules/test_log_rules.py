@@ -30,7 +30,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Work
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.builder import Producer
 from tidelog.runtime.clock import SystemClock

@@ -24,7 +24,7 @@ from tidelog.broker.apis import produce
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import RECOVERED, RECOVERING
-from tidelog.log.appends import AppendInfo
+from tidelog.log.append_queue import AppendInfo
 from tidelog.wire.messages.produce import PartitionProduceResponse
 
 

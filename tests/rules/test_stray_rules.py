@@ -26,7 +26,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.log.config import LogConfig
-from tidelog.log.strays import Recovered, Stray, StrayFound, StrayState
+from tidelog.log.stray_replicas import Recovered, Stray, StrayFound, StrayState
 from tidelog.replication.strays import Assigned, Present, Returning, check
 from tidelog.wire.messages.alter_strays import (
     DELETE,

@@ -20,7 +20,7 @@ from tidelog.core.errors import NodeDead, StorageError
 from tidelog.core.ports import Files, Handle, Work
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import iter_batches
 from tidelog.records.builder import NewRecord, Producer, build_batch
@@ -306,15 +306,18 @@ class LogHarness:
         self.config = LogConfig()
         self.files = FaultyFiles(UnsyncedFiles())
         self.lane = StepLane(str(self.path), self.files)
+        #: Opened last.
+        self.directory: LogDirectory | None = None
 
     def open(self, config: LogConfig | None = None, max_open_files: int = 100) -> LogDirectory:
         """Open it, as after a crash of the process."""
         self.config = config or self.config
         self.files = FaultyFiles(UnsyncedFiles())
         self.lane = StepLane(str(self.path), self.files)
-        return open_directory(
+        self.directory = open_directory(
             self.lane, self.config, self.clock, self.tracer, max_open_files=max_open_files
         )
+        return self.directory
 
     def log(self, config: LogConfig | None = None) -> PartitionLog:
         """A new log in a new directory."""

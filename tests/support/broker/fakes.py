@@ -43,7 +43,7 @@ from tidelog.core.errors import ConnectionLost
 from tidelog.core.metrics import Metrics
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
-from tidelog.log.producers import ProducerState
+from tidelog.log.producer_state import ProducerState
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,

@@ -11,7 +11,7 @@ from tests.support.broker.fakes import FakeBroker, a_cluster, state
 from tidelog.broker.replicas.partition import Partition
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.log.planning import CostlyBatch
+from tidelog.log.append_validation import CostlyBatch
 
 #: What is appended is one byte a record; this one has much inside, this one is found bad.
 COSTLY, BAD = b"\x7f", b"\x7e"

@@ -13,7 +13,7 @@ from tests.unit.broker.test_administration_apis import request
 from tidelog.broker.apis import cards, modules
 from tidelog.core.errors import ErrorCode as E
 from tidelog.core.types import TopicPartition
-from tidelog.log.producers import BatchMetadata, ProducerEntry
+from tidelog.log.producer_state import BatchMetadata, ProducerEntry
 from tidelog.wire import registry
 from tidelog.wire.codec import encode_response
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from tests.support.log import NOW_MS, FakeClock, drive
 
-from tidelog.log.cleaner import Cleaner, CleanerSettings
-from tidelog.log.cleaning import CleaningStats
 from tidelog.log.config import LogConfig
+from tidelog.log.log_cleaner import Cleaner, CleanerSettings, CleaningStats
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import BatchView, iter_batches
 from tidelog.records.builder import NewRecord, Producer, build_batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,14 @@ from tidelog.log.config import LogConfig
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> LogHarness:
-    return LogHarness(tmp_path)
+def harness(tmp_path: Path) -> Iterator[LogHarness]:
+    """A log harness; whatever a test did, the invariants of its open logs hold in the end."""
+    harness = LogHarness(tmp_path)
+    yield harness
+    if harness.directory is not None:
+        for log in harness.directory.logs.values():
+            if not log.is_closed:
+                log.check_invariants()
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from tests.support.log import NOW_MS, LogHarness, append, batch_of, values_of
 
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.log.append_validation import CostlyBatch
 from tidelog.log.config import LOG_APPEND_TIME, NEVER, LogConfig
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.planning import CostlyBatch
 from tidelog.log.segment import Segment
 from tidelog.records import checking, compression
 from tidelog.records.batch import LOG_APPEND_TIME as APPEND_TIME_TYPE

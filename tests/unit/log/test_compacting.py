@@ -31,8 +31,8 @@ from tests.unit.log.compacting import (
 
 from tidelog.core.errors import StorageError
 from tidelog.core.types import TopicPartition
-from tidelog.log.cleaner import Cleaner, CleanerSettings
 from tidelog.log.config import LogConfig
+from tidelog.log.log_cleaner import Cleaner, CleanerSettings
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records import compression
 from tidelog.records.batch import iter_batches

@@ -15,8 +15,8 @@ from tests.support.log import TOPIC_ID, TP, SimLogHarness, drive
 from tests.unit.log.compacting import batches_of, cleaner, put
 
 from tidelog.core.errors import NodeDead
-from tidelog.log.cleaning import CleaningStats
 from tidelog.log.config import LogConfig
+from tidelog.log.log_cleaner import CleaningStats
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.segment import Segment
 from tidelog.records.builder import Producer

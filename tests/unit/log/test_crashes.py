@@ -25,9 +25,9 @@ from tests.support.log import (
 from tidelog.core.completion import Completion
 from tidelog.core.errors import NodeDead
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.producers import ProducerState
+from tidelog.log.producer_state import ProducerState
 from tidelog.records.batch import BatchView, iter_batches
 from tidelog.records.builder import Producer
 from tidelog.sim.disk import Loss

@@ -21,8 +21,8 @@ from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.index import TimeIndex
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.reading import LogSlice
 from tidelog.log.recovery import DamagedLog
+from tidelog.log.segment_reads import LogSlice
 from tidelog.records.builder import Producer
 
 Small = Callable[..., LogConfig]

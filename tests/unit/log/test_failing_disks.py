@@ -18,9 +18,9 @@ from tests.support.log import (
 )
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.log.append_validation import note_refused
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.planning import note_refused
 from tidelog.records.builder import Producer
 
 Small = Callable[..., LogConfig]

@@ -114,7 +114,7 @@ class _Promises:
         def done(flushed: Completion[None]) -> None:
             flushed.result()
             self._asked.remove(asked)
-            pending = self._log.pending_cut
+            pending = self._log.truncating_to
             wanted = asked[0] if pending is None else min(asked[0], pending)
             assert self._log.recovery_point >= wanted
             self.kept += 1

@@ -20,7 +20,7 @@ from tests.support.log import (
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.log.config import LogConfig
-from tidelog.log.handles import OpenFile
+from tidelog.log.open_files import OpenFile
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import BatchView
 from tidelog.runtime.files import OsFiles

@@ -12,7 +12,7 @@ from tests.support.draws import examples
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import REFUSED_BATCH_AWAITED_MS
-from tidelog.log.producers import (
+from tidelog.log.producer_state import (
     BatchMetadata,
     DamagedSnapshot,
     ProducerState,

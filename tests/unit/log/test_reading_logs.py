@@ -25,7 +25,7 @@ from tests.support.log import (
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import LogSlice, PartitionLog
-from tidelog.log.reading import RECENT_BYTES
+from tidelog.log.segment_reads import RECENT_BYTES
 from tidelog.records.batch import iter_batches
 
 Small = Callable[..., LogConfig]
@@ -197,7 +197,7 @@ def test_nothing_is_read_that_a_truncation_under_way_may_have_cut_off(harness: L
     harness.lane.eager = False
     harness.lane.slow_disk = True
     done = log.truncate_to(2)
-    while log.pending_cut is None:
+    while log.truncating_to is None:
         harness.lane.run(1)
     assert log.log_end_offset == 4
     assert log.read(0, 1000, 4, min_one_batch=True).result().next_offset == 2
@@ -237,7 +237,7 @@ def test_what_a_truncation_takes_from_under_a_read_is_no_damage(harness: LogHarn
     completion = log.read(0, 1000, 4, min_one_batch=True)
     late_read = harness.lane.waiting.popleft()
     log.truncate_to(2)
-    while log.pending_cut is None:
+    while log.truncating_to is None:
         harness.lane.run(1)
     while harness.lane.names[-1] != "truncate":
         harness.lane.run(1)

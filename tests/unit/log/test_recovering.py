@@ -24,9 +24,9 @@ from tests.support.log import (
 
 from tidelog.core.errors import StorageError
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.rebuilding import SegmentFile, producers_at
+from tidelog.log.segment_files import SegmentFile, producers_at
 from tidelog.records.batch import iter_batches
 from tidelog.records.builder import Producer
 

@@ -20,10 +20,10 @@ from tests.support.log import (
 from tidelog.core.errors import ErrorCode, KafkaError, NodeDead, StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import DamagedLog
-from tidelog.log.strays import STRAY_STATE, StrayState, format_state, parse_state
+from tidelog.log.stray_replicas import STRAY_STATE, StrayState, format_state, parse_state
 from tidelog.sim.file_content import Loss
 
 VALUES = [b"a", b"b", b"c", b"d"]

@@ -19,7 +19,7 @@ from tidelog.core.errors import ConfigError, StorageError
 from tidelog.core.ports import Files, Work
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.records.batch import iter_batches
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime import lanes

@@ -21,7 +21,7 @@ from tidelog.core.errors import ErrorCode, InvariantError, KafkaError, StorageEr
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.ports import Buffer
 from tidelog.core.types import NO_EPOCH, NO_LEADER, RECOVERING, EpochEnd, TopicId
-from tidelog.log.planning import Checked, CostlyBatch, note_refused
+from tidelog.log.append_validation import Checked, CostlyBatch, note_refused
 from tidelog.log.refused_batches import EarlierBatchRefusedError
 from tidelog.replication import commands, truncation, watermark
 from tidelog.replication.effects import (
@@ -41,7 +41,7 @@ from tidelog.replication.leader import LeaderReplica, epoch_error
 if TYPE_CHECKING:
     from tidelog.broker.replicas.context import PartitionContext
     from tidelog.log.config import LogConfig
-    from tidelog.log.directory import LogDirectory
+    from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import AppendInfo, PartitionLog
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 

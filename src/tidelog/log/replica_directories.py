@@ -9,7 +9,6 @@ V45). What was interrupted is finished at the next start.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
 from tidelog.core.epochs import LeaderEpochs
@@ -17,16 +16,14 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.ports import Files, Work
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.log import names
+from tidelog.log.checkpoints import after_all
 from tidelog.log.config import LogConfig
-from tidelog.log.metadata_files import PARTITION_METADATA, format_partition_metadata
-from tidelog.log.offset_checkpoints import after_all
+from tidelog.log.directory_files import PARTITION_METADATA, format_partition_metadata
+from tidelog.log.directory_state import DirectoryState
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.producers import ProducerState
+from tidelog.log.producer_state import ProducerState
 from tidelog.log.segment import Segment
-from tidelog.log.strays import STRAY_STATE, StrayState, format_state
-
-if TYPE_CHECKING:
-    from tidelog.log.directory import LogDirectory
+from tidelog.log.stray_replicas import STRAY_STATE, StrayReplicas, StrayState, format_state
 
 #: A replica to be made.
 NewReplica = tuple[TopicPartition, TopicId, LogConfig]
@@ -35,18 +32,35 @@ NewReplica = tuple[TopicPartition, TopicId, LogConfig]
 class ReplicaDirectories:
     """Makes and removes the replicas of one log directory. Loop only."""
 
-    __slots__ = ("_directory", "_leaving", "_making", "_names_given", "_names_taken", "closed")
+    __slots__ = (
+        "_directory",
+        "_high_watermarks",
+        "_leaving",
+        "_logs",
+        "_making",
+        "_names_given",
+        "_names_taken",
+        "_strays",
+    )
 
-    def __init__(self, directory: LogDirectory) -> None:
+    def __init__(
+        self,
+        directory: DirectoryState,
+        logs: dict[TopicPartition, PartitionLog],
+        high_watermarks: dict[TopicPartition, int],
+        strays: StrayReplicas,
+    ) -> None:
+        """`logs` and `high_watermarks` are the directory's own: replicas come and go in them."""
         self._directory = directory
+        self._logs = logs
+        self._high_watermarks = high_watermarks
+        self._strays = strays
         self._making: dict[TopicPartition, None] = {}
         #: Renames under way: a replica of the same partition is made after them.
         self._leaving: dict[TopicPartition, Completion[None]] = {}
         self._names_given = 0
         #: Names of renamed directories since the start, and before it.
         self._names_taken: dict[str, None] = {}
-        #: Nothing is removed any more: the log directory is closed.
-        self.closed = False
 
     def take_aside(self, name: str, now_ms: int) -> None:
         """List a stray; finish a deletion that was interrupted; leave anything else alone."""
@@ -56,17 +70,17 @@ class ReplicaDirectories:
             return
         self._names_taken[name] = None
         if aside.suffix == names.DELETE_SUFFIX:
-            self.remove_later([f"{directory.path}/{name}"], 0)
+            directory.remove_later([f"{directory.path}/{name}"], 0)
         elif aside.suffix == names.STRAY_SUFFIX:
             # A name of ours tells the time; of another's we know only that it is here now.
             since_ms = aside.since_ms if 0 < aside.since_ms <= now_ms else now_ms
-            directory.stray_replicas.add(name, aside.partition_name, since_ms)
+            self._strays.add(name, aside.partition_name, since_ms)
 
     def create_many(self, replicas: Sequence[NewReplica]) -> Completion[list[PartitionLog]]:
         """See LogDirectory.create_many."""
         directory = self._directory
         for topic_partition, _, _ in replicas:
-            if topic_partition in directory.logs or topic_partition in self._making:
+            if topic_partition in self._logs or topic_partition in self._making:
                 raise ValueError(f"{topic_partition} is in {directory.path} already")
             try:
                 names.directory_name(topic_partition)
@@ -140,7 +154,7 @@ class ReplicaDirectories:
             LeaderEpochs(), ProducerState(),
         )  # fmt: skip
         log.names_changed = log.metadata_unsynced = True
-        directory.logs[topic_partition] = log
+        self._logs[topic_partition] = log
         return log
 
     def leave(
@@ -156,8 +170,8 @@ class ReplicaDirectories:
         Done when the new name is durable.
         """
         directory = self._directory
-        log = directory.logs.pop(topic_partition)
-        directory.high_watermarks.pop(topic_partition, None)
+        log = self._logs.pop(topic_partition)
+        self._high_watermarks.pop(topic_partition, None)
         now_ms = directory.clock.wall_ms()
         name = self._unused_name(topic_partition, now_ms, suffix)
         new_path = f"{directory.path}/{name}"
@@ -185,9 +199,9 @@ class ReplicaDirectories:
                 return
             if delay_ms is None:
                 partition_name = names.directory_name(topic_partition)
-                directory.stray_replicas.add(name, partition_name, now_ms)
+                self._strays.add(name, partition_name, now_ms)
             else:
-                self.remove_later([new_path], delay_ms)
+                directory.remove_later([new_path], delay_ms)
             directory.tracer.event(
                 "replica_renamed",
                 partition=str(topic_partition),
@@ -207,29 +221,6 @@ class ReplicaDirectories:
             if name not in self._names_taken:
                 self._names_taken[name] = None
                 return name
-
-    def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
-        """See LogDirectory.remove_later."""
-        directory = self._directory
-        gone = list(paths)
-
-        def remove(files: Files) -> None:
-            for path in gone:
-                if path.endswith(names.DELETE_SUFFIX):
-                    files.remove_tree(path)
-                elif files.exists(path):
-                    files.unlink(path)
-
-        def removed(done: Completion[None]) -> None:
-            if done.error is not None:
-                directory.failed(done.error)
-
-        def due() -> None:
-            if not self.closed and directory.failure is None:
-                directory.lane.submit(remove, Work.SLOW, "remove").then(removed)
-
-        if gone:
-            directory.clock.call_later(delay_ms, due)
 
 
 def _state_of(log: PartitionLog, high_watermark: int) -> bytes:

@@ -1,31 +1,43 @@
-"""Compacts one log: reads, filters, writes and swaps, in slices that leave the disk to others.
+"""The cleaner of a broker: which of its logs is compacted next, how fast, and one run over a log.
 
-`compaction` decides; this carries it out on the directory's slow thread. A slice reads at most
+One log at a time, the dirtiest of those that are due; a log whose batches cannot be read is said so
+once and left alone from then on. What is read and written is kept below a rate.
+
+`compaction` decides; a run carries it out on the directory's slow thread. A slice reads at most
 `slice_bytes` (or one batch that is larger), so that an fsync or a cold read behind it waits for
-milliseconds, and `pace` is awaited between two. The files are pinned while they are read. Nothing
-changes in the log before the swap, which is a turn of the log like a truncation; what is cut,
-deleted or closed meanwhile makes the run void, and the files it has written are removed by the next
-one or at the next start. Once swapped, old segments live on for those who still read them.
+milliseconds. The files are pinned while they are read. Nothing changes in the log before the swap,
+which is a turn of the log like a truncation; what is truncated, deleted or closed meanwhile makes
+the run void, and the files it has written are removed by the next one or at the next start. Once
+swapped, old segments live on for those who still read them. Source: LogCleaner, LogCleanerManager,
+Cleaner.
 """
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import StorageError
-from tidelog.core.ports import Buffer, Files, Handle, Work
+from tidelog.core.limits import KIB, MIB
+from tidelog.core.ports import Buffer, Clock, Files, Handle, Work
 from tidelog.log import names
-from tidelog.log.checkpoints import RECOVERY_POINTS
-from tidelog.log.compaction import BatchFilter, CleanableLog, grouped, note_keys
-from tidelog.log.flushing import index_files
-from tidelog.log.handles import OpenFile
-from tidelog.log.offset_map import OffsetMap
+from tidelog.log.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS
+from tidelog.log.compaction import (
+    BatchFilter,
+    CleanableLog,
+    OffsetMap,
+    cleanable,
+    grouped,
+    note_keys,
+)
+from tidelog.log.config import NEVER
+from tidelog.log.log_state import LogState
+from tidelog.log.open_files import OpenFile
 from tidelog.log.segment import Segment
-from tidelog.log.swapping import SwapOperation, remove_cleaned
+from tidelog.log.segment_files import SwapOperation, index_files, remove_cleaned
 from tidelog.records.batch import (
     HEADER_BYTES,
     BatchView,
@@ -35,15 +47,12 @@ from tidelog.records.batch import (
     size_of_batch,
 )
 
-if TYPE_CHECKING:
-    from tidelog.log.partition_log import PartitionLog
-
 #: Told after each slice how many bytes it read and wrote.
 Pace = Callable[[int], Awaitable[None]]
 
 
 class Interrupted(Exception):
-    """The log was cut, shortened, closed or deleted meanwhile: what was made of it is void."""
+    """The log was truncated, closed or deleted meanwhile: what was made of it is void."""
 
 
 @dataclass(slots=True)
@@ -190,7 +199,7 @@ class Cleaning:
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: LogState,
         plan: CleanableLog,
         offset_map: OffsetMap,
         now_ms: int,
@@ -228,7 +237,7 @@ class Cleaning:
             await log.directory.compacted(log.topic_partition, self.stats.end_offset)
             return self.stats
         except (CorruptBatch, StorageError):
-            self._check([])  # the files of a log that is cut or gone may hold anything
+            self._check([])  # the files of a log that is truncated or gone may hold anything
             raise
         finally:
             for file in self._pinned:
@@ -389,6 +398,7 @@ class Cleaning:
                 completion.fail(interrupted)
                 return
             following = log.base_offsets[log.segments.index(group[-1]) + 1]
+            assert following <= log.recovery_point, f"{log.path}: {following} was not flushed"
             snapshots = [s for s in log.snapshots if bases[0] < s < following]
             operation = SwapOperation(log.path, bases, snapshots)
             log.directory.lane.submit(operation, Work.SLOW, "swap segments").then(
@@ -436,3 +446,122 @@ def _finish(files: Files, cleaned: _Cleaned, group: list[Segment]) -> None:
         files.replace_file(path, aborted, sync=True)
     for old in group:
         old.file.handle(files)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerSettings:
+    """What a broker's configuration says of its cleaner (`log.cleaner.*`)."""
+
+    dedupe_buffer_bytes: int = 128 * MIB
+    load_factor: float = 0.9
+    #: Read at once, between two looks at what else the disk is wanted for.
+    slice_bytes: int = 256 * KIB
+    #: Read and written together.
+    max_bytes_per_second: float = float("inf")
+
+
+class Cleaner:
+    """Compacts the logs of one broker. Loop only."""
+
+    def __init__(
+        self,
+        settings: CleanerSettings,
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        """`sleep` takes milliseconds."""
+        #: May be replaced at any time: the rate counts at once, the rest for the next log.
+        self.settings = settings
+        self._clock = clock
+        self._sleep = sleep
+        #: When what was read and written so far is paid for, monotonic.
+        self._paid_ms = 0.0
+        #: Logs that cannot be read.
+        self._uncleanable: dict[LogState, None] = {}
+
+    async def clean_one(self, logs: Iterable[tuple[LogState, int]]) -> CleaningStats | None:
+        """Compact the dirtiest of `logs`, each with its high watermark; None where none is due, or
+        where it changed meanwhile. Raises StorageError, which the log's directory has judged."""
+        best: tuple[LogState, CleanableLog] | None = None
+        for log, high_watermark in list(logs):
+            if not log.config.compact_enabled or log in self._uncleanable:
+                continue
+            if log.is_closed or log.is_truncating or log.directory.failure is not None:
+                continue
+            plan = await self._look(log, high_watermark)
+            if plan.is_due(log.config) and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
+                best = log, plan
+        return None if best is None else await self._clean(*best)
+
+    async def _look(self, log: LogState, high_watermark: int) -> CleanableLog:
+        if log.config.max_compaction_lag_ms < NEVER:
+            await self._learn_ages(log)
+        checkpoint = log.directory.cleaner_offset(log.topic_partition)
+        return cleanable(
+            log.segments,
+            log.config,
+            checkpoint,
+            log.log_start_offset,
+            log.log_end_offset,
+            min(high_watermark, log.log_end_offset),
+            log.recovery_point,
+            self._clock.wall_ms(),
+        )
+
+    async def _learn_ages(self, log: LogState) -> None:
+        """Read when the records of segments begin that were loaded from the disk."""
+        unknown = [s for s in log.segments[:-1] if s.first_timestamp_ms < 0 and s.size_bytes]
+        if not unknown:
+            return
+        for segment in unknown:
+            log.directory.open_files.pin(segment.file)
+        survey = Survey(unknown)
+        try:
+            await log.directory.lane.submit(survey, Work.SLOW, "look at ages")
+        except (StorageError, CorruptBatch):
+            if not log.is_closed and not any(segment.file.doomed for segment in unknown):
+                raise
+        finally:
+            for segment in unknown:
+                log.directory.open_files.unpin(segment.file)
+        for segment, timestamp_ms in survey.first_timestamps_ms.items():
+            segment.first_timestamp_ms = timestamp_ms
+
+    async def _clean(self, log: LogState, plan: CleanableLog) -> CleaningStats | None:
+        settings, directory = self.settings, log.directory
+        name = str(log.topic_partition)
+        if plan.checkpoint_is_void:
+            directory.log_note(
+                logging.INFO,
+                f"{name} is compacted from its start {plan.first_dirty_offset}: "
+                f"{CLEANER_OFFSETS} says {directory.cleaner_offset(log.topic_partition)}",
+            )
+        offset_map = OffsetMap(settings.dedupe_buffer_bytes, settings.load_factor)
+        now_ms = self._clock.wall_ms()
+        cleaning = Cleaning(log, plan, offset_map, now_ms, settings.slice_bytes, self._pace)
+        try:
+            stats = await cleaning.run()
+        except Interrupted as interrupted:
+            directory.tracer.event("log_cleaning_interrupted", partition=name)
+            directory.log_note(logging.INFO, f"compaction: {interrupted}")
+            return None
+        except CorruptBatch as error:
+            self._uncleanable[log] = None
+            directory.damaged(log.topic_partition, log.path, error, None)
+            directory.log_note(logging.ERROR, f"{name} is not compacted any more: {error}")
+            return None
+        except StorageError as error:
+            directory.failed(error)
+            raise
+        directory.tracer.event(
+            "log_cleaned", partition=name, end_offset=stats.end_offset, keys=stats.keys,
+            bytes_read=stats.bytes_read, bytes_written=stats.bytes_written,
+        )  # fmt: skip
+        return stats
+
+    async def _pace(self, done_bytes: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        cost_ms = done_bytes * 1000 / self.settings.max_bytes_per_second
+        self._paid_ms = max(self._paid_ms, now_ms) + cost_ms
+        if self._paid_ms - now_ms >= 1:
+            await self._sleep(self._paid_ms - now_ms)

@@ -9,18 +9,16 @@ error of the device and never tried again (D17).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Files, Work
 from tidelog.log import names
 from tidelog.log.checkpoints import LEADER_EPOCHS, format_leader_epochs
-from tidelog.log.handles import OpenFile
-from tidelog.log.metadata_files import PARTITION_METADATA, format_partition_metadata
+from tidelog.log.directory_files import PARTITION_METADATA, format_partition_metadata
+from tidelog.log.log_state import LogState
+from tidelog.log.open_files import OpenFile
 from tidelog.log.segment import Segment
-
-if TYPE_CHECKING:
-    from tidelog.log.partition_log import PartitionLog
+from tidelog.log.segment_files import index_files
 
 
 @dataclass(slots=True)
@@ -50,7 +48,7 @@ class Flushes:
 
     __slots__ = ("_idle", "_log", "_next", "_running")
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: LogState) -> None:
         self._log = log
         self._running: Completion[None] | None = None
         self._next: Completion[None] | None = None
@@ -74,7 +72,9 @@ class Flushes:
         log = self._log
         assert self._running is None and not log.is_truncating, f"{log.path} is still at work"
         operation, sealing, snapshots = self._capture(log.log_end_offset)
-        log.cut_unsynced = log.metadata_unsynced = log.names_changed = log.epochs.changed = False
+        log.truncation_unsynced = log.metadata_unsynced = log.names_changed = log.epochs.changed = (
+            False
+        )
         self._apply(log.log_end_offset, sealing, snapshots)
         return operation.replacements
 
@@ -116,7 +116,7 @@ class Flushes:
             return Completion.of(None)
         completion: Completion[None] = Completion()
         self._running = completion
-        cut_unsynced, log.cut_unsynced = log.cut_unsynced, False
+        truncation_unsynced, log.truncation_unsynced = log.truncation_unsynced, False
         epochs_were_changed, log.epochs.changed = log.epochs.changed, False
         metadata_unsynced, log.metadata_unsynced = log.metadata_unsynced, False
         names_changed, log.names_changed = log.names_changed, False
@@ -131,7 +131,7 @@ class Flushes:
                 log.epochs.changed |= epochs_were_changed
                 log.metadata_unsynced |= metadata_unsynced
                 log.names_changed |= names_changed
-                log.cut_unsynced |= cut_unsynced
+                log.truncation_unsynced |= truncation_unsynced
                 log.directory.failed(done.error)
             else:
                 self._apply(target, sealing, snapshots)
@@ -153,6 +153,9 @@ class Flushes:
     def _apply(self, target: int, sealing: list[Segment], snapshots: list[int]) -> None:
         """A truncation waits for the flush under way, so what was captured is still true."""
         log = self._log
+        # A segment that begins behind a gap is flushed for before its first append is applied.
+        end = max(log.log_end_offset, log.base_offsets[-1])
+        assert target <= end, f"{log.path}: flushed up to {target}, the log ends at {end}"
         log.recovery_point = max(log.recovery_point, target)
         for segment in sealing:
             segment.sealed = True
@@ -169,7 +172,7 @@ class Flushes:
         active = log.active_segment
         sealing = [s for s in log.segments if not s.sealed and s is not active]
         operation = FlushOperation(log.path, target, [segment.file for segment in sealing])
-        if log.cut_unsynced or target > max(active.base_offset, log.recovery_point):
+        if log.truncation_unsynced or target > max(active.base_offset, log.recovery_point):
             operation.logs.append(active.file)
         replacements = operation.replacements
         for segment in sealing:
@@ -186,14 +189,3 @@ class Flushes:
             replacements.append((f"{log.path}/{PARTITION_METADATA}", data))
         operation.sync_directory = log.names_changed
         return operation, sealing, snapshots
-
-
-def index_files(segment: Segment) -> list[tuple[str, bytes]]:
-    """Path and content of both index files of a segment whose indexes are in memory."""
-    segment.finish_time_index()
-    if segment.index is None or segment.time_index is None:
-        raise AssertionError(f"the index of {segment.file.path} is not in memory")
-    return [
-        (segment.path(names.INDEX), segment.index.to_bytes()),
-        (segment.path(names.TIME_INDEX), segment.time_index.to_bytes()),
-    ]

@@ -11,14 +11,15 @@ Sources: UnifiedLog.append, LogValidator.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tidelog.core import limits
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.ports import Buffer, Files, Work
-from tidelog.log.appends import AppendInfo, Plan, PlannedBatch
+from tidelog.log.append_queue import AppendInfo, Plan, PlannedBatch
 from tidelog.log.config import LOG_APPEND_TIME, NEVER, LogConfig
+from tidelog.log.log_state import LogState
 from tidelog.log.refused_batches import RefusedBatches
 from tidelog.records.batch import (
     COMPRESSION_MASK,
@@ -40,9 +41,6 @@ from tidelog.records.checking import NO_DEMANDS, BadRecords, Demands, Effort, ch
 from tidelog.records.compression import NAMES
 from tidelog.records.recompressing import recompressed
 from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad
-
-if TYPE_CHECKING:
-    from tidelog.log.partition_log import PartitionLog
 
 
 class CostlyBatch(TidelogError):
@@ -70,7 +68,7 @@ class Checked(NamedTuple):
     max_timestamp_ms: int
 
 
-def check_on_loop(log: PartitionLog, records: Buffer) -> Checked:
+def check_on_loop(log: LogState, records: Buffer) -> Checked:
     """Check a client's batch at once. Raises KafkaError, and CostlyBatch where it has too much
     inside for that."""
     config = log.config
@@ -100,7 +98,7 @@ def is_recompressed(config: LogConfig, records: Buffer) -> bool:
         return False  # the check says what is wrong with it
 
 
-def check_on_thread(log: PartitionLog, records: Buffer) -> Completion[Checked]:
+def check_on_thread(log: LogState, records: Buffer) -> Completion[Checked]:
     """Check a client's batch on the directory's thread; the completion's error is a KafkaError."""
     topic, config, demanded = log.topic_partition.topic, log.config, demands(log)
 
@@ -114,7 +112,7 @@ def check_on_thread(log: PartitionLog, records: Buffer) -> Completion[Checked]:
     return log.directory.lane.submit(check_it, Work.COMPUTE, "check of a batch")
 
 
-def demands(log: PartitionLog) -> Demands:
+def demands(log: LogState) -> Demands:
     """What the topic demands of each record now."""
     config = log.config
     keys = config.compact_enabled
@@ -144,7 +142,7 @@ def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now
 
 
 def plan_from_client(
-    log: PartitionLog, found: Checked, leader_epoch: int, now_ms: int
+    log: LogState, found: Checked, leader_epoch: int, now_ms: int
 ) -> Plan | AppendInfo:
     """The plan of a client's batch, or what became of the original where it is repeated.
 
@@ -258,7 +256,7 @@ def _check_size(topic: str, config: LogConfig, size: int, when: str) -> None:
         )
 
 
-def plan_from_leader(log: PartitionLog, records: Buffer) -> Plan | None:
+def plan_from_leader(log: LogState, records: Buffer) -> Plan | None:
     """The plan of what the leader sent, None when no whole batch is in it. Raises KafkaError."""
     view = memoryview(records)
     try:
@@ -305,7 +303,7 @@ def plan_from_leader(log: PartitionLog, records: Buffer) -> Plan | None:
     return plan
 
 
-def _continuing(log: PartitionLog, view: memoryview) -> list[BatchView]:
+def _continuing(log: LogState, view: memoryview) -> list[BatchView]:
     """The whole batches of `view`, checked, from the log's next offset on."""
     expected = log.next_offset
     epoch = log.epochs.epoch_at(expected - 1)
@@ -328,7 +326,7 @@ def _continuing(log: PartitionLog, view: memoryview) -> list[BatchView]:
     return batches
 
 
-def _note_gap(log: PartitionLog, expected: int, base_offset: int) -> None:
+def _note_gap(log: LogState, expected: int, base_offset: int) -> None:
     """Compaction has left a gap on the leader. The topic may have been compacted in earlier days,
     so a follower takes a gap in any case; where it is not compacted now, that is worth a line."""
     if not log.config.compact_enabled:
@@ -339,7 +337,7 @@ def _note_gap(log: PartitionLog, expected: int, base_offset: int) -> None:
         )
 
 
-def _begins_inside(log: PartitionLog, batch: BatchView, expected: int) -> bool:
+def _begins_inside(log: LogState, batch: BatchView, expected: int) -> bool:
     """An empty log may start inside a batch, where the leader's log start lies (V67)."""
     return (
         expected == log.next_offset
@@ -349,7 +347,7 @@ def _begins_inside(log: PartitionLog, batch: BatchView, expected: int) -> bool:
     )
 
 
-def _assign_epoch(log: PartitionLog, plan: Plan, epoch: int, start_offset: int) -> None:
+def _assign_epoch(log: LogState, plan: Plan, epoch: int, start_offset: int) -> None:
     """Note the batch's leader epoch, as its undo needs it."""
     epochs = log.epochs
     if epoch < 0 or (epochs.latest_epoch == epoch and epochs.latest_start_offset <= start_offset):
@@ -361,7 +359,7 @@ def _assign_epoch(log: PartitionLog, plan: Plan, epoch: int, start_offset: int) 
     epochs.assign(epoch, start_offset)
 
 
-def _check_epoch(log: PartitionLog, epoch: int, start_offset: int, code: ErrorCode) -> None:
+def _check_epoch(log: LogState, epoch: int, start_offset: int, code: ErrorCode) -> None:
     """Leader epochs never go back from record to record; recovery counts on it."""
     latest = log.epochs.epoch_at(start_offset - 1)
     if 0 <= epoch < latest:

@@ -12,8 +12,8 @@ Does not know whether a stray may return: which topic, which epochs, who leads (
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
@@ -27,15 +27,10 @@ from tidelog.core.types import (
 )
 from tidelog.log import names
 from tidelog.log.config import LogConfig
-from tidelog.log.metadata_files import PARTITION_METADATA, parse_partition_metadata
-from tidelog.log.offset_checkpoints import after_all
-from tidelog.log.opening import LoadedPartition
+from tidelog.log.directory_files import PARTITION_METADATA, parse_partition_metadata, put_in_place
+from tidelog.log.directory_state import DirectoryState
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import DamagedLog, LoadedLog, LoadRequest, load
-from tidelog.log.replacing import put_in_place
-
-if TYPE_CHECKING:
-    from tidelog.log.directory import LogDirectory
 
 #: In a stray's directory.
 STRAY_STATE = "stray.state"
@@ -137,20 +132,26 @@ def parse_state(data: bytes) -> StrayState:
     )
 
 
-class Strays:
+class StrayReplicas:
     """The strays of one log directory. Loop only."""
 
-    __slots__ = ("_directory", "_held", "found", "returning")
+    __slots__ = ("_add_loaded", "_directory", "_held", "_logs", "found")
 
-    def __init__(self, directory: LogDirectory) -> None:
+    def __init__(
+        self,
+        directory: DirectoryState,
+        logs: Mapping[TopicPartition, PartitionLog],
+        add_loaded: Callable[[TopicPartition, LoadedLog, LogConfig], PartitionLog],
+    ) -> None:
+        """`logs` are the directory's own; `add_loaded` adds to them the log of a stray that
+        returned."""
         self._directory = directory
+        self._logs = logs
+        self._add_loaded = add_loaded
         #: By directory name.
         self.found: dict[str, Stray] = {}
         #: What HELD_STRAYS says.
         self._held: dict[str, None] = {}
-        #: Logs that are about to be there: their recovery points and log start offsets, which the
-        #: checkpoints name already.
-        self.returning: dict[TopicPartition, tuple[int, int]] = {}
 
     def opened(self, held: Iterable[str]) -> None:
         """What the log directory's file said at the start."""
@@ -303,7 +304,7 @@ class Strays:
             log_start_offset=recovered.loaded.log_start_offset,
         )
         key = state.topic_partition
-        if key in directory.logs:
+        if key in self._logs:
             raise ValueError(f"{key} is in {directory.path} already")
         root = directory.path
         old, new = f"{root}/{stray.name}", f"{root}/{names.directory_name(key)}"
@@ -321,35 +322,22 @@ class Strays:
                 raise
             return loaded
 
-        self.returning[key] = (state.recovery_point, state.log_start_offset)
+        directory.returning[key] = (state.recovery_point, state.log_start_offset)
         try:
-            await self._nothing_said_of(key)
+            # Nothing on disk may speak of an earlier replica of that name.
+            await directory.lower(key, -1)
             # After a crash behind the rename the log is recovered from here on: below lie gaps
             # that compaction left, and would be taken for lost records.
             await directory.checkpoint()
             loaded = await directory.lane.submit(rename, Work.SLOW, "restore stray")
             del self.found[stray.name]
-            return directory.add_loaded(LoadedPartition(key, loaded), config)
+            return self._add_loaded(key, loaded, config)
         except StorageError as error:
             if not isinstance(error, DamagedLog):
                 directory.failed(error)
             raise
         finally:
-            del self.returning[key]
-
-    def _nothing_said_of(self, topic_partition: TopicPartition) -> Completion[None]:
-        """Have the checkpoints on disk say nothing of an earlier replica of the name."""
-        completion: Completion[None] = Completion()
-
-        def done(error: BaseException | None) -> None:
-            if error is not None:
-                completion.fail(error)
-            else:
-                completion.resolve(None)
-
-        checkpoints = self._directory.checkpoints.values()
-        after_all([one.lower(topic_partition, -1) for one in checkpoints], done)
-        return completion
+            del directory.returning[key]
 
 
 def _look(files: Files, root: str, stray: Stray) -> StrayFound:

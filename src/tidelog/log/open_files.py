@@ -24,7 +24,7 @@ class OpenFile:
         self.pins = 0
         #: To be closed when the last pin goes.
         self.doomed = False
-        #: A failed write may have left bytes behind the end; cut before the next write.
+        #: A failed write may have left bytes behind the end; the next write removes them.
         self.write_failed = False
         self._opened: dict[str, Handle] = {}
 
@@ -78,6 +78,7 @@ class OpenFiles:
     def unpin(self, file: OpenFile) -> None:
         """The operation's result is here."""
         file.pins -= 1
+        assert file.pins >= 0, f"{file.path} was unpinned more often than pinned"
         if file.doomed and not file.pins:
             self._close(file)
 

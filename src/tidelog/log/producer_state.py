@@ -1,10 +1,10 @@
 """What a partition knows of idempotent producers: their epochs and their last five batches.
 
 Decides whether a client's batch is new, a duplicate, or out of order (KIP-98); the log applies it
-when it plans an append and takes it back when the write fails (`undo`) or the log is cut (V38).
-Entries are immutable values: the state before an append is the old value. Bounded in number: the
-producer that was silent longest is forgotten first. Knows no files; the `.snapshot` format is here
-as bytes. Sources: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
+when it plans an append and takes it back when the write fails (`undo`) or the log is truncated
+(V38). Entries are immutable values: the state before an append is the old value. Bounded in number:
+the producer that was silent longest is forgotten first. Knows no files; the `.snapshot` format is
+here as bytes. Sources: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
 
 A snapshot holds one entry per remembered batch, oldest first, where Kafka writes only the last:
 Kafka's reader keeps the last entry of a producer, ours all, so that a restart forgets no duplicate.
