@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.support.log import LogHarness
-from tests.unit.log.log_rig import NOW_MS, append, batch_of
+from tests.support.log import NOW_MS, LogHarness, append, batch_of
 
 from tidelog.log import retention
 from tidelog.log.config import LogConfig
