@@ -22,6 +22,7 @@ from tidelog.broker.replicas.alter_partition_manager import IsrChanges
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.planned_appends import PlannedAppends
 from tidelog.broker.replicas.replica_set import Replicas
 from tidelog.broker.replicas.takeovers import Takeovers
 from tidelog.broker.server.requests import Pending, Request
@@ -505,7 +506,7 @@ class FakeBroker:
         self.fencing = SimpleNamespace(is_fenced=False, is_in_doubt=False, late_from_ms=1 << 62)
         self.peers = FakePeers(broker_id, cluster)
         self.fetch_sessions = FetchSessions()
-        self.planned: dict[Partition, None] = {}
+        self.planned_appends = PlannedAppends()
         self.directory = FakeDirectory()
         self.directory.wall_ms = clock.wall_ms
         self.replicas = Replicas(self)  # type: ignore[arg-type]
@@ -533,16 +534,6 @@ class FakeBroker:
         completion = self.partition().append(b"r" * count, acks, 0)
         self.partition().flush_appends()
         return completion
-
-    def appending(self, partition: Partition) -> None:
-        """Planned appends are written when `submit_appends` is called."""
-        self.planned[partition] = None
-
-    def submit_appends(self) -> bool:
-        """The end of a read event."""
-        planned, self.planned = self.planned, {}
-        done = [partition.flush_appends() for partition in planned]
-        return all(done)
 
     def request_failed(self, request: Request, error: Exception) -> Any:
         raise AssertionError(request.header) from error

@@ -33,7 +33,7 @@ from tidelog.broker.peers import Peers
 from tidelog.broker.replicas.alter_partition_manager import IsrChanges
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
-from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.planned_appends import PlannedAppends
 from tidelog.broker.replicas.replica_set import Replicas
 from tidelog.broker.replicas.stray_replicas import Strays
 from tidelog.broker.replicas.takeovers import Takeovers
@@ -50,7 +50,6 @@ from tidelog.core.receive_budget import ReceiveBudget, budget_bytes
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartition
 from tidelog.log.directory import LogDirectory
-from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.api_versions import ApiVersion
 from tidelog.wire.registry import API, FIRST_OWN_KEY
 
@@ -85,6 +84,7 @@ class Broker:
         self.peers = Peers(self)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.directories: list[LogDirectory] = []
+        self.planned_appends = PlannedAppends()
         self.replicas = Replicas(self)
         self.strays = Strays(self)
         self.isr_changes = IsrChanges(self)
@@ -108,7 +108,6 @@ class Broker:
         self._ports_listened: dict[str, int] = {}
         self._connections: dict[Connection, None] = {}
         self.idle = IdleConnections(self.timers, config.connections_max_idle_ms, self._connections)
-        self._appending: dict[Partition, None] = {}
         #: Broker epoch of the clean shutdown that every log directory proves, until registered.
         self.clean_shutdown_epoch = NO_BROKER_EPOCH
         #: Requests are read only once this broker is registered: a command that is meant for an
@@ -299,22 +298,6 @@ class Broker:
             )
         return refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    # appends of one read event
-
-    def appending(self, partition: Partition) -> None:
-        """The partition has planned appends that this read event will submit."""
-        self._appending[partition] = None
-
-    def submit_appends(self) -> bool:
-        """Submit what was planned; False where a lane has not written all of it yet."""
-        if not self._appending:
-            return True
-        partitions, self._appending = self._appending, {}
-        done = True
-        for partition in partitions:
-            done = partition.flush_appends() and done
-        return done
-
     # what handlers ask
 
     def topic_name(self, topic_id: TopicId) -> str | None:
@@ -358,8 +341,8 @@ class Broker:
         """Damaged batches (V68): where others in the ISR have them, this replica begins anew; a
         leader that is alone in it keeps what it has."""
         partition = self.replicas.get(topic_partition)
-        role = None if partition is None else partition.role
-        if isinstance(role, LeaderReplica) and len(role.isr.committed) > 1:
+        leadership = None if partition is None else partition.leadership
+        if leadership is not None and len(leadership.isr.committed) > 1:
             directory.begin_again_at(topic_partition, offset, why)
 
     def _directory_failed(self, error: BaseException) -> None:

@@ -80,6 +80,7 @@ class FakeBroker:
         self.is_serving = True
         self.written = True
         self.submitted = 0
+        self.planned_appends = SimpleNamespace(submit=self.submit)
         self.defects: list[str] = []
         self.gone: list[Connection] = []
 
@@ -89,7 +90,7 @@ class FakeBroker:
     def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
         return [ApiVersion(DESCRIBE_CLUSTER, 0, 1)]
 
-    def submit_appends(self) -> bool:
+    def submit(self) -> bool:
         self.submitted += 1
         return self.written
 

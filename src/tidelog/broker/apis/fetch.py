@@ -25,6 +25,7 @@ from tidelog.wire.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.partition import Partition
 
 CARD = Card(api_key=1, min_version=4, max_version=17, note="no fetching from followers yet")
 
@@ -47,6 +48,7 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
     if isinstance(found, ErrorCode):
         return FetchResponse(error_code=found)
     session, listed = found
+    checked: dict[SessionPartition, Partition] = {}
     if replica_id >= 0:
         if broker_epoch != session.broker_epoch:
             # Registered anew, its logs being as they were: whatever it has, it has in this life
@@ -54,7 +56,9 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
             session.broker_epoch = broker_epoch
             listed = list(session.partitions.values())
         for item in listed:
-            note_follower(broker, session, item, now_ms)
+            partition = note_follower(broker, session, item, now_ms)
+            if partition is not None:
+                checked[item] = partition
     limit = broker.config.fetch_max_bytes if replica_id < 0 else message.max_bytes
     fetch = FetchWait(
         broker,
@@ -65,11 +69,7 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
         all_partitions=message.session_epoch <= INITIAL_EPOCH,
         listener=request.connection.listener,
     )
-    try:
-        return fetch.start(message.max_wait_ms)
-    finally:
-        for item in listed:
-            item.checked = None  # what was not looked at for want of room is to be checked anew
+    return fetch.start(message.max_wait_ms, checked)
 
 
 def _session(

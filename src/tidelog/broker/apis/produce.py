@@ -225,7 +225,6 @@ def _begin(
     except (KafkaError, StorageError) as error:
         _set_error(produce, topic_partition, answer, error)
         return
-    broker.appending(partition)
     produce.remaining += 1
     completion.then(_PartitionAppend(produce, partition, answer).appended)
 

@@ -18,7 +18,6 @@ from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.group.effects import Append
 from tidelog.records.batch import HEADER_BYTES
 from tidelog.records.builder import NewRecord, build_batch, record_size_bytes
-from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.schema import SchemaError
 
 if TYPE_CHECKING:
@@ -94,8 +93,7 @@ class RecordWriter:
         broker, coordination = self._broker, self._coordination
         partition = coordination.partition
         numbers = tuple(one.number for one in gathered)
-        role = partition.role
-        if type(role) is not LeaderReplica or role.leader_epoch != coordination.core.leader_epoch:
+        if not partition.is_leader or partition.leader_epoch != coordination.core.leader_epoch:
             coordination.failed(numbers, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         batch = build_batch(
@@ -110,7 +108,6 @@ class RecordWriter:
         except StorageError:
             coordination.failed(numbers, ErrorCode.KAFKA_STORAGE_ERROR)
             return
-        broker.appending(partition)
         completion.then(_Outcome(broker, coordination, numbers).appended)
 
 

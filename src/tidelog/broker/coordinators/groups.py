@@ -384,7 +384,7 @@ class GroupCoordinators:
         unflushed, self._unflushed = self._unflushed, {}
         for coordination in unflushed:
             coordination.writer.flush()
-        self.broker.submit_appends()
+        self.broker.planned_appends.submit()
 
     # What time and topics do.
 

@@ -140,7 +140,7 @@ class _LeaderAndIsr:
         its next role is taken, if its log is quiet: nobody has to ask again."""
         broker_id = self.broker.broker_id
         for partition, (_, _, state) in self.obeyed:
-            if partition.role is not None and partition.leader_epoch == state.leader_epoch:
+            if partition.has_role_of(state.leader_epoch):
                 continue
             self.changing.append(partition)
             self.broker.fetchers.remove(partition)
@@ -194,7 +194,7 @@ class _LeaderAndIsr:
         followers = []
         for partition, (_, topic_id, state) in self.obeyed:
             self.replicas.adopt_topic_id(partition, topic_id)
-            if partition.role is not None and partition.leader_epoch == state.leader_epoch:
+            if partition.has_role_of(state.leader_epoch):
                 partition.recommanded(state)
             elif state.leader == broker_id:
                 partition.become_leader(state)

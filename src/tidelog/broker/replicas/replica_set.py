@@ -331,7 +331,7 @@ class Replicas:
             self._alive = alive
             self._broker.peers.view_changed()
             for partition in self.all():
-                partition.brokers_changed(view.is_alive)
+                partition.role.brokers_changed(view.is_alive)
 
 
 def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:

@@ -114,12 +114,12 @@ class ReplicaUpkeep:
         if self._broker.fencing.is_fenced:
             return  # the followers' fetches wait here (V47)
         for partition in self._broker.replicas.all():
-            partition.examine()
+            partition.role.examine()
         self._broker.takeovers.expire()
 
     async def _enforce_retention(self) -> None:
         for partition in self._broker.replicas.all():
-            if partition.role is None:
+            if not partition.has_role:
                 continue
             log = partition.log
             log_start_offset = log.log_start_offset

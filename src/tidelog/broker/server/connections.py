@@ -207,7 +207,7 @@ class Connection:
         self._kept = False
         while self._may_begin():
             self._begin(frames.popleft(), now_ms)
-        if not broker.submit_appends() or frames:
+        if not broker.planned_appends.submit() or frames:
             self.keep_frames()
         if self._large:
             self._release_large()

@@ -207,7 +207,7 @@ class Interceptor:
             raise
         except Exception as error:
             answer = broker.request_failed(request, error)
-        broker.submit_appends()
+        broker.planned_appends.submit()
         if type(answer) is Pending:
             pending.on_cancel(answer.cancel)
             answer.deliver_to(pending.complete)
