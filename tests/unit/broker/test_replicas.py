@@ -138,6 +138,19 @@ def test_a_replica_that_cannot_be_made_is_a_storage_error_of_its_own() -> None:
     run(story())
 
 
+def test_a_replica_leads_no_isr_that_it_is_not_a_member_of() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        answer = await broker.command(state(isr=(2, 3), is_new=True))
+        assert errors(answer) == [ErrorCode.INVALID_REQUEST]
+        await broker.command(state(isr=(1, 2), is_new=True))
+        answer = await broker.command(state(isr=(2, 3), partition_epoch=1))
+        assert errors(answer) == [ErrorCode.INVALID_REQUEST]
+        assert role_of(broker).isr.committed == (1, 2)
+
+    run(story())
+
+
 def test_no_role_is_taken_when_the_registration_ends_meanwhile() -> None:
     async def story() -> None:
         broker = a_cluster()[1]

@@ -115,6 +115,9 @@ class _LeaderAndIsr:
                 if self.request.type == _UNTOLD:
                     error = ErrorCode.KAFKA_STORAGE_ERROR
                 self.broker.tracer.mark("replica_lost")
+            elif state.leader == broker_id and broker_id not in state.isr:
+                # No controller elects so (V12, V13): records of the ISR may be missing here.
+                error = ErrorCode.INVALID_REQUEST
             elif partition is None:
                 error = _name_error(topic_partition.topic)
                 if not error:
