@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from tests.group_office import SETTINGS, Office, protocols
+from tests.group_office import SETTINGS, Office, joining, protocols
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -13,11 +13,12 @@ from tidelog.group import offsets, syncing
 from tidelog.group.answers import JoinAnswer
 from tidelog.group.effects import Now
 from tidelog.group.group import Group, GroupState
+from tidelog.group.joining import static_member_stored
 from tidelog.group.member import Member, Session
 from tidelog.group.partitions import GroupPartitions
 from tidelog.group.records import GroupSnapshot, MemberSnapshot, OffsetKey, OffsetRecord
 from tidelog.group.requests import SyncAsked
-from tidelog.group.turn import Ledger, StoreEmpty, Turn, Unsettled
+from tidelog.group.turn import Ledger, StoreEmpty, StoreStaticMember, Turn, Unsettled
 
 KEY = TopicPartition("t", 0)
 
@@ -140,9 +141,13 @@ class TestGenerations:
 
     def test_they_only_grow(self) -> None:
         group = a_group(member())
-        snapshot: Any = GroupSnapshot("consumer", 1, "range", "m", 0, ())
+        snapshot = GroupSnapshot("consumer", 1, "range", "m", 0, ())
         with pytest.raises(AssertionError, match="only grow"):
             syncing.assignment_stored(a_turn(group), group, snapshot)
+        asked = replace(joining(), instance_id="s")
+        purpose = StoreStaticMember(asked, 1, "s-1", "s-2")
+        with pytest.raises(AssertionError, match="only grow"):
+            static_member_stored(a_turn(group), group, purpose, False)
 
 
 class TestAppends:

@@ -56,13 +56,9 @@ class Partition:
         self.directory = directory
         self.log = log
         self.topic_partition = log.topic_partition
+        known = watermark.on_follower(high_watermark, log.log_start_offset, log.log_end_offset)
         #: What it does now; another object with each role that begins or ends.
-        self.role: Role = NoRole(
-            broker,
-            log,
-            NO_EPOCH,
-            watermark.on_follower(high_watermark, log.log_start_offset, log.log_end_offset),
-        )
+        self.role: Role = NoRole(broker, log, NO_EPOCH, known)
         #: The leader epoch of the last command obeyed; kept when the role ends (V30).
         self.leader_epoch = NO_EPOCH
         #: It is about to be removed: no more records are taken (V71).
@@ -107,8 +103,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The least log start offset of all live replicas, -1 where it is not known or this broker
-        does not lead."""
+        """The least log start offset of all live replicas; -1 where this broker cannot know."""
         return self.role.low_watermark
 
     @property
@@ -125,11 +120,10 @@ class Partition:
         return self.role.is_assigned and self.leader_epoch == leader_epoch
 
     def check_leader_epoch(self, asked_epoch: int) -> ErrorCode:
-        """Whether this replica may answer as leader to whoever believes in `asked_epoch` (V37)."""
-        if asked_epoch != self.leader_epoch:
-            error = epoch_error(self.leader_epoch, asked_epoch)
-            if error:
-                return error
+        """Return why this replica does not answer a request that names `asked_epoch` (V37)."""
+        own_epoch = self.leader_epoch
+        if asked_epoch != own_epoch and (error := epoch_error(own_epoch, asked_epoch)):
+            return error
         return ErrorCode.NONE if self.role.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
@@ -142,8 +136,8 @@ class Partition:
     # what changes its log
 
     def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
-        """Plan an append as leader; it is submitted with all others of the read event
-        (`PlannedAppends`). `now_ms` is wall time.
+        """Plan an append as leader; it is submitted when the read event ends (`PlannedAppends`).
+        `now_ms` is wall time.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS for acks=-1 (V64), or what
         the log refuses. Where a batch is large inside, it and those behind it are planned later:
@@ -230,8 +224,8 @@ class Partition:
         """End the role: serve nothing, follow no leader; answer everything that waits (V38)."""
         ended = self.role
         if ended.is_assigned:
-            high_watermark = ended.core.high_watermark
-            self.role = NoRole(self._broker, self.log, ended.partition_epoch, high_watermark)
+            known = ended.core.high_watermark
+            self.role = NoRole(self._broker, self.log, ended.partition_epoch, known)
             ended.end()
 
     def become_leader(self, state: LeaderAndIsrPartitionState) -> None:
@@ -240,7 +234,7 @@ class Partition:
         log_end_offset = log.log_end_offset
         role_traces.mark_election(broker.tracer, self, state)
         latest_epoch = log.epochs.latest_epoch
-        if log.epochs.latest_epoch != state.leader_epoch:
+        if latest_epoch != state.leader_epoch:
             # Followers reconcile with this entry, even if no record of the epoch ever comes.
             log.assign_epoch(state.leader_epoch, log_end_offset)
         core = LeaderReplica(

@@ -1,4 +1,8 @@
-"""What traces and the state change log say when a replica takes a role."""
+"""What traces and the state change log say when a replica takes a role.
+
+Marks name the rare states of an election, so that a search of the simulator can aim at them; the
+event and the log line give the role with its epochs and offsets. Changes nothing.
+"""
 
 from __future__ import annotations
 
