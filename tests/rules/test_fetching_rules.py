@@ -25,7 +25,6 @@ from tidelog.broker.apis import fetch, list_offsets
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ConnectionLost, ErrorCode
-from tidelog.replication.follower import FollowerReplica
 from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.alter_partition import (
@@ -53,8 +52,8 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def role_of(broker: FakeBroker) -> LeaderReplica:
-    role = broker.partition().role
-    assert isinstance(role, LeaderReplica)
+    role = broker.partition().leadership
+    assert role is not None
     return role
 
 
@@ -693,8 +692,8 @@ def test_the_followers_log_start_follows_the_leaders() -> None:
         cluster[1].partition().watchers.isr_or_log_start_changed(cluster[1].partition())
         await cluster[1].clock.advance(1_200)
         assert cluster[2].log().log_start_offset == 4
-        role = cluster[2].partition().role
-        assert isinstance(role, FollowerReplica)
+        role = cluster[2].partition().followership
+        assert role is not None
         assert role.log_start_offset == 4
 
     run(story())

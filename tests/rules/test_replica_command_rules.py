@@ -28,7 +28,6 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.replication import commands
-from tidelog.replication.follower import FollowerReplica
 from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
@@ -125,15 +124,17 @@ def test_an_older_command_does_not_bring_back_an_isr_that_the_controller_has_ans
         broker = a_cluster()[1]
         await broker.command(state(partition_epoch=3, isr=(1, 2), is_new=True))
         partition = broker.partition()
-        assert isinstance(partition.role, LeaderReplica)
-        change = partition.role.isr
-        partition.change_accepted(
-            commands_change(partition.role), (1, 2, 3), leader_epoch=0, partition_epoch=5
+        leadership = partition.leadership
+        assert leadership is not None
+        change = leadership.isr
+        partition.role.change_accepted(
+            commands_change(leadership), (1, 2, 3), leader_epoch=0, partition_epoch=5
         )
-        assert change != partition.role.isr
+        assert change != leadership.isr
         response = await broker.command(state(partition_epoch=4, isr=(1,)))
         assert errors(response) == [ErrorCode.STALE_CONTROLLER_EPOCH]
-        assert partition.role.isr.committed == (1, 2, 3)
+        assert leadership.isr.committed == (1, 2, 3)
+        assert partition.leadership is leadership
 
     run(story())
 
@@ -152,14 +153,14 @@ def test_a_replica_that_lost_its_role_still_knows_the_partition_epoch_that_it_wa
         broker = a_cluster()[1]
         await broker.command(state(partition_epoch=3, isr=(1, 2), is_new=True))
         partition = broker.partition()
-        assert isinstance(partition.role, LeaderReplica)
-        partition.change_accepted(
-            commands_change(partition.role), (1, 2, 3), leader_epoch=0, partition_epoch=5
+        assert partition.leadership is not None
+        partition.role.change_accepted(
+            commands_change(partition.leadership), (1, 2, 3), leader_epoch=0, partition_epoch=5
         )
         broker.replicas.stop_leading("expired")
         response = await broker.command(state(partition_epoch=4, isr=(1, 2)))
         assert errors(response) == [ErrorCode.STALE_CONTROLLER_EPOCH]
-        assert partition.role is None
+        assert not partition.has_role
 
     run(story())
 
@@ -244,8 +245,8 @@ def test_a_new_leader_has_stopped_fetching_and_knows_where_its_epoch_starts() ->
         cluster[1].produce(3)
         await settle()
         assert cluster[2].log().log_end_offset == 4
-        role = cluster[2].partition().role
-        assert isinstance(role, LeaderReplica)
+        role = cluster[2].partition().leadership
+        assert role is not None
         assert role.epoch_start_offset == 4
         assert cluster[2].log().epochs.entries() == [(0, 0), (1, 4)]
 
@@ -257,8 +258,8 @@ def test_a_new_leader_takes_isr_and_partition_epoch_from_the_command() -> None:
     async def story() -> None:
         broker = a_cluster()[1]
         await broker.command(state(partition_epoch=7, isr=(1, 3), is_new=True))
-        role = broker.partition().role
-        assert isinstance(role, LeaderReplica)
+        role = broker.partition().leadership
+        assert role is not None
         assert role.isr.committed == (1, 3)
         assert role.isr.partition_epoch == broker.partition().partition_epoch == 7
 
@@ -273,8 +274,8 @@ def test_a_new_leadership_forgets_followers_and_gives_isr_members_a_grace_period
         cluster[1].produce(4)
         await settle()
         await cluster[1].command(state(1, leader_epoch=1, partition_epoch=1, isr=(1, 2)))
-        role = cluster[1].partition().role
-        assert isinstance(role, LeaderReplica)
+        role = cluster[1].partition().leadership
+        assert role is not None
         assert role.followers[2].log_end_offset == -1
         assert role.followers[2].last_caught_up_ms == cluster[1].clock.monotonic_ms()
         assert role.followers[3].last_caught_up_ms < 0
@@ -289,12 +290,12 @@ def test_a_repeated_command_of_the_same_epochs_resets_nothing() -> None:
         await replicate(cluster)
         cluster[1].produce(4)
         await settle()
-        role = cluster[1].partition().role
-        assert isinstance(role, LeaderReplica)
+        role = cluster[1].partition().leadership
+        assert role is not None
         before = role.key()
         followed = cluster[2].partition().role
         await replicate(cluster, is_new=False)
-        assert cluster[1].partition().role is role
+        assert cluster[1].partition().leadership is role
         assert role.key() == before
         assert cluster[2].partition().role is followed
 
@@ -309,8 +310,8 @@ def test_a_follower_fetches_anew_on_every_leader_epoch_also_of_the_same_leader()
         cluster[1].produce(4)
         await settle()
         await replicate(cluster, leader_epoch=1, partition_epoch=1, is_new=False)
-        role = cluster[2].partition().role
-        assert isinstance(role, FollowerReplica)
+        role = cluster[2].partition().followership
+        assert role is not None
         assert role.position == (1, 4, 0)
         cluster[1].produce(2)
         await settle()
@@ -332,12 +333,12 @@ def test_a_role_is_taken_only_when_nothing_is_under_way_on_the_log() -> None:
             cluster[2].command(state(2, leader_epoch=1, partition_epoch=1))
         )
         await settle()
-        assert cluster[2].partition().role is None
+        assert not cluster[2].partition().has_role
         log.is_slow = False
         log.finish()
         await command
-        role = cluster[2].partition().role
-        assert isinstance(role, LeaderReplica)
+        role = cluster[2].partition().leadership
+        assert role is not None
         assert (role.log_end_offset, role.epoch_start_offset) == (3, 3)
 
     run(story())
@@ -411,7 +412,7 @@ def test_a_starting_broker_holds_what_it_finds_without_a_role_until_the_full_com
         for found, topic_id in ((kept, TOPIC_ID), (gone, OTHER_ID)):
             broker.directory.logs[found] = FakeLog(found, topic_id)
         await broker.replicas.open([broker.directory])  # type: ignore[list-item]
-        assert [partition.role for partition in broker.replicas.all()] == [None, None]
+        assert [partition.has_role for partition in broker.replicas.all()] == [False, False]
         with pytest.raises(KafkaError) as raised:
             broker.partition().append(b"r", 1, 0)
         assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -528,8 +529,8 @@ def test_a_stale_replica_neither_joins_nor_is_served_under_the_new_topics_id() -
         await cluster[2].command(state(isr=(1,), is_new=True), topic_id=TOPIC_ID)
         await settle()
         assert cluster[2].log().log_end_offset == 0
-        role = cluster[1].partition().role
-        assert isinstance(role, LeaderReplica)
+        role = cluster[1].partition().leadership
+        assert role is not None
         assert role.followers[2].log_end_offset == -1
         refusals = cluster[2].tracer.named("fetch_backoff")
         assert refusals[0]["error"] in (
@@ -559,7 +560,7 @@ def test_a_replica_whose_state_the_controller_could_not_read_is_kept_as_it_is(
         assert (partition is not None) is is_named
         assert broker.directory.set_aside_logs == ([] if is_named else [T0])
         if partition is not None:
-            assert partition.role is None
+            assert not partition.has_role
         await broker.tasks.close()
 
     run(story())

@@ -21,6 +21,7 @@ from tests.support.broker.fakes import (
 )
 
 from tidelog.broker.apis import produce
+from tidelog.broker.replicas.role import NoRole
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import RECOVERED, RECOVERING
@@ -86,9 +87,10 @@ def test_a_truncation_takes_the_high_watermark_with_it() -> None:
         cluster = a_cluster()
         await replicate(cluster)
         cluster[2].log().fill(0, 0, 0, 0, 0)
-        cluster[2].partition()._resting_high_watermark = 5
         await cluster[2].stop(leader_epoch=0, delete=False)
-        cluster[2].partition()._resting_high_watermark = 5
+        role = cluster[2].partition().role
+        assert isinstance(role, NoRole)
+        role.high_watermark = 5
         cluster[1].log().fill(0, 0)
         await cluster[1].command(state(1, leader_epoch=1, partition_epoch=1))
         await cluster[2].command(state(1, leader_epoch=1, partition_epoch=1))
@@ -190,8 +192,8 @@ def test_a_produce_with_acks_all_is_answered_when_its_last_offset_is_passed() ->
             append.appended(Completion.of(AppendInfo(0, 2, -1, 3, 3, 0)))
         assert [append.done for append in appends] == [False, True]
         for high_watermark, is_done in ((2, False), (3, True)):
-            assert partition.role is not None
-            partition.role.high_watermark = high_watermark
+            assert partition.leadership is not None
+            partition.leadership.high_watermark = high_watermark
             partition.watchers.high_watermark_moved(partition)
             assert appends[0].done is is_done
 

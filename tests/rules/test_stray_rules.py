@@ -200,7 +200,7 @@ def test_a_restored_replica_has_no_role_until_the_controller_that_is_asked_gives
         (result,) = (await alter(broker, RESTORE)).results
         assert (result.error_code, result.log_start_offset, result.log_end_offset) == (0, 0, 3)
         partition = broker.replicas.get(T0)
-        assert partition.role is None and partition.high_watermark == 2
+        assert not partition.has_role and partition.high_watermark == 2
         assert ("asked", None) in broker.directory.calls
         await broker.command(state(leader_epoch=2), full=True)
         assert partition.is_leader and partition.log.log_end_offset == 3
@@ -240,7 +240,7 @@ def test_records_that_come_meanwhile_keep_the_replica_and_its_role_is_asked_for(
         broker.produce(1)
         asked = asyncio.ensure_future(alter(broker, RESTORE))
         await settle()
-        assert broker.replicas.get(T0).role is None
+        assert not broker.replicas.get(T0).has_role
         broker.log().finish()
         (result,) = (await asked).results
         assert result.error_code == ErrorCode.INVALID_REQUEST

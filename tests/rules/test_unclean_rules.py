@@ -54,8 +54,8 @@ from tidelog.wire.messages.alter_partition import (
 
 
 def leading(broker: FakeBroker) -> LeaderReplica:
-    found = broker.partition().role
-    assert isinstance(found, LeaderReplica)
+    found = broker.partition().leadership
+    assert found is not None
     return found
 
 
@@ -94,7 +94,7 @@ def test_the_offsets_at_risk_are_in_the_log_and_in_the_event_stream() -> None:
         cluster[1].produce(2)
         # It is not about to join any longer, so the high watermark does not wait for it (V60).
         await cluster[1].clock.advance(40_000)
-        cluster[1].partition().run(leading(cluster[1]).examine(cluster[1].clock.monotonic_ms()))
+        cluster[1].partition().role.examine()
         await cluster[1].clock.advance(2_000)
         assert cluster[1].partition().high_watermark == 5
         assert follower.partition().log.log_end_offset == 3
@@ -226,8 +226,8 @@ def test_a_real_replica_reports_its_recovery() -> None:
         await led_uncleanly(broker)
         [change] = submitted
         assert (change.isr, change.leader_recovery_state) == ((2,), RECOVERED)
-        broker.partition().change_sent(change)
-        broker.partition().change_accepted(change, (2,), 1, 2)
+        broker.partition().role.change_sent(change)
+        broker.partition().role.change_accepted(change, (2,), 1, 2)
         assert len(submitted) == 1
         anybody.cluster_events.record = submitted.append
         told = role(2, leader_epoch=1, partition_epoch=3, isr=(2,), replicas=(1, 2))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from tidelog.broker.replicas.late_appends import LateAppends
-from tidelog.core.errors import KafkaError
 from tidelog.core.ports import Buffer
 from tidelog.log import partition_log
 from tidelog.log.append_validation import Checked, CostlyBatch, check_on_loop
@@ -29,9 +26,9 @@ def test_nothing_is_lost_or_out_of_order_where_every_second_batch_is_checked_lat
             raise CostlyBatch("so it is said")
         return check_on_loop(log, records)
 
-    def counted(late: LateAppends, note: Callable[[Buffer, KafkaError], None]) -> None:
-        ended.append(len(late._waiting))
-        refused(late, note)
+    def counted(late: LateAppends) -> None:
+        ended.append(len(late.waiting))
+        refused(late)
 
     monkeypatch.setattr(partition_log, "check_on_loop", costly)
     monkeypatch.setattr(LateAppends, "refuse", counted)

@@ -36,7 +36,7 @@ from tidelog.broker.replicas.alter_partition_manager import IsrChanges
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
-from tidelog.broker.replicas.read_event_appends import ReadEventAppends
+from tidelog.broker.replicas.planned_appends import PlannedAppends
 from tidelog.broker.replicas.replica_set import Replicas
 from tidelog.broker.replicas.stray_replicas import Strays
 from tidelog.broker.replicas.takeovers import Takeovers
@@ -55,7 +55,6 @@ from tidelog.core.ports import Lane, Ports
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import Endpoint, TopicPartition
 from tidelog.log.log_directory import LogDirectory
-from tidelog.replication.leader import LeaderReplica
 
 if TYPE_CHECKING:
     from tidelog.metadata.store import MetadataStore
@@ -82,7 +81,7 @@ class Broker:
 
     def _make_server(self) -> None:
         services = self.services
-        self.appends = ReadEventAppends()
+        self.planned_appends = PlannedAppends()
         self.dispatcher = Dispatcher(services.tasks, apis.error_response, services.unexpected)
         self.admission = Admission(
             services.fence,
@@ -97,16 +96,23 @@ class Broker:
             services.fence,
             self.admission,
             self.dispatcher,
-            self.appends.submit,
+            self.planned_appends.submit,
         )
 
     def _make_replicas(self) -> None:
         services = self.services
-        self.groups = GroupCoordinators(services, self.appends, self.dispatcher.request_failed)
+        self.groups = GroupCoordinators(
+            services, self.planned_appends, self.dispatcher.request_failed
+        )
         self.takeovers = Takeovers(services, self.cluster_events)
         self.isr_changes = IsrChanges(services)
         self.replicas = Replicas(
-            services, self.isr_changes, self.takeovers, self.groups, self.cluster_events
+            services,
+            self.isr_changes,
+            self.takeovers,
+            self.planned_appends,
+            self.groups,
+            self.cluster_events,
         )
         self.fetchers = Fetchers(services)
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
@@ -130,7 +136,6 @@ class Broker:
             commands=self.commands,
             isr_changes=self.isr_changes,
             fetch_sessions=self.fetch_sessions,
-            appends=self.appends,
             strays=self.strays,
             groups=self.groups,
             controller=self.controller,
@@ -259,7 +264,7 @@ class Broker:
             broker_id=self.broker_id,
             clock=self.services.clock,
             dispatcher=self.dispatcher,
-            submit_appends=self.appends.submit,
+            submit_appends=self.planned_appends.submit,
             topic_name=self.replicas.published_topic_name,
             topics_of_session=self.fetch_sessions.topics,
         )
@@ -286,8 +291,8 @@ class Broker:
         """Damaged batches (V68): where others in the ISR have them, this replica begins again; a
         leader that is alone in it keeps what it has."""
         partition = self.replicas.get(topic_partition)
-        role = None if partition is None else partition.role
-        if isinstance(role, LeaderReplica) and len(role.isr.committed) > 1:
+        leadership = None if partition is None else partition.leadership
+        if leadership is not None and len(leadership.isr.committed) > 1:
             directory.begin_again_at(topic_partition, offset, why)
 
     def _directory_failed(self, error: BaseException) -> None:

@@ -49,6 +49,9 @@ _FORMER_STATES = {
     GroupState.EMPTY: (GroupState.PREPARING_REBALANCE, GroupState.DEAD),
     GroupState.DEAD: (GroupState.EMPTY,),
 }
+#: A generation is that of its members; nobody is in a group that is empty or being deleted.
+_OF_MEMBERS = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+_OF_NOBODY = (GroupState.EMPTY, GroupState.DEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +244,34 @@ class Group:
             )
         self.state = state
         self.state_timestamp_ms = wall_ms
+        self._check()
+
+    def _check(self) -> None:
+        """Assert what holds of a group whenever it enters a state; each costs a look at every
+        member, as the transition itself does."""
+        members = self.members
+        assert self.has_members or self.state not in _OF_MEMBERS, "such a group has members"
+        assert not self.has_members or self.state not in _OF_NOBODY, "such a group has none"
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            assert self.leader_id in members, "the leader of a group is a member"
+            assert self.protocol_name is not None, "the members of a generation speak a protocol"
+        waiting = sum(member.join_ticket is not None for member in members.values())
+        assert self.awaiting_join == waiting, "each member that waits in a join is counted once"
+        static = {
+            member.instance_id: member.member_id
+            for member in members.values()
+            if member.instance_id is not None
+        }
+        assert self.static_ids == static, "an instance has one member id (KIP-345)"
+        assert self.pending_sync.keys() <= members.keys(), "only members are to sync"
 
     def add(self, member: Member) -> None:
         """Take a member in; the first one leads, and says what kind of group it is."""
+        assert member.member_id not in self.members, "a member id is given once"
+        assert member.instance_id not in self.static_ids, "an instance has one member (KIP-345)"
+        self._take(member)
+
+    def _take(self, member: Member) -> None:
         self.members[member.member_id] = member
         self._count(member, 1)
         if member.instance_id is not None:
@@ -253,6 +281,9 @@ class Group:
 
     def remove(self, member: Member) -> None:
         """Take a member out; its requests were answered. Another member leads then."""
+        assert self.members.get(member.member_id) is member, "only members are removed"
+        assert member.join_ticket is None, "its join was answered"
+        assert member.sync_ticket is None, "its sync was answered"
         del self.members[member.member_id]
         self._count(member, -1)
         self.pending_sync.pop(member.member_id, None)
@@ -302,7 +333,7 @@ class Group:
         self.protocol_name = snapshot.protocol_name
         self.members, self.static_ids, self.speakers = {}, {}, {}
         for stored in snapshot.members:
-            self.add(Member.loaded(stored, snapshot.protocol_name))
+            self._take(Member.loaded(stored, snapshot.protocol_name))
         self.leader_id = snapshot.leader_id
         self.is_stored = True
 
@@ -316,6 +347,7 @@ class Group:
     def _count(self, member: Member, change: int) -> None:
         for protocol in member.protocols:
             count = self.speakers.get(protocol.name, 0) + change
+            assert count >= 0, "only a member that was counted is taken out of the count"
             if count:
                 self.speakers[protocol.name] = count
             else:

@@ -273,6 +273,7 @@ def static_member_stored(
     a later one of the same instance was: that one fences it."""
     asked = purpose.asked
     assert asked.instance_id is not None
+    assert purpose.generation_id <= group.generation_id, "generations of a group only grow"
     known = group.static_ids.get(asked.instance_id, purpose.old_member_id)
     group.replacement = None
     if group.state is GroupState.STABLE and group.generation_id == purpose.generation_id:

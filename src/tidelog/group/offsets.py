@@ -117,7 +117,8 @@ def settled(group: Group, records: Iterable[OffsetRecord]) -> None:
     """Commits are not under way any longer, whatever became of them."""
     for record in records:
         key = record.key.topic_partition
-        count = group.uncommitted.pop(key) - 1
+        count = group.uncommitted.pop(key, 0) - 1
+        assert count >= 0, "each commit under way is counted until it is settled (G1)"
         if count:
             group.uncommitted[key] = count
 

@@ -272,6 +272,7 @@ class GroupPartition:
     def _done(self, turn: Turn, group_id: str, former_size: int) -> Effects:
         """Count members, and keep no group of which there is nothing to say."""
         self._member_count += self._size(group_id) - former_size
+        assert self._member_count >= 0, "members of all groups are counted once"
         group = self.groups.get(group_id)
         if group is not None and _is_void(group) and not self._ledger.holds(group_id):
             del self.groups[group_id]

@@ -59,6 +59,7 @@ class GroupPartitions:
         coordinator = self._loaded.get(partition)
         if coordinator is None or coordinator.leader_epoch != leader_epoch:
             return None
+        assert leader_epoch == self._epochs[partition], "the newest leadership is loaded (G1)"
         del self._loaded[partition]
         return coordinator.unload()
 

@@ -59,6 +59,8 @@ def _store(turn: Turn, group: Group, asked: SyncAsked) -> None:
     if size > limits.MAX_GROUP_ASSIGNMENT_BYTES:
         assignment_not_stored(turn, group, group.generation_id, ErrorCode.UNKNOWN_SERVER_ERROR)
         return
+    former = group.storing_generation
+    assert former is None or former < group.generation_id, "a generation is assigned once"
     group.is_stored = True
     group.storing_generation = group.generation_id
     record = group.snapshot(list(group.members.values()), assignments)
@@ -67,6 +69,7 @@ def _store(turn: Turn, group: Group, asked: SyncAsked) -> None:
 
 def assignment_stored(turn: Turn, group: Group, snapshot: GroupSnapshot) -> None:
     """The assignment is in the log; it is void if the group went on meanwhile."""
+    assert snapshot.generation_id <= group.generation_id, "generations of a group only grow"
     if _is_awaited(group, snapshot.generation_id):
         rebalancing.stable(
             turn, group, {each.member_id: each.assignment for each in snapshot.members}

@@ -135,7 +135,8 @@ class Ledger:
         if in_order and number != next(iter(self._unsettled)):
             raise InvariantError(f"append {number} is committed before an earlier one is settled")
         del self._unsettled[number]
-        count = self._by_group.pop(found.group_id) - 1
+        count = self._by_group.pop(found.group_id, 0) - 1
+        assert count >= 0, "each append of a group is counted until it is settled (G1)"
         if count:
             self._by_group[found.group_id] = count
         return found
@@ -208,6 +209,7 @@ class Turn:
             self.reply(member.join_ticket, answer)
             member.join_ticket = None
             group.awaiting_join -= 1
+            assert group.awaiting_join >= 0, "each member that waits in a join is counted once"
 
     def end_sync(self, member: Member, answer: SyncAnswer) -> bool:
         """Answer the sync in which a member waits; whether it did."""

@@ -63,6 +63,8 @@ class FollowerReplica:
         latest_epoch: int,
         high_watermark: int,
     ) -> None:
+        assert log_start_offset <= log_end_offset, "a log begins before it ends"
+        assert high_watermark <= log_end_offset, "only records of the log are committed (V61)"
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
@@ -114,6 +116,8 @@ class FollowerReplica:
 
     def appended(self, log_end_offset: int, latest_epoch: int) -> Effects:
         """The records of the answer are in the log."""
+        assert self.is_busy, "records are appended for one answer at a time (V33)"
+        assert log_end_offset >= self.log_end_offset, "an append does not truncate (V32)"
         self.is_busy = False
         self.log_end_offset = log_end_offset
         self.position = FetchPosition(self.leader_epoch, log_end_offset, latest_epoch)
@@ -126,6 +130,8 @@ class FollowerReplica:
 
     def truncated(self, log_start_offset: int, log_end_offset: int, latest_epoch: int) -> None:
         """The log was cut (V38: the high watermark goes with it)."""
+        assert self.is_busy, "a log is truncated for one answer at a time (V33)"
+        assert log_start_offset <= log_end_offset, "a log begins before it ends"
         self.is_busy = False
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
@@ -145,6 +151,7 @@ class FollowerReplica:
         return self._start_over_at(offset)
 
     def _truncate_to(self, offset: int) -> Effects:
+        assert self.log_start_offset <= offset <= self.log_end_offset, "it is in the log (V32)"
         self.is_busy = True
         # Before the log is: at no moment is it above what there is, nor written down so (V38).
         self.high_watermark = min(self.high_watermark, offset)
@@ -161,6 +168,7 @@ class FollowerReplica:
         high_watermark = watermark.on_follower(
             leader_high_watermark, self.log_start_offset, self.log_end_offset
         )
+        assert high_watermark <= self.log_end_offset, "only records of the log are committed (V61)"
         self.high_watermark = high_watermark
         if self.log_start_offset < leader_log_start <= high_watermark:
             self.log_start_offset = leader_log_start

@@ -66,6 +66,7 @@ def maximal_isr(state: IsrState) -> tuple[int, ...]:
     members = list(state.committed)
     for change in changes(state):
         members.extend(member for member in change.isr if member not in members)
+    assert members[: len(state.committed)] == list(state.committed), "a shrink waits (A6)"
     return tuple(members)
 
 
@@ -77,16 +78,21 @@ def target_isr(state: IsrState) -> tuple[int, ...]:
 
 def queue(state: IsrState, change: IsrChange) -> IsrState:
     """Propose `change`; one that waits unsent gives way (A8)."""
+    assert not state.in_flight, "one change is in flight at a time (A8)"
+    assert change.partition_epoch == state.partition_epoch, "a change builds on the state (A1)"
     return replace(state, queued=change)
 
 
 def withdraw(state: IsrState) -> IsrState:
     """Forget the change that waits unsent."""
+    assert state.queued is not None, "only a change that waits is withdrawn (A8)"
     return replace(state, queued=None)
 
 
 def sent(state: IsrState, change: IsrChange) -> IsrState:
     """The queued change went out."""
+    assert change == state.queued, "the change that is sent is the one that waits (A8)"
+    assert not state.in_flight, "one change is in flight at a time (A8)"
     return replace(state, in_flight=(*state.in_flight, change), queued=None)
 
 

@@ -81,6 +81,10 @@ class LeaderReplica:
         now_ms: int,
         recovery_state: int = RECOVERED,
     ) -> None:
+        assert epoch_start_offset <= log_end_offset, "a leader epoch begins at the log end (V31)"
+        assert high_watermark <= log_end_offset, "only records of the log are committed (V60)"
+        assert broker_id in replicas, "a leader is assigned"
+        assert broker_id in isr.committed, "a leader is a member of its ISR (V12, V13)"
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.leader_epoch = leader_epoch
@@ -109,6 +113,7 @@ class LeaderReplica:
         A follower that had all of it was in sync until now (F3), whatever the time of its last
         fetch: fetches of a session do not name partitions in which nothing happens.
         """
+        assert log_end_offset >= self.log_end_offset, "a leader does not truncate its log (V31)"
         for follower in self._others:
             if follower.log_end_offset == self.log_end_offset:
                 follower.last_caught_up_ms = now_ms
@@ -173,6 +178,7 @@ class LeaderReplica:
         )
         if offset <= self.high_watermark:
             return False
+        assert offset <= self.log_end_offset, "only records of the log are committed (V60)"
         self.high_watermark = offset
         return True
 
@@ -184,6 +190,8 @@ class LeaderReplica:
         Due on becoming leader, every half of `replica.lag.time.max.ms`, and when anything that
         the answer depends on has changed.
         """
+        for progress in self._others:
+            assert progress.log_end_offset <= self.log_end_offset, "a follower has no more (F2)"
         target: list[int] = []
         wanted = isr_rules.target_isr(self.isr)
         for replica in self.replicas:
@@ -216,6 +224,7 @@ class LeaderReplica:
         """
         if partition_epoch <= self.isr.partition_epoch:
             return NOTHING
+        assert self.broker_id in replicas, "a leader is assigned"
         self.replicas = replicas
         self.minimum = watermark.effective_minimum(self.min_insync_replicas, len(replicas))
         self.is_recovering = recovery_state == RECOVERING
@@ -307,6 +316,8 @@ class LeaderReplica:
         is_eligible: Callable[[int], bool],
         now_ms: int,
     ) -> Effects:
+        assert partition_epoch >= self.isr.partition_epoch, "no older state is taken over (A9)"
+        assert self.broker_id in isr, "a leader is a member of its ISR (V12, V13)"
         was_enough = not self.is_below_minimum
         self.isr = isr_rules.committed(isr, partition_epoch)
         self._follow(self.replicas, is_eligible, now_ms)
@@ -363,6 +374,7 @@ class LeaderReplica:
             self.isr = isr_rules.withdraw(self.isr)
             self._mark()
             return (WithdrawAlterPartition(queued),)
+        assert self.broker_id in target, "a leader does not propose to leave its ISR (A1)"
         change = IsrChange(
             isr=target,
             isr_epochs=tuple(self._epoch_of(member) for member in target),

@@ -24,7 +24,6 @@ from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPar
 from tidelog.log.recovery import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.replication import isr as isr_rules
-from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.checkers.answers import AnswerChecker
 from tidelog.sim.checkers.clients import ClientChecker
 from tidelog.sim.checkers.commands import CommandChecker
@@ -110,21 +109,21 @@ class Settings:
 
 
 def _claim(partition: Partition, published: Published) -> Claim:
-    role = partition.role
+    leadership = partition.leadership
     in_flight: tuple[tuple[int, int], ...] = ()
-    if isinstance(role, LeaderReplica) and (role.isr.in_flight or role.isr.queued):
-        queued = role.isr.queued
+    if leadership is not None and (leadership.isr.in_flight or leadership.isr.queued):
+        queued = leadership.isr.queued
         in_flight = tuple(
             pair
-            for change in (*role.isr.in_flight, *(() if queued is None else (queued,)))
+            for change in (*leadership.isr.in_flight, *(() if queued is None else (queued,)))
             for pair in zip(change.isr, change.isr_epochs, strict=True)
         )
-    maximal_isr = isr_rules.maximal_isr(role.isr) if isinstance(role, LeaderReplica) else ()
+    maximal_isr = () if leadership is None else isr_rules.maximal_isr(leadership.isr)
     name = partition.topic_partition
     return Claim(
         published.key(partition.topic_id, name.partition, partition.leader_epoch),
         name,
-        isinstance(role, LeaderReplica),
+        leadership is not None,
         partition.leader_epoch,
         partition.high_watermark,
         in_flight,
@@ -215,12 +214,12 @@ class SimBroker:
             return
         looked_at = self._looked_at
         for partition in self.broker.replicas.all():
-            role = partition.role
+            leadership = partition.leadership
             look = (
-                role,
+                leadership or partition.followership,
                 partition.high_watermark,
                 partition.leader_epoch,
-                role.isr if isinstance(role, LeaderReplica) else None,
+                None if leadership is None else leadership.isr,
             )
             if looked_at.get(partition) == look and not (
                 changed

@@ -194,7 +194,7 @@ class CoordinatorHarness:
     def replicate(self) -> None:
         """Broker 2 has everything that is written."""
         end = self.log.log_end_offset
-        self.broker.partition(P0).follower_fetched(2, 102, end, 0, self.clock.now_ms)
+        self.broker.partition(P0).role.follower_fetched(2, 102, end, 0, self.clock.now_ms)
 
     def send(self, api_key: int, version: int, message: Any) -> Any:
         """Hand in a request: its answer, or the Pending that waits for it. The turn of the

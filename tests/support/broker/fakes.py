@@ -28,7 +28,7 @@ from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.partition import Partition
-from tidelog.broker.replicas.read_event_appends import ReadEventAppends
+from tidelog.broker.replicas.planned_appends import PlannedAppends
 from tidelog.broker.replicas.replica_set import Replicas
 from tidelog.broker.replicas.takeovers import Takeovers
 from tidelog.broker.server.dispatch import Dispatcher
@@ -512,15 +512,20 @@ class FakeBroker:
         services = self.services
         self.admission: Any = SimpleNamespace(is_open=True, sends_answers=True)
         self.dispatcher = Dispatcher(self.tasks, apis.error_response, services.unexpected)
-        self.appends = ReadEventAppends()
+        self.planned_appends = PlannedAppends()
         self.fetch_sessions = FetchSessions()
         self.auto_creation = AutoCreation(services)
         self.cluster_events = ClusterEvents(services, ProducerIds(services), self.auto_creation)
         self.takeovers = Takeovers(services, self.cluster_events)
         self.isr_changes = IsrChanges(services)
-        self.groups = GroupCoordinators(services, self.appends, self.request_failed)
+        self.groups = GroupCoordinators(services, self.planned_appends, self.request_failed)
         self.replicas = Replicas(
-            services, self.isr_changes, self.takeovers, self.groups, self.cluster_events
+            services,
+            self.isr_changes,
+            self.takeovers,
+            self.planned_appends,
+            self.groups,
+            self.cluster_events,
         )
         self.replicas.directories = [self.directory]  # type: ignore[list-item]
         self.fetchers = Fetchers(services)
@@ -568,7 +573,7 @@ class FakeBroker:
 
     def submit_appends(self) -> bool:
         """The end of a read event."""
-        return self.appends.submit()
+        return self.planned_appends.submit()
 
     def request_failed(self, request: Request, error: Exception) -> Any:
         raise AssertionError(request.header) from error

@@ -208,13 +208,14 @@ class TestInternalTopics:
             cluster = a_cluster(1)
             await cluster[1].command(state(isr=(1,), replicas=(1,), is_new=True))
             broker: Any = cluster[1]
-            broker.appends.add = lambda partition: partition.flush_appends()
             topics = [
                 TopicProduceData(name, [PartitionProduceData(0, memoryview(b"r"))])
                 for name in (CONSUMER_OFFSETS, "t")
             ]
             message = ProduceRequest(acks=1, topic_data=topics)
-            answer = await answered(produce.handle(broker, request(message, 0, 9)))
+            begun = produce.handle(broker, request(message, 0, 9))
+            broker.planned_appends.submit()
+            answer = await answered(begun)
             codes = [one.partition_responses[0].error_code for one in answer.responses]
             assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE]
 

@@ -9,7 +9,8 @@ import pytest
 from tests.support.broker.fakes import FakeBroker, a_cluster, state
 from tests.support.replication import a_leader
 
-from tidelog.broker.replicas.partition import TO_HIGH_WATERMARK, Partition
+from tidelog.broker.replicas.leader_role import TO_HIGH_WATERMARK
+from tidelog.broker.replicas.partition import Partition
 from tidelog.core.errors import ErrorCode, KafkaError
 
 
@@ -38,7 +39,7 @@ async def a_partition(broker: FakeBroker, committed: int = 4) -> Partition:
 
 
 def fetched(partition: Partition, replica_id: int, offset: int, log_start_offset: int) -> None:
-    partition.follower_fetched(replica_id, 100 + replica_id, offset, log_start_offset, 0)
+    partition.role.follower_fetched(replica_id, 100 + replica_id, offset, log_start_offset, 0)
 
 
 def test_the_log_starts_where_it_is_told_to() -> None:
@@ -116,7 +117,7 @@ def test_a_replica_that_died_is_not_waited_for() -> None:
         partition.delete_records_before(3)
         partition.watchers.wait_for_low_watermark(3, wait)
         fetched(partition, 2, 5, 3)
-        partition.brokers_changed(lambda broker_id: broker_id != 3)
+        partition.role.brokers_changed(lambda broker_id: broker_id != 3)
         assert wait.told == ["done"]
 
     asyncio.run(story())

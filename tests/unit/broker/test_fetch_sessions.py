@@ -27,7 +27,6 @@ from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.fetch import (
     FetchPartition,
@@ -372,8 +371,8 @@ def test_a_session_under_a_new_registration_tells_it_of_every_partition() -> Non
         append(broker, b"rr")
         asked = wanted(2, current_leader_epoch=1, last_fetched_epoch=1)
         first = ask(broker, asked, session=(0, 0), **follows(2, 102))
-        role = broker.partition().role
-        assert isinstance(role, LeaderReplica)
+        role = broker.partition().leadership
+        assert role is not None
         assert role.followers[2].counted_broker_epoch == 102
         ask(broker, session=(first.session_id, 1), **follows(2, 104))
         assert role.followers[2].counted_broker_epoch == 104

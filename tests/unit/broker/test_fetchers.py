@@ -429,11 +429,11 @@ def test_a_cut_that_ends_after_its_role_changes_no_role() -> None:
         leading = state(2, leader_epoch=2, partition_epoch=2, isr=(1, 2), replicas=(1, 2))
         command = asyncio.ensure_future(broker.command(leading))
         await settle()
-        assert broker.partition().role is None
+        assert not broker.partition().has_role
         broker.log().is_slow = False
         broker.log().finish()
         await command
-        role = broker.partition().role
+        role = broker.partition().leadership
         assert role is not None
         assert role.log_end_offset == 1
 

@@ -10,7 +10,6 @@ from tests.support.broker.fakes import FakeBroker, a_cluster, settle, state
 
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -69,14 +68,14 @@ async def a_leader_of(*partitions: int) -> tuple[FakeBroker, Controller]:
     controller = Controller(broker)
     await broker.command(*(state(partition=one, isr=(1, 3), is_new=True) for one in partitions))
     for one in partitions:
-        broker.partition(TopicPartition("t", one)).follower_fetched(2, 102, 0, 0, 0)
+        broker.partition(TopicPartition("t", one)).role.follower_fetched(2, 102, 0, 0, 0)
     await settle()
     return broker, controller
 
 
 def isr_of(broker: FakeBroker, partition: int) -> tuple[int, ...]:
-    role = broker.partition(TopicPartition("t", partition)).role
-    assert isinstance(role, LeaderReplica)
+    role = broker.partition(TopicPartition("t", partition)).leadership
+    assert role is not None
     return role.isr.committed
 
 
@@ -156,7 +155,7 @@ def test_a_leader_that_rests_withdraws_what_was_not_sent() -> None:
     async def story() -> None:
         broker, controller = await a_leader_of(0)
         await broker.command(state(partition=1, isr=(1, 3), is_new=True))
-        broker.partition(TopicPartition("t", 1)).follower_fetched(2, 102, 0, 0, 0)
+        broker.partition(TopicPartition("t", 1)).role.follower_fetched(2, 102, 0, 0, 0)
         assert len(broker.isr_changes) == 1
         await broker.stop(TopicPartition("t", 1))
         assert len(broker.isr_changes) == 0

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.support.broker.fakes import FakeBroker, a_cluster, settle, state
 
-from tidelog.broker.replicas.partition import bytes_below, bytes_from
+from tidelog.broker.replicas.leader_role import LeaderRole
+from tidelog.broker.replicas.log_bytes import bytes_below, bytes_from
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
 from tidelog.log.index import OffsetIndex
@@ -118,8 +119,8 @@ def test_a_follower_reads_what_is_written_though_it_is_not_answered_yet() -> Non
         await broker.command(state(isr=(1, 2), is_new=True))
         partition = broker.partition()
         broker.log().fill(0, 0)
-        partition.follower_fetched(2, 102, 2, 0, broker.clock.monotonic_ms())
-        assert partition.check_follower(2, 102, 1) == ErrorCode.NONE
+        partition.role.follower_fetched(2, 102, 2, 0, broker.clock.monotonic_ms())
+        assert partition.role.check_follower(2, 102, 1) == ErrorCode.NONE
         assert partition.high_watermark == 2
 
     asyncio.run(story())
@@ -133,18 +134,18 @@ def test_a_follower_that_does_not_count_moves_nothing_and_is_told_why() -> None:
         leader, follower = cluster[1].partition(), cluster[2].partition()
         cluster[1].log().fill(0, 0)
         for number in (2, 3):
-            leader.follower_fetched(number, 100 + number, 1, 0, 0)
+            leader.role.follower_fetched(number, 100 + number, 1, 0, 0)
         assert leader.high_watermark == 1
-        leader.follower_fetched(9, 109, 2, 0, 0)
-        leader.follower_fetched(2, 101, 2, 0, 0)
-        leader.follower_fetched(3, 103, 2, 0, 0)
-        follower.follower_fetched(3, 103, 1, 0, 0)
+        leader.role.follower_fetched(9, 109, 2, 0, 0)
+        leader.role.follower_fetched(2, 101, 2, 0, 0)
+        leader.role.follower_fetched(3, 103, 2, 0, 0)
+        follower.role.follower_fetched(3, 103, 1, 0, 0)
         assert (leader.high_watermark, follower.high_watermark) == (1, 0)
-        assert leader.check_follower(9, 109, 1) == ErrorCode.UNKNOWN_LEADER_EPOCH
-        assert leader.check_follower(9, 109, -1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert leader.check_follower(2, 101, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert leader.check_follower(2, -1, 1) == ErrorCode.NONE, "it tells no broker epoch"
-        assert follower.check_follower(3, 103, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert leader.role.check_follower(9, 109, 1) == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert leader.role.check_follower(9, 109, -1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert leader.role.check_follower(2, 101, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert leader.role.check_follower(2, -1, 1) == ErrorCode.NONE, "it tells no broker epoch"
+        assert follower.role.check_follower(3, 103, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     asyncio.run(story())
 
@@ -166,8 +167,10 @@ def test_an_effect_of_a_follower_is_no_business_of_a_leader() -> None:
     async def story() -> None:
         broker = a_cluster()[1]
         await broker.command(state(is_new=True))
+        role = broker.partition().role
+        assert isinstance(role, LeaderRole)
         with pytest.raises(InvariantError):
-            broker.partition().run((AskLogStart(),))
+            role.run((AskLogStart(),))
 
     asyncio.run(story())
 
@@ -179,20 +182,20 @@ def test_outcomes_of_changes_mean_nothing_to_a_replica_that_does_not_lead() -> N
         partition = broker.partition()
         before = partition.role
         change: Any = None
-        partition.change_sent(change)
-        partition.change_accepted(change, (1,), 0, 1)
-        partition.change_refused(change, ErrorCode.INVALID_REQUEST)
-        partition.brokers_changed(lambda broker_id: True)
-        partition.examine()
+        partition.role.change_sent(change)
+        partition.role.change_accepted(change, (1,), 0, 1)
+        partition.role.change_refused(change, ErrorCode.INVALID_REQUEST)
+        partition.role.brokers_changed(lambda broker_id: True)
+        partition.role.examine()
         assert partition.role is before
-        assert not partition.is_change_wanted(change)
+        assert not partition.role.is_change_wanted(change)
 
     asyncio.run(story())
 
 
 def role_of(broker: FakeBroker) -> LeaderReplica:
-    role = broker.partition().role
-    assert isinstance(role, LeaderReplica)
+    role = broker.partition().leadership
+    assert role is not None
     return role
 
 
@@ -234,8 +237,8 @@ def test_the_byte_lag_is_looked_up_where_it_is_on() -> None:
         await broker.command(state(isr=(1, 2), is_new=True))
         broker.log().fill(0, 0, 0)
         partition = broker.partition()
-        partition.follower_fetched(2, 102, 1, 0, 0)
-        partition.examine()
+        partition.role.follower_fetched(2, 102, 1, 0, 0)
+        partition.role.examine()
         assert role_of(broker).followers[2].bytes_behind == 2
 
     asyncio.run(story())

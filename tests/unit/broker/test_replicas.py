@@ -58,8 +58,8 @@ def test_replicas_are_found_by_name_and_by_topic_id() -> None:
 
 
 def role_of(broker: FakeBroker) -> LeaderReplica:
-    role = broker.partition().role
-    assert isinstance(role, LeaderReplica)
+    role = broker.partition().leadership
+    assert role is not None
     return role
 
 
@@ -138,6 +138,19 @@ def test_a_replica_that_cannot_be_made_is_a_storage_error_of_its_own() -> None:
     run(story())
 
 
+def test_a_replica_leads_no_isr_that_it_is_not_a_member_of() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        answer = await broker.command(state(isr=(2, 3), is_new=True))
+        assert errors(answer) == [ErrorCode.INVALID_REQUEST]
+        await broker.command(state(isr=(1, 2), is_new=True))
+        answer = await broker.command(state(isr=(2, 3), partition_epoch=1))
+        assert errors(answer) == [ErrorCode.INVALID_REQUEST]
+        assert role_of(broker).isr.committed == (1, 2)
+
+    run(story())
+
+
 def test_no_role_is_taken_when_the_registration_ends_meanwhile() -> None:
     async def story() -> None:
         broker = a_cluster()[1]
@@ -147,7 +160,7 @@ def test_no_role_is_taken_when_the_registration_ends_meanwhile() -> None:
         broker.replicas.stop_leading("expired")
         await broker.clock.advance(60)
         assert (await command).error_code == ErrorCode.STALE_BROKER_EPOCH
-        assert broker.partition().role is None
+        assert not broker.partition().has_role
 
     run(story())
 
@@ -299,6 +312,6 @@ def test_the_end_of_replicas_outlives_a_full_disk() -> None:
         cluster[1].directory.error = FULL_DISK
         await close(cluster)
         await cluster[1].replicas.close()
-        assert cluster[1].partition().role is None
+        assert not cluster[1].partition().has_role
 
     run(story())

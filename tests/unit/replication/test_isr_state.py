@@ -29,7 +29,7 @@ def test_an_expansion_counts_as_soon_as_it_is_proposed() -> None:
 
 @pytest.mark.rule("A6")
 def test_a_shrink_does_not_count_before_it_is_confirmed() -> None:
-    state = isr.sent(IsrState((1, 2, 3), 3), change(1, 2))
+    state = isr.sent(isr.queue(IsrState((1, 2, 3), 3), change(1, 2)), change(1, 2))
     assert isr.maximal_isr(state) == (1, 2, 3)
     assert isr.target_isr(state) == (1, 2)
 

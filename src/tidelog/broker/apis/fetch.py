@@ -30,6 +30,7 @@ from tidelog.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
+    from tidelog.broker.replicas.partition import Partition
 
 CARD = Card(api_key=1, min_version=4, max_version=17, note="no fetching from followers yet")
 
@@ -52,6 +53,7 @@ def handle(context: ApiContext, request: Request) -> FetchResponse | Pending:
     if isinstance(found, ErrorCode):
         return FetchResponse(error_code=found)
     session, listed = found
+    checked: dict[SessionPartition, Partition] = {}
     if replica_id >= 0:
         if broker_epoch != session.broker_epoch:
             # Registered anew, its logs being as they were: whatever it has, it has in this life
@@ -59,7 +61,9 @@ def handle(context: ApiContext, request: Request) -> FetchResponse | Pending:
             session.broker_epoch = broker_epoch
             listed = list(session.partitions.values())
         for item in listed:
-            note_follower(context.replicas, session, item, now_ms)
+            partition = note_follower(context.replicas, session, item, now_ms)
+            if partition is not None:
+                checked[item] = partition
     limit = context.services.config.fetch_max_bytes if replica_id < 0 else message.max_bytes
     fetch = FetchWait(
         context.services,
@@ -71,11 +75,7 @@ def handle(context: ApiContext, request: Request) -> FetchResponse | Pending:
         all_partitions=message.session_epoch <= INITIAL_EPOCH,
         listener=request.connection.listener,
     )
-    try:
-        return fetch.start(message.max_wait_ms)
-    finally:
-        for item in listed:
-            item.checked = None  # what was not looked at for want of room is to be checked anew
+    return fetch.start(message.max_wait_ms, checked)
 
 
 def _session(

@@ -129,8 +129,9 @@ def _leader(
     error = partition.check_leader_epoch(asked.current_leader_epoch)
     if error:
         raise KafkaError(error)
-    assert type(partition.role) is LeaderReplica
-    return partition, partition.role
+    leadership = partition.leadership
+    assert leadership is not None, "only a leader passes the check of the leader epoch"
+    return partition, leadership
 
 
 def _known(

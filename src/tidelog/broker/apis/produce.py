@@ -227,7 +227,6 @@ def _begin(
     except (KafkaError, StorageError) as error:
         _set_error(produce, topic_partition, answer, error)
         return
-    context.appends.add(partition)
     produce.remaining += 1
     completion.then(_PartitionAppend(produce, partition, answer).appended)
 

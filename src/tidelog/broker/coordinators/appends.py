@@ -19,13 +19,11 @@ from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.group.effects import Append
 from tidelog.records.batch import HEADER_BYTES
 from tidelog.records.builder import NewRecord, build_batch, record_size_bytes
-from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.schema import SchemaError
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.purgatory import AcksWait
-    from tidelog.broker.replicas.read_event_appends import ReadEventAppends
     from tidelog.broker.services import Services
     from tidelog.group.partition import GroupPartition
     from tidelog.log.partition_log import AppendInfo
@@ -65,11 +63,8 @@ class Coordination(Protocol):
 class RecordWriter:
     """The appends of one coordinator."""
 
-    def __init__(
-        self, services: Services, appends: ReadEventAppends, coordination: Coordination
-    ) -> None:
+    def __init__(self, services: Services, coordination: Coordination) -> None:
         self._services = services
-        self._appends = appends
         self._coordination = coordination
         self._gathered: list[_Gathered] = []
 
@@ -117,8 +112,7 @@ class RecordWriter:
         services, coordination = self._services, self._coordination
         partition = coordination.partition
         numbers = tuple(one.number for one in gathered)
-        role = partition.role
-        if type(role) is not LeaderReplica or role.leader_epoch != coordination.core.leader_epoch:
+        if not partition.is_leader or partition.leader_epoch != coordination.core.leader_epoch:
             coordination.failed(numbers, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         batch = build_batch(
@@ -133,7 +127,6 @@ class RecordWriter:
         except StorageError:
             coordination.failed(numbers, ErrorCode.KAFKA_STORAGE_ERROR)
             return
-        self._appends.add(partition)
         completion.then(_Outcome(services, coordination, numbers).appended)
 
 

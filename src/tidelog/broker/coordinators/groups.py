@@ -43,7 +43,7 @@ from tidelog.wire.data.consumer_protocol import SUBSCRIPTION
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
-    from tidelog.broker.replicas.read_event_appends import ReadEventAppends
+    from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.services import Services
 
 #: A timer is set for no longer than this and then again: cancelled ones stay in memory until their
@@ -70,7 +70,7 @@ class Coordination:
         self.partition = partition
         self.name = str(partition.topic_partition)
         self.timers: dict[TimerName, Timeout] = {}
-        self.writer = RecordWriter(groups.services, groups.appends, self)
+        self.writer = RecordWriter(groups.services, self)
         #: Partitions of topics that were removed while this was being loaded (V71).
         self.removed_meanwhile: dict[TopicPartition, None] = {}
         #: The leadership has ended: nothing is done any more.
@@ -131,12 +131,12 @@ class GroupCoordinators:
     def __init__(
         self,
         services: Services,
-        appends: ReadEventAppends,
+        planned_appends: PlannedAppends,
         request_failed: Callable[[Request, Exception], Any],
     ) -> None:
         """`request_failed` makes the response to a request whose handling raised an error."""
         self.services = services
-        self.appends = appends
+        self._planned_appends = planned_appends
         self._request_failed = request_failed
         config = services.config
         self._partitions = GroupPartitions(_settings(config))
@@ -393,7 +393,7 @@ class GroupCoordinators:
         unflushed, self._unflushed = self._unflushed, {}
         for coordination in unflushed:
             coordination.writer.flush()
-        self.appends.submit()
+        self._planned_appends.submit()
 
     # What time and topics do.
 

@@ -109,7 +109,7 @@ class IsrChanges:
         queue, self._queue = self._queue, {}
         changes: _Sent = {}
         for partition, change in queue.values():
-            if partition.is_change_wanted(change):
+            if partition.role.is_change_wanted(change):
                 changes[partition.topic_id, partition.topic_partition.partition] = (
                     partition,
                     change,
@@ -128,7 +128,7 @@ class IsrChanges:
             self._unanswered(changes, str(error))
             return
         for partition, change in changes.values():
-            partition.change_sent(change)
+            partition.role.change_sent(change)
         connection.send(
             ALTER_PARTITION,
             _VERSION,
@@ -158,9 +158,9 @@ class IsrChanges:
                     continue
                 partition, change = sent
                 if outcome.error_code:
-                    partition.change_refused(change, _error(outcome.error_code))
+                    partition.role.change_refused(change, _error(outcome.error_code))
                 else:
-                    partition.change_accepted(
+                    partition.role.change_accepted(
                         change, tuple(outcome.isr), outcome.leader_epoch, outcome.partition_epoch
                     )
         for partition, change in changes.values():
@@ -179,7 +179,7 @@ class IsrChanges:
             "server", logging.INFO, f"{len(changes)} ISR changes are to be repeated: {why}"
         )
         for partition, change in changes.values():
-            if partition.is_change_wanted(change):
+            if partition.role.is_change_wanted(change):
                 self._queue.setdefault(partition.topic_partition, (partition, change))
         self._later()
 

@@ -145,6 +145,9 @@ class _LeaderAndIsr:
                 if self.request.type == _UNTOLD:
                     error = ErrorCode.KAFKA_STORAGE_ERROR
                 self.services.tracer.mark("replica_lost")
+            elif state.leader == broker_id and broker_id not in state.isr:
+                # No controller elects so (V12, V13): records of the ISR may be missing here.
+                error = ErrorCode.INVALID_REQUEST
             elif partition is None:
                 error = _name_error(topic_partition.topic)
                 if not error:
@@ -170,7 +173,7 @@ class _LeaderAndIsr:
         its next role is taken, if its log is quiet: nobody has to ask again."""
         broker_id = self.services.broker_id
         for partition, (_, _, state) in self.obeyed:
-            if partition.role is not None and partition.leader_epoch == state.leader_epoch:
+            if partition.has_role_of(state.leader_epoch):
                 continue
             self.changing.append(partition)
             self.fetchers.remove(partition)
@@ -226,7 +229,7 @@ class _LeaderAndIsr:
         followers = []
         for partition, (_, topic_id, state) in self.obeyed:
             self.replicas.adopt_topic_id(partition, topic_id)
-            if partition.role is not None and partition.leader_epoch == state.leader_epoch:
+            if partition.has_role_of(state.leader_epoch):
                 partition.recommanded(state)
             elif state.leader == broker_id:
                 partition.become_leader(state)

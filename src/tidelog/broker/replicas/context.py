@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.alter_partition_manager import IsrChanges
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.services import Services
 
@@ -40,6 +41,7 @@ class PartitionContext:
     services: Services
     isr_changes: IsrChanges
     takeovers: Takeovers
+    planned_appends: PlannedAppends
     coordinators: Coordinators
     events: ClusterEvents
     #: The replica of a partition that is hosted here, None when there is none.

@@ -8,11 +8,12 @@ anything is read, so that the answer carries the moved high watermark.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidelog.broker.replicas.fetch_checks import Refusal, readable
 from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
-from tidelog.broker.replicas.partition import bytes_below
+from tidelog.broker.replicas.log_bytes import bytes_below
 from tidelog.broker.server.requests import Pending
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import LogSlice
 
+#: Partitions that a request has checked already: they may be read here.
+Checked = Mapping[SessionPartition, "Partition"]
+_NONE_CHECKED: Checked = {}
 _LEADER_HINT_VERSION = 16
 
 
@@ -108,11 +112,14 @@ class FetchWait:
         self._answered = False
         self.pending: Pending | None = None
 
-    def start(self, max_wait_ms: int) -> FetchResponse | Pending:
-        """Answer at once where there is enough, an error, or no wish to wait; else wait."""
+    def start(self, max_wait_ms: int, checked: Checked = _NONE_CHECKED) -> FetchResponse | Pending:
+        """Answer at once where there is enough, an error, or no wish to wait; else wait.
+
+        What is looked at later is checked again: `checked` counts for this call alone.
+        """
         if self._session.waiting is not None:
             self._session.waiting.abandoned()
-        self._read(final=max_wait_ms <= 0 or not self._session.partitions)
+        self._read(max_wait_ms <= 0 or not self._session.partitions, checked)
         if self._answered:
             return self._response()
         self.pending = Pending()
@@ -180,7 +187,7 @@ class FetchWait:
 
     # reading
 
-    def _read(self, final: bool) -> None:
+    def _read(self, final: bool, checked: Checked = _NONE_CHECKED) -> None:
         """Look at the dirty partitions; sets `_answered` when the answer is complete."""
         session = self._session
         remaining = self._max_bytes
@@ -192,7 +199,7 @@ class FetchWait:
             is_full = total > 0 and remaining <= 0
             if is_full and not self._all_partitions:
                 break
-            answer, read = self._look(item, remaining, total == 0)
+            answer, read = self._look(item, checked.get(item), remaining, total == 0)
             if answer is None:
                 del session.dirty[item]
                 answers.pop(item, None)
@@ -253,11 +260,11 @@ class FetchWait:
             read.completion.then(lambda _, read=read: one_read(read))  # type: ignore[misc]
 
     def _look(
-        self, item: SessionPartition, max_bytes: int, min_one: bool
+        self, item: SessionPartition, partition: Partition | None, max_bytes: int, min_one: bool
     ) -> tuple[PartitionData | None, Completion[LogSlice] | None]:
         """The answer of one partition, and the read that fills it where there is data; no answer
-        where an incremental fetch has nothing new to tell."""
-        partition, item.checked = item.checked, None
+        where an incremental fetch has nothing new to tell. `partition` is the replica where the
+        request has found already that it may be read."""
         if partition is None:
             found = readable(self._replicas, self._session, item)
             if isinstance(found, Refusal):

@@ -35,7 +35,7 @@ def readable(
     if isinstance(partition, ErrorCode):
         return Refusal(partition)
     if session.replica_id >= 0:
-        error = partition.check_follower(
+        error = partition.role.check_follower(
             session.replica_id, session.broker_epoch, item.current_leader_epoch
         )
         if error:
@@ -74,23 +74,26 @@ def _find(replicas: Replicas, item: SessionPartition) -> Partition | ErrorCode:
 
 def note_follower(
     replicas: Replicas, session: FetchSession, item: SessionPartition, now_ms: int
-) -> None:
-    """Tell the partition what its follower has (V60), unless the fetch will be refused: an offset
-    of a history that differs from ours tells nothing. Why it is refused, the read will say."""
+) -> Partition | None:
+    """Report to the partition what its follower has (V60); return the partition, which may be read.
+
+    None where the fetch will be refused: an offset of a history that differs from ours says
+    nothing. Why it is refused, the read will say.
+    """
     partition = readable(replicas, session, item)
     if isinstance(partition, Refusal):
         if replicas.takeovers.watched and partition.partition is not None:
             _note_refusal(replicas, session, partition, partition.partition, now_ms)
-        return
+        return None
     item.watch(partition)
-    item.checked = partition
-    partition.follower_fetched(
+    partition.role.follower_fetched(
         session.replica_id,
         session.broker_epoch,
         item.fetch_offset,
         item.log_start_offset,
         now_ms,
     )
+    return partition
 
 
 def _note_refusal(

@@ -36,7 +36,6 @@ class SessionPartition:
     """One partition of a session: a FetchWatcher of the replica that it reads."""
 
     __slots__ = (
-        "checked",
         "current_leader_epoch",
         "fetch_offset",
         "key",
@@ -65,8 +64,6 @@ class SessionPartition:
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.watched: Partition | None = None
-        #: The replica, where this very request has found already that it may be read.
-        self.checked: Partition | None = None
         self.seen_size_bytes = 0
 
     def watch(self, partition: Partition) -> None:

@@ -21,7 +21,6 @@ from tidelog.broker.replicas.followed_partition import FollowedPartition
 from tidelog.broker.replicas.partition import Partition
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.core.types import NO_LEADER, TopicId, TopicPartition
-from tidelog.replication.follower import FollowerReplica
 from tidelog.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -35,6 +34,7 @@ from tidelog.wire.registry import FETCH
 if TYPE_CHECKING:
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
+    from tidelog.replication.follower import FollowerReplica
 
 _VERSION = 17
 _FULL_EPOCH = 0
@@ -63,12 +63,12 @@ class Fetchers:
         """Fetch for followers from now on; those without a leader wait for a command."""
         touched: dict[Fetcher, None] = {}
         for partition in partitions:
-            role = partition.role
-            if type(role) is not FollowerReplica or role.leader == NO_LEADER:
+            followership = partition.followership
+            if followership is None or followership.leader == NO_LEADER:
                 continue
-            fetcher = self._fetcher(role.leader, partition.topic_partition)
+            fetcher = self._fetcher(followership.leader, partition.topic_partition)
             self._assigned[partition.topic_partition] = fetcher
-            fetcher.add(partition, role)
+            fetcher.add(partition, followership)
             touched[fetcher] = None
         for fetcher in touched:
             fetcher.pump()

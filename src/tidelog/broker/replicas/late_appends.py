@@ -8,7 +8,6 @@ sequence numbers would be out of order. Where the leadership ends first, all are
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.core.completion import Completion
@@ -17,7 +16,9 @@ from tidelog.core.ports import Buffer
 from tidelog.log.append_validation import Checked, CostlyBatch
 
 if TYPE_CHECKING:
-    from tidelog.log.partition_log import AppendInfo, PartitionLog
+    from tidelog.broker.replicas.leader_role import LeaderRole
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.log.partition_log import AppendInfo
 
 
 class Late(NamedTuple):
@@ -29,48 +30,46 @@ class Late(NamedTuple):
     completion: Completion[AppendInfo]
 
 
-#: Plans an append, `checked` or not; raises KafkaError, StorageError, CostlyBatch.
-Planner = Callable[[Buffer, int, int, Checked | None], "Completion[AppendInfo]"]
-
-
 class LateAppends:
-    """Those of one partition; the first one is being checked."""
+    """The late appends of one leader; the first one is being checked.
 
-    __slots__ = ("_flush", "_log", "_plan", "_waiting")
+    A leader that leads on under a new leader epoch hands them to its next role.
+    """
 
-    def __init__(self, log: PartitionLog, plan: Planner, flush: Callable[[], object]) -> None:
-        self._log = log
-        self._plan = plan
-        self._flush = flush
-        self._waiting: list[Late] = []
+    __slots__ = ("_partition", "role", "waiting")
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+    def __init__(self, partition: Partition, role: LeaderRole) -> None:
+        self._partition = partition
+        #: The role that plans them.
+        self.role = role
+        self.waiting: list[Late] = []
 
     def add(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
-        """Append when all before it are planned, and it is checked."""
+        """Append when the batch is checked and all appends before it are planned."""
         late = Late(records, acks, now_ms, Completion())
-        self._waiting.append(late)
-        if len(self._waiting) == 1:
+        self.waiting.append(late)
+        if len(self.waiting) == 1:
             self._check(late)
         return late.completion
 
-    def refuse(self, note: Callable[[Buffer, KafkaError], None]) -> None:
-        """Refuse all that waits, as the leadership is over; `note` is called for each."""
-        waiting, self._waiting = self._waiting, []
+    def refuse(self) -> None:
+        """Refuse all that waits, as the leadership is over."""
+        waiting, self.waiting = self.waiting, []
         for late in waiting:
             error = KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"the leadership of {self._log.topic_partition} ended before this was appended",
+                f"the leadership of {self._partition.topic_partition} ended before this was "
+                "appended",
             )
-            note(late.records, error)
+            self.role.refused(late.records, error)
             late.completion.fail(error)
 
     def _check(self, late: Late) -> None:
-        self._log.check_on_thread(late.records).then(lambda done: self._checked(late, done))
+        check = self._partition.log.check_on_thread(late.records)
+        check.then(lambda done: self._checked(late, done))
 
     def _checked(self, late: Late, done: Completion[Checked]) -> None:
-        waiting = self._waiting
+        waiting = self.waiting
         if not waiting or waiting[0] is not late:
             return  # refused meanwhile
         if done.error is not None:
@@ -85,12 +84,12 @@ class LateAppends:
                 self._check(waiting[0])
                 break
             waiting.pop(0)
-        self._flush()
+        self._partition.flush_appends()
 
     def _begin(self, late: Late, checked: Checked | None) -> None:
         """Plan it; raises CostlyBatch where it is to be checked first."""
         try:
-            planned = self._plan(late.records, late.acks, late.now_ms, checked)
+            planned = self.role.plan(late.records, late.acks, late.now_ms, checked)
         except CostlyBatch:
             raise
         except TidelogError as error:

@@ -39,6 +39,7 @@ from tidelog.replication import commands
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+    from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.server.requests import Request
     from tidelog.broker.services import Services
@@ -56,6 +57,7 @@ class Replicas:
         services: Services,
         isr_changes: IsrChanges,
         takeovers: Takeovers,
+        planned_appends: PlannedAppends,
         coordinators: Coordinators,
         events: ClusterEvents,
     ) -> None:
@@ -63,7 +65,14 @@ class Replicas:
         self._coordinators = coordinators
         self.takeovers = takeovers
         self._context = PartitionContext(
-            services, isr_changes, takeovers, coordinators, events, self.get, self.topic_config
+            services,
+            isr_changes,
+            takeovers,
+            planned_appends,
+            coordinators,
+            events,
+            self.get,
+            self.topic_config,
         )
         self._partitions: dict[TopicPartition, Partition] = {}
         #: topic id -> (topic, how many of its partitions are here).
@@ -340,7 +349,7 @@ class Replicas:
             self._alive = alive
             self._services.peers.view_changed()
             for partition in self.all():
-                partition.brokers_changed(view.is_alive)
+                partition.role.brokers_changed(view.is_alive)
 
 
 def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:

@@ -17,7 +17,6 @@ from tidelog.core.errors import ErrorCode, KafkaError, StorageError, TidelogErro
 from tidelog.core.types import NO_BROKER_EPOCH, TopicPartition
 from tidelog.log.stray_replicas import Recovered, StrayFound
 from tidelog.replication import strays
-from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.alter_strays import (
     DELETE,
     RESTORE,
@@ -301,10 +300,8 @@ class Strays:
 
 
 def _present(partition: Partition) -> strays.Present:
-    role, log = partition.role, partition.log
+    leadership, log = partition.leadership, partition.log
     ends: dict[int, int] = {}
-    if isinstance(role, LeaderReplica):
-        ends = {one: follower.log_end_offset for one, follower in role.followers.items()}
-    return strays.Present(
-        log.log_start_offset, log.log_end_offset, isinstance(role, LeaderReplica), ends
-    )
+    if leadership is not None:
+        ends = {one: follower.log_end_offset for one, follower in leadership.followers.items()}
+    return strays.Present(log.log_start_offset, log.log_end_offset, partition.is_leader, ends)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from tidelog.controller import cluster_events
 from tidelog.core.limits import MAX_TAKEOVERS_WATCHED
 from tidelog.core.metrics import TAKEOVER_MS, TAKEOVERS
-from tidelog.replication.leader import LeaderReplica
 from tidelog.replication.takeover import NEVER, Takeover
 
 if TYPE_CHECKING:
@@ -45,8 +44,8 @@ class Takeovers:
 
     def begun(self, partition: Partition) -> None:
         """A replica leads from now on."""
-        role = partition.role
-        assert type(role) is LeaderReplica
+        leadership = partition.leadership
+        assert leadership is not None, "a takeover begins with a leadership"
         self.ended(partition)
         watched = self.watched
         if not watched:
@@ -62,7 +61,9 @@ class Takeovers:
             if (self._begun - 1) % self._stride:
                 return
         now_ms = self._services.clock.monotonic_ms()
-        watched[partition] = Takeover(role.leader_epoch, role.epoch_start_offset, now_ms)
+        watched[partition] = Takeover(
+            leadership.leader_epoch, leadership.epoch_start_offset, now_ms
+        )
 
     def connected(self, partition: Partition, replica_id: int, now_ms: int) -> None:
         """A follower has asked something under the present leader epoch."""
@@ -107,11 +108,11 @@ class Takeovers:
             self._end(partition, takeover, TIME_OVER)
 
     def _look(self, partition: Partition, takeover: Takeover, now_ms: int) -> None:
-        role = partition.role
-        if type(role) is not LeaderReplica:
+        leadership = partition.leadership
+        if leadership is None:
             return
-        takeover.committed(role.high_watermark, now_ms)
-        awaited = [one.replica_id for one in role.followers.values() if one.is_eligible]
+        takeover.committed(leadership.high_watermark, now_ms)
+        awaited = [one.replica_id for one in leadership.followers.values() if one.is_eligible]
         if takeover.is_over(awaited):
             self._end(partition, takeover, ALL_SEEN)
 

@@ -135,12 +135,12 @@ class ReplicaUpkeep:
         if self._services.fence.is_fenced:
             return  # the followers' fetches wait here (V47)
         for partition in self._hosted.all():
-            partition.examine()
+            partition.role.examine()
         self._takeovers.expire()
 
     async def _enforce_retention(self) -> None:
         for partition in self._hosted.all():
-            if partition.role is None:
+            if not partition.has_role:
                 continue
             log = partition.log
             log_start_offset = log.log_start_offset

@@ -115,17 +115,17 @@ def follower_state_kept(become_leader: Any) -> Any:
 
     def become_leader_again(partition: Any, state: Any) -> None:
         become_leader(partition, state)
-        role = partition.role
+        leadership = partition.leadership
         before = earlier.get(partition)
         if before is not None:
-            for replica_id, follower in role.followers.items():
+            for replica_id, follower in leadership.followers.items():
                 known = before.followers.get(replica_id)
                 if known is not None:
-                    follower.log_end_offset = min(known.log_end_offset, role.log_end_offset)
+                    follower.log_end_offset = min(known.log_end_offset, leadership.log_end_offset)
                     follower.last_caught_up_ms = known.last_caught_up_ms
                     follower.counted_broker_epoch = known.counted_broker_epoch
                     follower.broker_epoch = known.broker_epoch
-        earlier[partition] = role
+        earlier[partition] = leadership
 
     return become_leader_again
 
@@ -245,14 +245,14 @@ def consumers_read_uncommitted(original: Any) -> Any:
     def look(wait: Any, item: Any, *limits: Any) -> Any:
         name = item.topic_partition
         partition = None if name is None else wait._replicas.get(name)
-        role = None if partition is None else partition.role
-        if wait._session.replica_id >= 0 or type(role) is not LeaderReplica:
+        leadership = None if partition is None else partition.leadership
+        if wait._session.replica_id >= 0 or leadership is None:
             return original(wait, item, *limits)
-        kept, role.high_watermark = role.high_watermark, role.log_end_offset
+        kept, leadership.high_watermark = leadership.high_watermark, leadership.log_end_offset
         try:
             return original(wait, item, *limits)
         finally:
-            role.high_watermark = kept
+            leadership.high_watermark = kept
 
     return look
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.alter_partition_manager import IsrChanges
     from tidelog.broker.replicas.commands import ReplicaCommands
     from tidelog.broker.replicas.fetch_sessions import FetchSessions
-    from tidelog.broker.replicas.read_event_appends import ReadEventAppends
     from tidelog.broker.replicas.replica_set import Replicas
     from tidelog.broker.replicas.stray_replicas import Strays
     from tidelog.broker.server.admission import Admission
@@ -39,7 +38,6 @@ class ApiContext:
     commands: ReplicaCommands
     isr_changes: IsrChanges
     fetch_sessions: FetchSessions
-    appends: ReadEventAppends
     strays: Strays
     groups: GroupCoordinators
     controller: ControllerShell

@@ -1,0 +1,90 @@
+"""Runs what a leader's decisions ask for: answers to waiting requests, ISR changes to send.
+
+Effects run in the order in which the decision gives them, on the watchers and the AlterPartition
+manager of one partition. Decides nothing itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.core.errors import ErrorCode, InvariantError
+from tidelog.replication.effects import (
+    Effects,
+    HighWatermarkMoved,
+    IsrBelowMinimum,
+    IsrCommitted,
+    RetryAlterPartition,
+    SendAlterPartition,
+    WithdrawAlterPartition,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.context import PartitionContext
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.core.ports import Tracer
+    from tidelog.replication.isr import IsrChange
+    from tidelog.replication.leader import LeaderReplica
+
+
+def run(
+    context: PartitionContext, partition: Partition, core: LeaderReplica, effects: Effects
+) -> None:
+    """Run the effects of one decision of `core`; raises InvariantError for a follower's effect."""
+    watchers = partition.watchers
+    for effect in effects:
+        kind = type(effect)
+        if kind is HighWatermarkMoved:
+            if context.takeovers.watched:
+                context.takeovers.committed(partition)
+            watchers.high_watermark_moved(partition)
+        elif kind is IsrCommitted:
+            _isr_committed(context.services.tracer, partition, core)
+        elif kind is IsrBelowMinimum:
+            if watchers.acks_waiting:
+                context.services.tracer.mark("acks_waiting_at_small_isr")
+            watchers.isr_below_minimum(partition, below_minimum(partition, core))
+        elif isinstance(effect, SendAlterPartition):
+            context.isr_changes.submit(partition, effect.change)
+        elif isinstance(effect, WithdrawAlterPartition):
+            context.services.tracer.mark("isr_change_withdrawn")
+            context.isr_changes.withdraw(partition)
+        elif isinstance(effect, RetryAlterPartition):
+            context.isr_changes.retry(partition, effect.change)
+        else:
+            raise InvariantError(f"{effect} is not an effect of a leader")
+
+
+def _isr_committed(tracer: Tracer, partition: Partition, core: LeaderReplica) -> None:
+    tracer.event(
+        "isr_committed",
+        partition=str(partition.topic_partition),
+        isr=core.isr.committed,
+        partition_epoch=core.isr.partition_epoch,
+    )
+    partition.watchers.isr_or_log_start_changed(partition)
+
+
+def below_minimum(partition: Partition, core: LeaderReplica) -> str:
+    """Return the message for a client that asks for acks=all of an ISR that is too small (V64)."""
+    isr = core.isr.committed
+    return (
+        f"the ISR of {partition.topic_partition} is {list(isr)}: {len(isr)} in-sync replicas, "
+        f"{core.minimum} are needed (min.insync.replicas={core.min_insync_replicas})"
+    )
+
+
+def mark_refusal(tracer: Tracer, partition: Partition, change: IsrChange, error: ErrorCode) -> None:
+    """Trace an ISR change that the controller refused."""
+    tracer.event(
+        "isr_change_refused",
+        partition=str(partition.topic_partition),
+        isr=change.isr,
+        error=error.name,
+    )
+    if error is ErrorCode.INELIGIBLE_REPLICA:
+        tracer.mark("isr_change_refused_ineligible")
+    elif error is ErrorCode.FENCED_LEADER_EPOCH:
+        tracer.mark("isr_change_refused_fenced")
+    elif error is ErrorCode.INVALID_UPDATE_VERSION:
+        tracer.mark("isr_change_refused_old_state")

@@ -1,0 +1,307 @@
+"""A leader: its appends, what its followers have, its ISR changes.
+
+One object is one leadership, that is one leader epoch. It asks `replication.leader` what to do and
+has the effects run (`leader_effects`); it answers everything that waits when the leadership ends
+(V38). Holds the leader's side of V60, V64, V71 and of KIP-107. When a leadership begins and ends is
+the `Partition`'s business; what waits is in `purgatory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from tidelog.broker.replicas import leader_effects, unclean_elections
+from tidelog.broker.replicas.late_appends import LateAppends
+from tidelog.broker.replicas.log_bytes import bytes_from
+from tidelog.broker.replicas.role import note_refusal
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.core.ports import Buffer
+from tidelog.core.types import RECOVERING
+from tidelog.log.append_validation import Checked, CostlyBatch
+from tidelog.replication.effects import MOVED, Effects
+from tidelog.replication.isr import IsrChange
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.context import PartitionContext
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.log.partition_log import AppendInfo
+    from tidelog.replication.leader import LeaderReplica
+    from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
+
+#: What DeleteRecords calls the high watermark.
+TO_HIGH_WATERMARK = -1
+
+
+class LeaderRole:
+    """One leadership of a hosted replica."""
+
+    __slots__ = ("_context", "_log", "_partition", "_planned", "_watchers", "core", "late")
+
+    is_assigned: ClassVar[bool] = True
+    is_leader: ClassVar[bool] = True
+    followership: ClassVar[None] = None
+
+    def __init__(
+        self,
+        partition: Partition,
+        context: PartitionContext,
+        core: LeaderReplica,
+        late: LateAppends | None,
+    ) -> None:
+        """`late` are the appends of the leadership that this one continues."""
+        self._partition = partition
+        self._context = context
+        self._log = partition.log
+        self._watchers = partition.watchers
+        self._planned = context.planned_appends
+        self.core = core
+        self.late = LateAppends(partition, self) if late is None else late
+        self.late.role = self
+
+    @property
+    def leadership(self) -> LeaderReplica:
+        """The decisions of this leadership."""
+        return self.core
+
+    @property
+    def partition_epoch(self) -> int:
+        """The partition epoch of the confirmed ISR."""
+        return self.core.isr.partition_epoch
+
+    # begin and end
+
+    def begin(self, state: LeaderAndIsrPartitionState, latest_epoch: int) -> None:
+        """Lead from now on; `latest_epoch` is that of the log's last record, -1 for none."""
+        context, core = self._context, self.core
+        context.takeovers.begun(self._partition)
+        if state.leader_recovery_state == RECOVERING:
+            unclean_elections.tell(
+                context.services, context.events, self._partition, core, latest_epoch
+            )
+        if self._partition.topic_partition.topic == CONSUMER_OFFSETS:
+            context.coordinators.role_taken(self._partition, core.leader_epoch)
+        self.examine()
+        self._watchers.log_end_moved(self._partition)
+
+    def end(self) -> None:
+        """Answer everything that waits, as the leadership is over (V38)."""
+        context, partition = self._context, self._partition
+        context.takeovers.ended(partition)
+        partition.told_high_watermark = self.core.high_watermark
+        if partition.topic_partition.topic == CONSUMER_OFFSETS:
+            context.coordinators.role_ended(partition)
+        partition.flush_appends()
+        self.late.refuse()
+        context.isr_changes.withdraw(partition)
+        if self._watchers.acks_waiting:
+            context.services.tracer.mark("acks_waiting_at_lost_leadership")
+        self._watchers.leadership_lost(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # appending
+
+    def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
+        """Plan an append, or have its batch checked on a thread first (`Partition.append`)."""
+        late = self.late
+        if not late.waiting:
+            try:
+                return self.plan(records, acks, now_ms, None)
+            except CostlyBatch:
+                pass
+        completion = late.add(records, acks, now_ms)
+        self._planned.add_late(self._partition)
+        return completion
+
+    def plan(
+        self, records: Buffer, acks: int, now_ms: int, checked: Checked | None
+    ) -> Completion[AppendInfo]:
+        """Plan an append; raises KafkaError, StorageError, CostlyBatch.
+
+        A batch that is refused for the moment is awaited again (V38).
+        """
+        core, partition = self.core, self._partition
+        try:
+            if partition.is_closing:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"{partition.topic_partition} is being removed",
+                )
+            if acks == -1 and core.is_below_minimum:
+                self._context.services.tracer.mark("produce_refused_at_small_isr")
+                raise KafkaError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS, leader_effects.below_minimum(partition, core)
+                )
+            planned = self._log.plan_leader_append(records, core.leader_epoch, now_ms, checked)
+        except (KafkaError, StorageError) as error:
+            self.refused(records, error)
+            raise
+        self._planned.add(partition, planned)
+        return planned
+
+    def refused(self, records: Buffer, error: KafkaError | StorageError) -> None:
+        """Note a batch that was refused (V38)."""
+        note_refusal(self._context, self._log, records, error)
+
+    def log_grew(self) -> None:
+        """Take over the end of the log: followers may read further, and it may commit."""
+        log_end_offset = self._log.log_end_offset
+        if log_end_offset != self.core.log_end_offset:
+            effects = self.core.appended(
+                log_end_offset, self._context.services.clock.monotonic_ms()
+            )
+            self._watchers.log_end_moved(self._partition)
+            if effects:
+                self.run(effects)
+
+    # followers
+
+    def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
+        """Return why a follower is given nothing (V63), NONE where it is served.
+
+        A follower that names no leader epoch may be the one that is behind, so it does not hear
+        that this leader is (as Kafka's Partition.followerReplicaOrThrow).
+        """
+        try:
+            self.core.follower(replica_id, broker_epoch)
+        except KafkaError as error:
+            return error.code if asked_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def follower_fetched(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> None:
+        """Note that a follower has this log up to `fetch_offset` (V60).
+
+        A follower that does not count changes nothing; `check_follower` says why.
+        """
+        core = self.core
+        if self._log.log_end_offset != core.log_end_offset:
+            # Written, and read by the follower, before the append is answered (flush.messages).
+            self.log_grew()
+        try:
+            effects = core.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
+        except KafkaError:
+            return
+        takeovers = self._context.takeovers
+        if takeovers.watched:
+            takeovers.fetched(self._partition, replica_id, now_ms)
+        if effects is MOVED:
+            self._watchers.high_watermark_moved(self._partition)
+        elif effects:
+            self.run(effects)
+        if self._watchers.deletions_wait:
+            self._low_watermark_may_move()
+
+    def examine(self) -> None:
+        """Look for followers that fell behind or may join the ISR (V62)."""
+        core = self.core
+        if core.max_lag_bytes >= 0:
+            for follower in core.followers.values():
+                follower.bytes_behind = bytes_from(self._log, follower.log_end_offset)
+        self.run(core.examine(self._context.services.clock.monotonic_ms()))
+
+    def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
+        """Note that other brokers came or went: others may join the ISR."""
+        self.run(
+            self.core.eligibility_changed(is_alive, self._context.services.clock.monotonic_ms())
+        )
+        self._low_watermark_may_move()
+
+    # deleting records
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log start at `offset` (`Partition.delete_records_before`)."""
+        log = self._log
+        if not log.config.delete_enabled:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"records of {log.topic_partition} cannot be deleted: its cleanup.policy has no "
+                "delete",
+            )
+        high_watermark = self.core.high_watermark
+        wanted = high_watermark if offset == TO_HIGH_WATERMARK else offset
+        if not 0 <= wanted <= high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{log.topic_partition} cannot start at {offset}: its records are committed up to "
+                f"{high_watermark}",
+            )
+        if log.advance_log_start(wanted):
+            self._partition.log_start_moved()
+        return wanted
+
+    @property
+    def low_watermark(self) -> int:
+        """The least log start offset of all live replicas; -1 where it is not known."""
+        return self.core.low_watermark(self._log.log_start_offset)
+
+    def log_start_moved(self) -> None:
+        """Change nothing: followers hear of the log start by their fetches (V67)."""
+
+    def _low_watermark_may_move(self) -> None:
+        if self._watchers.deletions_wait:
+            self._watchers.low_watermark_is(self.low_watermark)
+
+    # commands and configuration
+
+    def commanded(self, state: LeaderAndIsrPartitionState) -> None:
+        """Obey a command of this leader epoch; a repeated one resets nothing."""
+        core, tracer = self.core, self._context.services.tracer
+        if state.partition_epoch == core.isr.partition_epoch:
+            tracer.mark("command_repeated")
+        elif core.isr.in_flight:
+            tracer.mark("isr_change_void_by_command")
+        self.run(
+            core.commanded(
+                tuple(state.isr),
+                tuple(state.replicas),
+                state.partition_epoch,
+                self._context.services.view.is_alive,
+                self._context.services.clock.monotonic_ms(),
+                state.leader_recovery_state,
+            )
+        )
+        self._low_watermark_may_move()
+
+    def minimum_changed(self, min_insync_replicas: int) -> None:
+        """Take over `min.insync.replicas` as it is now (V60, V64)."""
+        if self.core.min_insync_replicas != min_insync_replicas:
+            now_ms = self._context.services.clock.monotonic_ms()
+            self.run(self.core.minimum_changed(min_insync_replicas, now_ms))
+
+    # changes of the ISR
+
+    def is_change_wanted(self, change: IsrChange) -> bool:
+        """Whether an ISR change is still to be sent, or its outcome awaited."""
+        return self.core.is_wanted(change)
+
+    def change_sent(self, change: IsrChange) -> None:
+        """Note that a change is about to leave; only for one that `is_change_wanted`."""
+        if change == self.core.isr.queued:
+            self.core.change_sent(change)
+
+    def change_accepted(
+        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+    ) -> None:
+        """Take over the state with which the controller answered a change."""
+        now_ms = self._context.services.clock.monotonic_ms()
+        self.run(self.core.change_accepted(change, isr, leader_epoch, partition_epoch, now_ms))
+
+    def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
+        """Note that the controller refused a change."""
+        leader_effects.mark_refusal(self._context.services.tracer, self._partition, change, error)
+        self.run(
+            self.core.change_refused(change, error, self._context.services.clock.monotonic_ms())
+        )
+
+    def run(self, effects: Effects) -> None:
+        """Do what a decision asks for, in order."""
+        if effects:
+            leader_effects.run(self._context, self._partition, self.core, effects)

@@ -1,0 +1,45 @@
+"""How many bytes a log has on one side of an offset, without a read of any file.
+
+Counts whole segments and, where the index is in memory, to within an index interval. The leader
+asks how far a follower lags in bytes (V62); a waiting consumer fetch asks what it could have had.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.log.partition_log import PartitionLog
+
+
+def bytes_from(log: PartitionLog, offset: int) -> int:
+    """Bytes of the log from `offset` on, to within an index interval, 0 for an unknown offset.
+
+    Of an older segment whose index is not in memory nothing is counted: what is known is enough
+    to call a follower slow, and never too much.
+    """
+    if offset < 0 or offset >= log.log_end_offset:
+        return 0
+    total = 0
+    for segment in reversed(log.segments):
+        if segment.base_offset > offset:
+            total += segment.size_bytes
+            continue
+        if segment.index is not None:
+            total += segment.size_bytes - segment.index.floor(offset)
+        break
+    return total
+
+
+def bytes_below(log: PartitionLog, offset: int) -> int:
+    """Bytes of the log below `offset`, to within an index interval and never too many."""
+    total = log.size_bytes
+    if offset >= log.log_end_offset:
+        return total
+    for segment in reversed(log.segments):
+        total -= segment.size_bytes
+        if segment.base_offset < offset:
+            if segment.index is not None:
+                total += segment.index.floor(offset)
+            break
+    return total

@@ -1,0 +1,51 @@
+"""Appends of one broker between their plan and the end of the read event that brought them.
+
+A leader plans an append at once: offsets are assigned, and a refusal is known. The write follows
+when the read event ends, so that requests of one event share a write for each log. This is the only
+place that knows what is planned and not yet submitted; the log holds the plans themselves. What
+cannot be planned yet, because its batch is checked on a thread first, waits in `late_appends`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.core.completion import Completion
+    from tidelog.log.partition_log import AppendInfo
+
+
+class PlannedAppends:
+    """The planned appends of one broker, by partition, in the order of the first of each."""
+
+    __slots__ = ("_planned",)
+
+    def __init__(self) -> None:
+        self._planned: dict[Partition, list[Completion[AppendInfo]]] = {}
+
+    def add(self, partition: Partition, completion: Completion[AppendInfo]) -> None:
+        """Note an append that was planned."""
+        planned = self._planned.get(partition)
+        if planned is None:
+            self._planned[partition] = [completion]
+        else:
+            planned.append(completion)
+
+    def add_late(self, partition: Partition) -> None:
+        """Note that a partition has an append that waits for a check: its bytes are in use."""
+        self._planned.setdefault(partition, [])
+
+    def take(self, partition: Partition) -> list[Completion[AppendInfo]]:
+        """Return what is planned for one partition; the caller submits it."""
+        return self._planned.pop(partition, [])
+
+    def submit(self) -> bool:
+        """Submit everything; return whether all of it is written, so that its bytes are free."""
+        if not self._planned:
+            return True
+        planned, self._planned = self._planned, {}
+        is_all_written = True
+        for partition, completions in planned.items():
+            is_all_written = partition.submit(completions) and is_all_written
+        return is_all_written

@@ -1,0 +1,271 @@
+"""The roles of a hosted replica: none, follower, leader, behind one interface.
+
+A `Partition` holds exactly one role object and replaces it when the role changes, so the identity
+of the object names the term: the time under one leader epoch. Callers ask the role and never which
+one it is. A role that does not lead refuses what only a leader may do (V37) and ignores what
+concerns leaders only. The decisions themselves are pure (`tidelog.replication`); the leader's side
+that runs them is in `leader_role`, the follower's in `followed_partition`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.ports import Buffer
+from tidelog.log.append_validation import note_refused
+from tidelog.log.refused_batches import EarlierBatchRefusedError
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.context import PartitionContext
+    from tidelog.broker.replicas.late_appends import LateAppends
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.log.partition_log import AppendInfo, PartitionLog
+    from tidelog.replication.follower import FollowerReplica
+    from tidelog.replication.isr import IsrChange
+    from tidelog.replication.leader import LeaderReplica
+    from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
+
+#: Refusals after which an idempotent producer sends the same batch again.
+_RETRIABLE = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+
+
+class Core(Protocol):
+    """The pure state of a role."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset after the last record known as committed."""
+
+
+class Role(Protocol):
+    """What a replica does under its present role; `Partition` alone makes and ends roles."""
+
+    #: Whether the controller gave this role.
+    is_assigned: ClassVar[bool]
+    is_leader: ClassVar[bool]
+
+    @property
+    def core(self) -> Core:
+        """The pure state of the role; the hot path reads the high watermark from it."""
+
+    @property
+    def leadership(self) -> LeaderReplica | None:
+        """The leader's decisions; None unless the replica leads."""
+
+    @property
+    def followership(self) -> FollowerReplica | None:
+        """The follower's decisions; None unless the replica follows."""
+
+    @property
+    def partition_epoch(self) -> int:
+        """The newest partition epoch known, by command or by a response of the controller."""
+
+    @property
+    def low_watermark(self) -> int:
+        """The least log start offset of all live replicas; -1 where it is not known."""
+
+    @property
+    def late(self) -> LateAppends | None:
+        """Appends that wait for a check of their batch; the next leadership takes them over."""
+
+    def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
+        """Plan an append (`Partition.append`)."""
+
+    def log_grew(self) -> None:
+        """Take over the end of the log, after appends were written."""
+
+    def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
+        """Return why a follower is given nothing (V63), NONE where it is served."""
+
+    def follower_fetched(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> None:
+        """Note that a follower has this log up to `fetch_offset` (V60)."""
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log start at `offset` (`Partition.delete_records_before`)."""
+
+    def examine(self) -> None:
+        """Look for followers that fell behind or may join the ISR (V62)."""
+
+    def log_start_moved(self) -> None:
+        """Note that retention or a client has removed records."""
+
+    def minimum_changed(self, min_insync_replicas: int) -> None:
+        """Take over `min.insync.replicas` as it is now (V60, V64)."""
+
+    def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
+        """Note that other brokers came or went."""
+
+    def commanded(self, state: LeaderAndIsrPartitionState) -> None:
+        """Obey a command of the leader epoch of this role; a repeated one resets nothing."""
+
+    def is_change_wanted(self, change: IsrChange) -> bool:
+        """Whether an ISR change is still to be sent, or its outcome awaited."""
+
+    def change_sent(self, change: IsrChange) -> None:
+        """Note that a change is about to leave; only for one that `is_change_wanted`."""
+
+    def change_accepted(
+        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+    ) -> None:
+        """Take over the state with which the controller answered a change."""
+
+    def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
+        """Note that the controller refused a change."""
+
+    def end(self) -> None:
+        """Release what waits on this role; the partition has left it already."""
+
+
+class _NotLeading:
+    """What every replica does that does not lead."""
+
+    __slots__ = ("_context", "_log", "partition_epoch")
+
+    is_leader: ClassVar[bool] = False
+    low_watermark: ClassVar[int] = -1
+    leadership: ClassVar[None] = None
+    late: ClassVar[None] = None
+
+    def __init__(self, context: PartitionContext, log: PartitionLog, partition_epoch: int) -> None:
+        self._context = context
+        self._log = log
+        self.partition_epoch = partition_epoch
+
+    def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
+        """Refuse; an idempotent producer sends the batch again, so it is awaited (V38)."""
+        error = self._not_leader()
+        note_refusal(self._context, self._log, records, error)
+        raise error
+
+    def log_grew(self) -> None:
+        """Leave it to the follower's decisions."""
+
+    def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
+        """Refuse every follower."""
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def follower_fetched(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> None:
+        """Count nothing."""
+
+    def delete_records_before(self, offset: int) -> int:
+        """Refuse."""
+        raise self._not_leader()
+
+    def examine(self) -> None:
+        """Look at nothing."""
+
+    def log_start_moved(self) -> None:
+        """Change nothing."""
+
+    def minimum_changed(self, min_insync_replicas: int) -> None:
+        """Change nothing."""
+
+    def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
+        """Change nothing."""
+
+    def commanded(self, state: LeaderAndIsrPartitionState) -> None:
+        """Take over the partition epoch."""
+        self.partition_epoch = state.partition_epoch
+
+    def is_change_wanted(self, change: IsrChange) -> bool:
+        """Want none."""
+        return False
+
+    def change_sent(self, change: IsrChange) -> None:
+        """Change nothing."""
+
+    def change_accepted(
+        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+    ) -> None:
+        """Change nothing."""
+
+    def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
+        """Change nothing."""
+
+    def end(self) -> None:
+        """Release nothing: nobody waits on a replica that does not lead."""
+
+    def _not_leader(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"broker {self._context.services.broker_id} does not lead {self._log.topic_partition}",
+        )
+
+
+class NoRole(_NotLeading):
+    """A replica that serves nothing and follows no leader, until a command says more (V44)."""
+
+    __slots__ = ("high_watermark",)
+
+    is_assigned: ClassVar[bool] = False
+    followership: ClassVar[None] = None
+
+    def __init__(
+        self,
+        context: PartitionContext,
+        log: PartitionLog,
+        partition_epoch: int,
+        high_watermark: int,
+    ) -> None:
+        super().__init__(context, log, partition_epoch)
+        self.high_watermark = high_watermark
+
+    @property
+    def core(self) -> NoRole:
+        """This object: a replica without a role decides nothing."""
+        return self
+
+
+class FollowerRole(_NotLeading):
+    """One follower term; its fetcher drives the decisions (`followed_partition`)."""
+
+    __slots__ = ("core",)
+
+    is_assigned: ClassVar[bool] = True
+
+    def __init__(
+        self, partition: Partition, context: PartitionContext, core: FollowerReplica
+    ) -> None:
+        super().__init__(context, partition.log, core.partition_epoch)
+        self.core = core
+
+    @property
+    def followership(self) -> FollowerReplica:
+        """The decisions of this term."""
+        return self.core
+
+    def log_start_moved(self) -> None:
+        """Report the log start to the decisions: the next fetch carries it (V67)."""
+        self.core.log_start_moved(self._log.log_start_offset)
+
+
+def note_refusal(
+    context: PartitionContext, log: PartitionLog, records: Buffer, error: KafkaError | StorageError
+) -> None:
+    """Await a batch again that was refused for the moment: none behind it may come first (V38)."""
+    code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+    if isinstance(error, EarlierBatchRefusedError):
+        context.services.tracer.mark("produce_refused_behind_refused")
+    elif code in _RETRIABLE:
+        note_refused(log.producers.refused, records, code, context.services.clock.monotonic_ms())
