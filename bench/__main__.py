@@ -1,6 +1,6 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
-Parts: throughput produce failover scale controller shutdown isr groups offsets compaction
+Parts: throughput produce walk failover scale controller shutdown isr groups offsets compaction
 memory simulation. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without. The parts
@@ -28,6 +28,7 @@ from bench import (
     shutdown,
     simulation,
     throughput,
+    walk,
 )
 from bench.rig import MIB
 from bench.systems import TIDELOG, System
@@ -35,6 +36,7 @@ from bench.systems import TIDELOG, System
 PARTS = (
     "throughput",
     "produce",
+    "walk",
     "failover",
     "scale",
     "controller",
@@ -85,6 +87,8 @@ def _tables(
     match part:
         case "throughput":
             return throughput.run(systems, rounds, run_bytes)
+        case "walk":
+            return walk.run(rounds)
         case "failover":
             return failover.run(systems, rounds)
         case "scale":

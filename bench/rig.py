@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import glob
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from typing import Any
 
 import confluent_kafka
 
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 MIB = 1024 * 1024
 #: Writing into the page cache is this quick once its pages are warm, even on a busy machine.
 _WARM_MIB_PER_S = 3000
@@ -69,12 +67,15 @@ class Driver:
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """User and system time of the processes so far."""
-    total = 0
+    """Time on a processor of the processes' live threads so far, as the scheduler counts it.
+
+    The kernel's ticks of 10 ms are too coarse: one is 40 µs per MiB of a run of 256 MiB.
+    """
+    total_ns = 0
     for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / _TICKS_PER_SECOND
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            total_ns += int((task / "schedstat").read_text().split()[0])
+    return total_ns / 1e9
 
 
 def pss_bytes(pids: list[int]) -> int:

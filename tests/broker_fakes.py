@@ -9,28 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from tidelog.broker import apis
 from tidelog.broker.apis import fetch, leader_and_isr, list_offsets, stop_replica
 from tidelog.broker.cluster_view import ClusterView, PartitionView, TopicView
 from tidelog.broker.coordinators.groups import GroupCoordinators
 from tidelog.broker.events.cluster_events import ClusterEvents
+from tidelog.broker.membership.auto_creation import AutoCreation
 from tidelog.broker.membership.controlled_shutdown import HandingOver
+from tidelog.broker.membership.producer_ids import ProducerIds
 from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.partition import Partition
 from tidelog.broker.replicas.planned_appends import PlannedAppends
 from tidelog.broker.replicas.replica_set import Replicas
 from tidelog.broker.replicas.takeovers import Takeovers
+from tidelog.broker.server.dispatch import Dispatcher
+from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.timers import TimerWheel
+from tidelog.broker.services import Identity, Services, Settings
 from tidelog.core.completion import Completion
 from tidelog.core.config import BrokerConfig
 from tidelog.core.epochs import LeaderEpochs
-from tidelog.core.errors import ConnectionLost, ErrorCode
+from tidelog.core.errors import ConnectionLost
 from tidelog.core.metrics import Metrics
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
@@ -480,45 +487,120 @@ class FakePeers:
         return [message for _, key, message in self.sent if key == api_key]
 
 
+class LoudServices(Services):
+    """Services of a test: what should not happen fails it."""
+
+    def unexpected(self, where: str, error: BaseException) -> None:
+        raise AssertionError(where) from error
+
+
+def services_of(fake: Any) -> LoudServices:
+    """Return services made of the attributes of a fake broker; what it lacks is None."""
+    timers = getattr(fake, "timers", None)
+    parts = {
+        name: getattr(fake, name, None)
+        for name in ("ports", "store", "clock", "tracer", "metrics", "tasks", "view", "peers")
+    }
+    return LoudServices(
+        settings=Settings(fake.config),
+        identity=Identity(fake.broker_id),
+        timers=timers,  # type: ignore[arg-type]
+        serving_timers=timers,  # type: ignore[arg-type]
+        fence=Fence(),
+        **parts,  # type: ignore[arg-type]
+    )
+
+
 class FakeBroker:
-    """A broker without connections, store or controller."""
+    """A broker without connections, store or controller; also the context of API handlers."""
 
     def __init__(
         self, broker_id: int, cluster: dict[int, FakeBroker], clock: FakeClock, **config: str
     ) -> None:
         loop = asyncio.get_running_loop()
-        self.broker_id = broker_id
-        self.broker_epoch = 100 + broker_id
         settings = {"broker.id": str(broker_id), "metadata.store": "embedded:/nowhere"}
         settings.update({key.replace("_", "."): value for key, value in config.items()})
-        self.config = BrokerConfig.from_properties(settings)
+        self.broker_id = broker_id
         self.clock = clock
         self.tracer = FakeTracer()
         self.metrics = Metrics()
         self.failures: list[tuple[str, BaseException]] = []
         self.tasks = Tasks(loop, clock, lambda name, error: self.failures.append((name, error)))
         self.timers = self.serving_timers = TimerWheel(clock)
-        self.ports = SimpleNamespace(loop=loop, random=random.Random(broker_id))
+        self.ports: Any = SimpleNamespace(loop=loop, random=random.Random(broker_id))
         self.store = FakeStore()
         self.view = ClusterView()
         self.view.is_known = True
-        self.admission = SimpleNamespace(is_open=True, sends_answers=True)
-        self.fencing = SimpleNamespace(is_fenced=False, is_in_doubt=False, late_from_ms=1 << 62)
         self.peers = FakePeers(broker_id, cluster)
-        self.fetch_sessions = FetchSessions()
-        self.planned_appends = PlannedAppends()
+        self.services = LoudServices(
+            ports=self.ports,
+            store=self.store,  # type: ignore[arg-type]
+            settings=Settings(BrokerConfig.from_properties(settings)),
+            identity=Identity(broker_id),
+            clock=clock,
+            tracer=self.tracer,
+            metrics=self.metrics,
+            tasks=self.tasks,
+            timers=self.timers,
+            serving_timers=self.serving_timers,
+            fence=Fence(),
+            view=self.view,
+            peers=self.peers,  # type: ignore[arg-type]
+        )
+        self.services.fence.late_from_ms = 1 << 62
+        self.broker_epoch = 100 + broker_id
         self.directory = FakeDirectory()
         self.directory.wall_ms = clock.wall_ms
-        self.replicas = Replicas(self)  # type: ignore[arg-type]
-        self.isr_changes = IsrChanges(self)  # type: ignore[arg-type]
-        self.session = SimpleNamespace(is_lost=lambda: self.broker_epoch < 0)
-        self.handing_over = HandingOver(self)  # type: ignore[arg-type]
-        self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
-        self.takeovers = Takeovers(self)  # type: ignore[arg-type]
-        self.fetchers = Fetchers(self)  # type: ignore[arg-type]
-        self.groups = GroupCoordinators(self)  # type: ignore[arg-type]
-        self.replicas.directories = [self.directory]  # type: ignore[list-item]
+        self._make_rooms()
         cluster[broker_id] = self
+
+    def _make_rooms(self) -> None:
+        services = self.services
+        self.admission: Any = SimpleNamespace(is_open=True, sends_answers=True)
+        self.dispatcher = Dispatcher(self.tasks, apis.error_response, services.unexpected)
+        self.appends = PlannedAppends()
+        self.fetch_sessions = FetchSessions()
+        self.auto_creation = AutoCreation(services)
+        self.cluster_events = ClusterEvents(services, ProducerIds(services), self.auto_creation)
+        self.takeovers = Takeovers(services, self.cluster_events)
+        self.isr_changes = IsrChanges(services)
+        self.groups = GroupCoordinators(services, self.appends.submit, self.request_failed)
+        self.replicas = Replicas(
+            services,
+            self.appends,
+            self.isr_changes,
+            self.takeovers,
+            self.groups,
+            self.cluster_events,
+        )
+        self.replicas.directories = [self.directory]  # type: ignore[list-item]
+        self.fetchers = Fetchers(services)
+        self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
+        self.shutdown = self.handing_over = HandingOver(services, self.replicas)
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.services.config
+
+    @config.setter
+    def config(self, config: BrokerConfig) -> None:
+        self.services.settings.in_force = config
+
+    @property
+    def cluster_id(self) -> str:
+        return self.services.identity.cluster_id
+
+    @cluster_id.setter
+    def cluster_id(self, cluster_id: str) -> None:
+        self.services.identity.cluster_id = cluster_id
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.services.broker_epoch
+
+    @broker_epoch.setter
+    def broker_epoch(self, broker_epoch: int) -> None:
+        self.services.identity.broker_epoch = broker_epoch
 
     def partition(self, topic_partition: TopicPartition = T0) -> Partition:
         found = self.replicas.get(topic_partition)
@@ -535,26 +617,12 @@ class FakeBroker:
         self.partition().flush_appends()
         return completion
 
+    def submit_appends(self) -> bool:
+        """The end of a read event."""
+        return self.appends.submit()
+
     def request_failed(self, request: Request, error: Exception) -> Any:
         raise AssertionError(request.header) from error
-
-    def unexpected(self, where: str, error: BaseException) -> None:
-        raise AssertionError(where) from error
-
-    def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        return self.view.topic_name(topic_id) or self.replicas.topic_name(topic_id)
-
-    def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request) -> Pending:
-        pending = Pending()
-
-        async def run() -> None:
-            pending.complete(await coroutine)
-
-        self.tasks.spawn("answer", run())
-        return pending
 
     async def command(
         self,
@@ -576,7 +644,7 @@ class FakeBroker:
             type=0 if full is None else 2 if full else 1,
             topic_states=topics,
         )
-        return await self.replicas.apply_leader_and_isr(request, 7)
+        return await self.commands.leader_and_isr(request, 7)
 
     async def stop(
         self,
@@ -598,7 +666,7 @@ class FakeBroker:
                 )
             ],
         )
-        response = await self.replicas.stop_replica(request)
+        response = await self.commands.stop_replica(request)
         if response.error_code:
             return response.error_code
         return response.partition_errors[0].error_code
@@ -610,6 +678,8 @@ class FakeBroker:
             broker_id: BrokerInfo(broker_id, -1, (Endpoint("PLAINTEXT", "h", broker_id),))
             for broker_id in alive
         }
+        self.isr_changes.controller_changed()
+        self.shutdown.view_changed()
         self.replicas.view_changed()
 
     def show(self, leader: int, leader_epoch: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from tests.broker_fakes import FakeTracer, services_of
 from tests.controller_builders import topic_id
 
 from tidelog.broker.controller.runtime import ControllerShell
@@ -297,13 +298,12 @@ class Candidate:
         self.tasks = Tasks(self.ports.loop, self.clock, self._failed)
         self.timers = TimerWheel(self.clock)
         self.store = self.office.client(self.node, f"b{self.broker_id}")
-        self.broker_epoch = -1
-        self.session = self
         self.peers = _Peers(self)
         self.view, self.auto_creation = _View(), _Creation()
-        self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
-        self.controller = ControllerShell(self)  # type: ignore[arg-type]
-        self.producer_ids = ProducerIds(self)  # type: ignore[arg-type]
+        self.services = services_of(self)
+        self.producer_ids = ProducerIds(self.services)
+        self.cluster_events = ClusterEvents(self.services, self.producer_ids, self.auto_creation)
+        self.controller = ControllerShell(self.services, self.cluster_events, self.drains)
         self.tasks.spawn("main", self._main())
 
     @property
@@ -316,9 +316,20 @@ class Candidate:
         """Whether it believes to be the controller."""
         return self.is_up and self.controller.is_active
 
-    def is_lost(self) -> bool:
-        """As the broker's session has it."""
-        return self.broker_epoch == -1
+    def watch_log(self) -> FakeTracer:
+        """Keep what this life logs from now on."""
+        tracer = FakeTracer()
+        object.__setattr__(self.services, "tracer", tracer)
+        return tracer
+
+    @property
+    def broker_epoch(self) -> int:
+        """Epoch of the registration, -1 without one."""
+        return self.services.broker_epoch
+
+    @broker_epoch.setter
+    def broker_epoch(self, broker_epoch: int) -> None:
+        self.services.identity.broker_epoch = broker_epoch
 
     async def _main(self) -> None:
         self.store.on_session(self._session_event)

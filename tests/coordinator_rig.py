@@ -11,7 +11,7 @@ from typing import Any
 from tests.broker_fakes import CONNECTION, FakeBroker, FakeClock, FakeLog, errors, settle, state
 from tests.cluster.group_requests import GROUP, join_group
 
-from tidelog.broker.apis import handlers
+from tidelog.broker.apis import modules
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.membership.auto_creation import AutoCreation
 from tidelog.broker.server.requests import Pending, Request
@@ -139,8 +139,8 @@ class CoordinatorBroker:
             READ: TopicView(READ, b"R" * 16, {number: _view(2) for number in range(3)}),
         }
         broker: Any = self.broker
-        broker.auto_creation = AutoCreation(broker)
-        self._handlers = handlers()
+        broker.auto_creation = AutoCreation(broker.services)
+        self._modules = modules()
 
     @property
     def log(self) -> BatchLog:
@@ -194,7 +194,7 @@ class CoordinatorBroker:
         header = RequestHeader(api_key, version, 0, "a-client")
         request = Request(header, message, CONNECTION, self.clock.now_ms)
         broker: Any = self.broker
-        return self._handlers[api_key].handle(broker, request)
+        return self._modules[api_key].handle(broker, request)
 
     def ask(self, api_key: int, version: int, message: Any) -> Any:
         """Hand in a request in a turn of its own; what it is answered at once, else the

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.clients.java.tools import Tools
 from tests.clients.matrix.world import World
 
-from tidelog.broker.apis import handlers
+from tidelog.broker.apis import cards
 
 NUMBERS = "".join(f"{number}\n" for number in range(100))
 
@@ -139,7 +139,7 @@ def test_kafka_cluster_and_kafka_broker_api_versions(
 ) -> None:
     assert "Cluster ID: " in tools.run("kafka-cluster", "cluster-id", *server)
     told = tools.run("kafka-broker-api-versions", *server)
-    produce = handlers()[0].card
+    produce = cards()[0]
     assert told.count("Produce(0): ") == len(world.cluster.broker_ids)
     assert f"Produce(0): {produce.first_advertised_version} to {produce.max_version}" in told
 

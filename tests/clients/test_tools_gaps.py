@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from tests.clients.java.tools import Tools
 
-from tidelog.broker.apis import handlers
+from tidelog.broker.apis import cards
 
 _ALTER_USERS = ("--alter", "--entity-type", "users")
 #: The words of each tool, and what it prints.
@@ -63,7 +63,7 @@ def test_a_tool_lists_nothing(tools: Tools, server: tuple[str, str], case: str) 
 
 def test_a_tool_names_what_is_not_served(tools: Tools, server: tuple[str, str]) -> None:
     """Controllers of KRaft alone answer DescribeQuorum."""
-    assert 55 not in handlers()
+    assert 55 not in cards()
     told = tools.run("kafka-metadata-quorum", *server, "describe", "--status", fails=None)
     assert "does not support DESCRIBE_QUORUM" in told
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.cluster.group_requests import GROUP_REQUESTS
 from tests.cluster.unserved_requests import UNSERVED_REQUESTS
 
-from tidelog.broker.apis import handlers
+from tidelog.broker.apis import cards
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.wire.messages.alter_configs import (
     AlterableConfig,
@@ -297,7 +297,7 @@ _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
 }
 
 
-SERVED = {api_key: served.card for api_key, served in handlers().items()}
+SERVED = cards()
 
 
 def versions_of(api_key: int) -> range:

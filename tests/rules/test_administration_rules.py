@@ -346,7 +346,9 @@ def test_a_broker_that_heard_nothing_of_its_topics_for_a_while_reads_them_all(
 @pytest.mark.rule("V13")
 def test_a_cluster_that_allows_it_later_gets_unclean_leaders_then(three: Office) -> None:
     controller, live = leaderless(three)
-    controller.config = controller.config.with_dynamic({"unclean.leader.election.enable": "true"})
+    controller.services.settings.in_force = controller.config.with_dynamic(
+        {"unclean.leader.election.enable": "true"}
+    )
     controller.controller.defaults_changed()
     three.until(lambda: three.state(TP).leader == live[0])
 

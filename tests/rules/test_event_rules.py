@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from tests.controller_builders import TP, alter, brokers, loaded, step
 from tests.controller_office import Candidate, Office, office
 
 from tidelog.broker.apis.produce import _topic_refusal
+from tidelog.broker.events.cluster_events import ClusterEvents
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.controller.decision import Conflict
 from tidelog.core.errors import ConnectionLost, ErrorCode
@@ -228,7 +229,7 @@ class _Creation:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def create(self, names: list[str]) -> None:
+    def create(self, names: Iterable[str]) -> None:
         self.asked += names
 
 
@@ -236,7 +237,7 @@ def a_writer() -> tuple[FakeBroker, FakeClock, Leader, _Creation]:
     broker = a_cluster(1, cluster_events_enable="true")[1]
     creation = _Creation()
     made: Any = broker
-    made.producer_ids, made.auto_creation = Ids(), creation
+    made.cluster_events = ClusterEvents(broker.services, Ids(), creation)
     made.view.partition = lambda _: _Topic()
     return broker, broker.clock, Leader(broker), creation
 

@@ -12,7 +12,10 @@ import pytest
 from tests.controller_builders import brokers, loaded, state, step, topic
 
 from tidelog.broker import apis
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.controller import store_ops
+from tidelog.broker.server.requests import Request
+from tidelog.broker.server.served import Served
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.commands import Sender
 from tidelog.controller.events import BrokersRead
@@ -88,16 +91,16 @@ def test_clients_are_told_published_leaders_only_and_find_each_next_one(
     told: list[Told] = []
     handlers = apis.handlers
 
-    def watched() -> dict[int, apis.Served]:
-        served = handlers()
+    def watched(context: ApiContext) -> dict[int, Served]:
+        served = handlers(context)
         entry = served[METADATA.key]
 
-        def handle(broker: Any, request: Any) -> Any:
-            answer = entry.handle(broker, request)
+        def handle(request: Request) -> Any:
+            answer = entry.handle(request)
             told[0].compare(answer)
             return answer
 
-        return {**served, METADATA.key: apis.Served(entry.card, handle)}
+        return {**served, METADATA.key: Served(entry.card, handle)}
 
     monkeypatch.setattr(apis, "handlers", watched)
     with CollectorPaused():

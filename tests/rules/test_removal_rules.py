@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeTracer
 from tests.controller_office import Candidate, Office, no_removal, office
 
 from tidelog.core.errors import ErrorCode
@@ -513,9 +511,9 @@ def test_a_new_controller_does_not_go_by_an_edit_that_contradicts_the_states(
     before = {number: three.state(TopicPartition("t", number)) for number in range(3)}
     three.edit("t", assignments)
     three.pass_time(300)
-    for one in three.brokers.values():
-        if one is not controller:
-            one.tracer = FakeTracer()  # type: ignore[assignment]
+    logs = {
+        one.broker_id: one.watch_log() for one in three.brokers.values() if one is not controller
+    }
     controller.crash()
     three.until(lambda: any(one.is_controller for one in three.brokers.values()))
     three.pass_time(500)
@@ -525,8 +523,7 @@ def test_a_new_controller_does_not_go_by_an_edit_that_contradicts_the_states(
             full = [each for each in one.script.of(LeaderAndIsrRequest) if each.type == 2][-1]
             assert [told.topic_name for told in full.topic_states] == ["t"]
             assert full.topic_states[0].partition_states == [], "it is to be kept"
-    tracer: Any = successor.tracer
-    named = [line for line in tracer.lines if reason in line]
+    named = [line for line in logs[successor.broker_id].lines if reason in line]
     assert len(named) == 1
     assert {n: three.state(TopicPartition("t", n)) for n in range(3)} == before
     three.edit("t", {0: ALL, 1: ALL, 2: ALL})

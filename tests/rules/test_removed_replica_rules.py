@@ -12,10 +12,10 @@ import pytest
 from tests.broker_fakes import T0, TOPIC_ID, FakeLog, a_cluster, errors, replicate, settle, state
 from tests.unit.broker.test_connections import FakeBroker, FakeTransport, frame
 
-from tidelog.broker.apis import api_versions, handlers
-from tidelog.broker.broker import Broker
+from tidelog.broker.apis import api_versions, cards, error_response, handlers
 from tidelog.broker.cluster_view import ClusterView
 from tidelog.broker.server.connections import Connection
+from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.requests import Request
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
@@ -189,9 +189,9 @@ def test_our_own_requests_are_taken_on_the_listener_between_brokers_alone(
 
     class Served(FakeBroker):
         def handler(self, api_key: int, version: int) -> Any:
-            return lambda broker, request: asked.append(request.header.api_key)
+            return lambda request: asked.append(request.header.api_key)
 
-    broker, transport = Served(lambda broker, request: None), FakeTransport()
+    broker, transport = Served(lambda request: None), FakeTransport()
     connection = Connection(broker, transport, serves_own)  # type: ignore[arg-type]
     message = RemovePartitionsRequest()
     parts = encode_request(REMOVE_PARTITIONS, 0, 1, "tester", message)
@@ -204,7 +204,7 @@ def test_our_own_requests_are_taken_on_the_listener_between_brokers_alone(
 
 @pytest.mark.rule("G5")
 def test_our_own_requests_are_named_on_the_listener_between_brokers_alone() -> None:
-    own = [key for key in handlers() if key >= FIRST_OWN_KEY]
+    own = [key for key in cards() if key >= FIRST_OWN_KEY]
     assert REMOVE_PARTITIONS in own
     assert [key for key in advertised("tidelog") if key >= FIRST_OWN_KEY] == own
     assert [key for key in advertised("tidelog-sim") if key >= FIRST_OWN_KEY] == own
@@ -223,14 +223,14 @@ def test_our_own_requests_are_named_to_our_own_clients_alone(software: str, vers
 def advertised(software: str, *, version: int = 3, serves_own: bool = True) -> list[int]:
     """The API keys that ApiVersions answers to a client of this name."""
 
-    class Named:
-        _handlers = handlers()
-        advertised_versions = Broker.advertised_versions
-
+    tasks: Any = None
+    dispatcher = Dispatcher(tasks, error_response, lambda where, error: None)
+    context: Any = SimpleNamespace(dispatcher=dispatcher)
+    dispatcher.serve(handlers(context))
     connection = SimpleNamespace(serves_own=serves_own)
     message = ApiVersionsRequest(software, "1" if software else "")
     header = RequestHeader(API_VERSIONS, version, 1, None)
     request = Request(header, message, connection, 0)  # type: ignore[arg-type]
-    answer = api_versions.handle(Named(), request)  # type: ignore[arg-type]
+    answer = api_versions.handle(context, request)
     assert answer.error_code == ErrorCode.NONE
     return [each.api_key for each in answer.api_keys]

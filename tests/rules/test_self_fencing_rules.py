@@ -15,7 +15,6 @@ from tests.unit.broker.test_connections import FakeTransport
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.cluster_view import PartitionView, TopicView
-from tidelog.broker.membership.self_fencing import SelfFencing
 from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.limits import MAX_REQUEST_HOLD_MS
@@ -49,14 +48,14 @@ async def serving(house: House) -> tuple[Broker, Connection, FakeTransport]:
     """A registered broker that knows the cluster, and a client's connection to it."""
     broker = await house.registered()
     known(broker)
-    broker.is_serving = True
+    broker.admission.is_serving = True
     broker.admission.changed()
     return broker, *connected(broker)
 
 
 def connected(broker: Broker) -> tuple[Connection, FakeTransport]:
     transport = FakeTransport()
-    connection = broker._accept("PLAINTEXT", transport)
+    connection = broker.server.accept("PLAINTEXT", transport)
     assert isinstance(connection, Connection)
     return connection, transport
 
@@ -94,14 +93,14 @@ async def stopped(house: House, milliseconds: float) -> None:
 def test_after_a_pause_requests_wait_until_the_store_confirms_the_session(house: House) -> None:
     async def story() -> None:
         broker, connection, transport = await serving(house)
-        session = broker.store.session_id
+        session = broker.services.store.session_id
         await stopped(house, TIMEOUT_MS * 0.7)  # the renewals before it keep the session
-        assert broker.store.session_id == session
+        assert broker.services.store.session_id == session
         connection.frames_received([metadata()])
         assert transport.sent == []
         assert not transport.reading
         await house.cluster.until(lambda: bool(transport.sent))
-        assert broker.store.session_id == session
+        assert broker.services.store.session_id == session
         assert [len(answer.brokers) for answer in answered(transport)] == [1]
         assert transport.reading
 
@@ -120,7 +119,7 @@ def test_a_broker_whose_session_ended_meanwhile_answers_when_it_is_registered_ag
         await stopped(house, TIMEOUT_MS * 3)
         connection.frames_received([metadata()])
         await house.cluster.until(lambda: broker.broker_epoch not in (first, NO_BROKER_EPOCH))
-        await house.cluster.until(lambda: not broker.fencing.is_fenced)
+        await house.cluster.until(lambda: not broker.services.fence.is_fenced)
         assert epochs == []  # what it knows of the cluster is older than the pause
         broker.view.apply(view(FULL))
         broker.admission.changed()
@@ -137,7 +136,7 @@ def test_an_answer_that_is_made_in_doubt_reaches_no_client_when_the_session_is_o
         broker, connection, transport = await serving(house)
         waiting = Pending()
 
-        def wait(_: Broker, request: Request) -> Pending:
+        def wait(request: Request) -> Pending:
             return waiting
 
         broker.wrap_handlers(lambda served: served._replace(handle=wait))
@@ -145,8 +144,8 @@ def test_an_answer_that_is_made_in_doubt_reaches_no_client_when_the_session_is_o
         in_doubt: list[bool] = []
 
         def turned() -> None:
-            if broker.fencing.is_fenced and not waiting.done:
-                in_doubt.append(broker.fencing.is_in_doubt)
+            if broker.services.fence.is_fenced and not waiting.done:
+                in_doubt.append(broker.services.fence.is_in_doubt)
                 waiting.complete(MetadataResponse())
 
         house.cluster.ports.on_turn(turned)
@@ -163,11 +162,11 @@ def test_no_timeout_of_a_request_fires_before_the_session_is_confirmed(house: Ho
     async def story() -> None:
         broker, _, _ = await serving(house)
         fenced: list[bool] = []
-        broker.serving_timers.after(
-            TIMEOUT_MS * 0.5, lambda: fenced.append(broker.fencing.is_fenced)
+        broker.services.serving_timers.after(
+            TIMEOUT_MS * 0.5, lambda: fenced.append(broker.services.fence.is_fenced)
         )
         await stopped(house, TIMEOUT_MS * 0.7)
-        assert broker.fencing.is_fenced
+        assert broker.services.fence.is_fenced
         await house.cluster.until(lambda: bool(fenced))
         assert fenced == [False]
 
@@ -194,19 +193,19 @@ def test_what_the_store_answers_to_an_earlier_question_confirms_nothing_after_an
     async def story() -> None:
         broker, _, _ = await serving(house)
         asked: list[int] = []
-        transact = broker.store.transact
+        transact = broker.services.store.transact
 
         async def answered_late(ops: Any) -> Any:
             results = await transact(ops)
             asked.append(1)
             if len(asked) == 1:
-                broker.fencing.late_from_ms = 0  # the next turn comes too late, too
+                broker.services.fence.late_from_ms = 0  # the next turn comes too late, too
                 await house.cluster.sleep(1)
             return results
 
-        broker.store.transact = answered_late  # type: ignore[method-assign]
+        broker.services.store.transact = answered_late  # type: ignore[method-assign]
         await stopped(house, TIMEOUT_MS * 0.7)
-        await house.cluster.until(lambda: not broker.fencing.is_fenced)
+        await house.cluster.until(lambda: not broker.services.fence.is_fenced)
         assert len(asked) == 2
 
     house.tell(story())
@@ -218,7 +217,7 @@ def test_a_store_that_is_away_fences_no_broker_that_turned_all_the_time(house: H
         broker, connection, transport = await serving(house)
         house.cluster.reachable = False
         await house.cluster.sleep(TIMEOUT_MS * 3)
-        assert not broker.fencing.is_fenced
+        assert not broker.services.fence.is_fenced
         connection.frames_received([metadata()])
         assert len(transport.sent) == 1
 
@@ -237,7 +236,7 @@ def test_a_request_that_waits_for_a_store_that_is_away_loses_its_connection(hous
         await house.cluster.sleep(200)
         assert transport.closed is not None
         assert transport.sent == []
-        assert broker.fencing.is_fenced
+        assert broker.services.fence.is_fenced
 
     house.tell(story())
 
@@ -268,7 +267,7 @@ def view(kind: int) -> UpdateMetadataRequest:
 def test_clients_of_a_broker_that_has_just_started_wait_for_the_whole_view(house: House) -> None:
     async def story() -> None:
         broker = await house.registered()
-        broker.is_serving = True
+        broker.admission.is_serving = True
         connection, transport = connected(broker)
         connection.frames_received([metadata()])
         assert transport.sent == []
@@ -291,7 +290,7 @@ def test_before_the_first_view_a_broker_has_no_topic_made(house: House) -> None:
     async def story() -> None:
         broker = await house.registered()
         spawned: list[str] = []
-        broker.tasks.spawn = lambda name, _: spawned.append(name)  # type: ignore[method-assign,assignment]
+        broker.services.tasks.spawn = lambda name, _: spawned.append(name)  # type: ignore[method-assign,assignment]
         broker.auto_creation.create(["t"])
         assert broker.auto_creation.offsets_topic() is None
         assert spawned == []
@@ -306,7 +305,7 @@ def test_coordinators_wait_like_leaders(house: House) -> None:
         await stopped(house, TIMEOUT_MS * 0.7)
         frame = memoryview(FIND_COORDINATOR.to_bytes(2, "big") + bytes(6))
         assert broker.admission.holds(frame)
-        await house.cluster.until(lambda: not broker.fencing.is_fenced)
+        await house.cluster.until(lambda: not broker.services.fence.is_fenced)
         assert not broker.admission.holds(frame)
 
     house.tell(story())
@@ -325,11 +324,9 @@ def test_the_limit_of_a_pause_follows_the_session_that_the_store_has_granted(hou
             await open_session()
 
         store.open = grant_less  # type: ignore[method-assign]
-        fencing = SelfFencing(broker)
-        broker.fencing = fencing
         await broker.session.open()
         await broker.session.register()
         await stopped(house, TIMEOUT_MS * 0.7)
-        assert fencing.is_fenced
+        assert broker.services.fence.is_fenced
 
     house.tell(story())

@@ -54,7 +54,7 @@ class House:
 
     def expire(self, broker: Broker) -> None:
         """The store ends the broker's session."""
-        session_id = broker.store.session_id
+        session_id = broker.services.store.session_id
         assert session_id is not None
         self.cluster.server.expire(session_id)
 
@@ -71,8 +71,8 @@ def house() -> Iterator[House]:
 
 
 def simulated(broker: Broker) -> SimStoreClient:
-    assert isinstance(broker.store, SimStoreClient)
-    return broker.store
+    assert isinstance(broker.services.store, SimStoreClient)
+    return broker.services.store
 
 
 @pytest.mark.rule("V4")
@@ -83,7 +83,7 @@ def test_a_broker_registers_itself_with_an_ephemeral_node_whose_creation_id_is_i
         broker = await house.registered(7)
         node = house.node(7)
         assert node is not None
-        assert node.stat.ephemeral_owner == broker.store.session_id
+        assert node.stat.ephemeral_owner == broker.services.store.session_id
         assert broker.broker_epoch == node.stat.czxid
         assert json.loads(node.data)["endpoints"] == ["PLAINTEXT://host:9092"]
         await broker.session.close()
@@ -202,7 +202,7 @@ def test_an_id_that_a_dying_session_holds_is_waited_for(house: House) -> None:
         await broker.session.register()
         node = house.node()
         assert node is not None
-        assert node.stat.ephemeral_owner == broker.store.session_id
+        assert node.stat.ephemeral_owner == broker.services.store.session_id
 
     house.tell(story())
 
@@ -217,7 +217,7 @@ def test_a_registration_is_read_back_however_often_the_store_cannot_be_read(
         await broker.session.open()
         getattr(simulated(broker), lost)()
         left = interrupt(
-            broker.store, "get", StoreUnavailable("cut off"), OutcomeUnknown("broke"),
+            broker.services.store, "get", StoreUnavailable("cut off"), OutcomeUnknown("broke"),
             StoreUnavailable("cut off"),
         )  # fmt: skip
         await broker.session.register()
@@ -233,7 +233,7 @@ def test_a_registration_that_cannot_reach_the_store_is_tried_again(house: House)
     async def story() -> None:
         broker = house.broker()
         await broker.session.open()
-        left = interrupt(broker.store, "transact", *[StoreUnavailable("cut off")] * 3)
+        left = interrupt(broker.services.store, "transact", *[StoreUnavailable("cut off")] * 3)
         await broker.session.register()
         node = house.node()
         assert left == [] and node is not None
@@ -273,7 +273,7 @@ def test_after_an_unknown_outcome_an_id_that_another_session_holds_is_waited_for
         await broker.session.register()
         node = house.node()
         assert old is not None and node is not None
-        assert node.stat.ephemeral_owner == broker.store.session_id
+        assert node.stat.ephemeral_owner == broker.services.store.session_id
         assert broker.broker_epoch == node.stat.czxid > old.stat.czxid
 
     house.tell(story())
@@ -301,7 +301,7 @@ def test_an_id_that_a_live_broker_holds_is_refused_after_the_session_timeout(
 def test_a_clean_shutdown_is_proved_once_and_not_by_a_later_registration(house: House) -> None:
     async def story() -> None:
         broker = house.broker()
-        broker.clean_shutdown_epoch = 41
+        broker.services.identity.clean_shutdown_epoch = 41
         await broker.session.open()
         await broker.session.register()
         node = house.node()
@@ -332,6 +332,6 @@ def test_every_log_directory_must_prove_the_same_clean_shutdown(
                 await directory.close(broker_epoch=epoch)
         second = house.broker(log_dirs="/a,/b")
         await second._open_directories()
-        assert second.clean_shutdown_epoch == proved
+        assert second.services.identity.clean_shutdown_epoch == proved
 
     house.tell(story())

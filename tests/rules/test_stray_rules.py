@@ -176,7 +176,7 @@ def a_broker(leader: int, leader_epoch: int = 1) -> tuple[Any, FakeStrays]:
     broker.replicas.directories = [broker.directory]
     view = PartitionView(leader, leader_epoch, (1, 2), (1,), (), 0)
     broker.view.topics["t"] = TopicView("t", TOPIC_ID, {0: view})
-    broker.strays = Strays(broker)
+    broker.strays = Strays(broker.services, broker.replicas, broker.commands)
     broker.strays.ask_for_commands = lambda: broker.directory.calls.append(("asked", None))
     return broker, FakeStrays(broker.directory)
 

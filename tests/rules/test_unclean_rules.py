@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, FakeTracer, a_cluster, errors, replicate
+from tests.broker_fakes import FakeBroker, a_cluster, errors, replicate
 from tests.broker_fakes import state as role
 from tests.controller_builders import (
     TP,
@@ -135,7 +135,7 @@ def test_the_controller_warns_and_names_who_has_what_is_lost(is_clean: bool) -> 
         controller, sole, other = of_two(made)
         if not is_clean:
             shrink(made, sole)
-        controller.tracer = tracer = FakeTracer()  # type: ignore[assignment]
+        tracer = controller.watch_log()
         sole.crash()
         made.until(lambda: made.state(TP).leader == other.broker_id)
         made.pass_time(50)

@@ -80,10 +80,10 @@ def watched(points: Points) -> Iterator[None]:
     def send_watched(connection: PeerConnection, *arguments: Any) -> None:
         is_command = connection._purpose == "controller"
         if is_command:
-            points.reached("before send", connection._broker.broker_id)
+            points.reached("before send", connection._peers.broker_id)
         send(connection, *arguments)
         if is_command:
-            points.reached("after send", connection._broker.broker_id)
+            points.reached("after send", connection._peers.broker_id)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StoreWriter, "_transact", transact_watched)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 from tests.tidy.sources import Source, functions, python_sources
 
@@ -10,6 +11,8 @@ MODULE_LINES = 700
 FUNCTION_LINES = 70
 DOCSTRING_LINES = range(3, 16)
 BANNED_WORDS = ("util", "utils", "helper", "helpers", "common", "manager", "misc")
+#: A banned word is right where Kafka's own name has it: its readers look for that name.
+KAFKAS_NAMES = ("alter_partition_manager", "AlterPartitionManager")
 
 
 def test_no_module_is_longer_than_its_limit() -> None:
@@ -53,7 +56,7 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
         source.path
         for source in python_sources()
         for word in source.path.removesuffix(".py").replace("/", "_").split("_")
-        if word in BANNED_WORDS
+        if word in BANNED_WORDS and Path(source.path).stem not in KAFKAS_NAMES
     ] == []
 
 
@@ -63,7 +66,9 @@ def test_no_class_or_function_has_a_name_that_says_nothing() -> None:
         for node in ast.walk(source.tree):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 name = node.name.lower()
-                if any(name.endswith(word) for word in ("util", "utils", "helper", "manager")):
+                if node.name not in KAFKAS_NAMES and any(
+                    name.endswith(word) for word in ("util", "utils", "helper", "manager")
+                ):
                     found.append(f"{source.path}:{node.lineno} {node.name}")
     assert found == []
 

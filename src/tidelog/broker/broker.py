@@ -2,20 +2,22 @@
 
 Start: session with the store, log directories (recovery), listeners, registration, race for the
 controller. From then on the controller's commands say what this broker leads and follows (V44).
-Stop: hand over what it leads (V43), leave the cluster, then flush and leave the marker of a clean
-shutdown (E3). One loop owns all of it (DESIGN.md, rule 3).
+Stop: a controlled shutdown (V43), then leave the cluster, flush, and leave the marker of a clean
+shutdown (E3). One loop owns all of it (DESIGN.md, rule 3). The rooms get what they share as
+`Services`, and each other's objects one by one; nothing imports this module but those that run a
+broker.
 """
 
 from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidelog.broker import apis
-from tidelog.broker.apis.support.refusals import refusal
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.cluster_view import ClusterView
 from tidelog.broker.configs.config_store import ConfigStore
 from tidelog.broker.configs.live_configs import LiveConfigs
@@ -31,6 +33,7 @@ from tidelog.broker.membership.session import Session
 from tidelog.broker.membership.store_trouble import StoreTrouble
 from tidelog.broker.peers import Peers
 from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.planned_appends import PlannedAppends
@@ -38,139 +41,157 @@ from tidelog.broker.replicas.replica_set import Replicas
 from tidelog.broker.replicas.stray_replicas import Strays
 from tidelog.broker.replicas.takeovers import Takeovers
 from tidelog.broker.server.admission import Admission
-from tidelog.broker.server.connections import Connection
-from tidelog.broker.server.idle_connections import IdleConnections
-from tidelog.broker.server.requests import Pending, Request
+from tidelog.broker.server.dispatch import Dispatcher
+from tidelog.broker.server.fence import Fence
+from tidelog.broker.server.interception import Intercepted
+from tidelog.broker.server.served import Served
+from tidelog.broker.server.server import Server
 from tidelog.broker.server.timers import TimerWheel
+from tidelog.broker.services import Identity, Services, Settings
 from tidelog.core.config import BrokerConfig
-from tidelog.core.errors import ConfigError, ErrorCode, TidelogError
+from tidelog.core.errors import TidelogError
 from tidelog.core.metrics import Metrics
-from tidelog.core.ports import FrameHandler, Lane, Listener, Ports, Transport
-from tidelog.core.receive_budget import ReceiveBudget, budget_bytes
+from tidelog.core.ports import Lane, Ports
 from tidelog.core.tasks import Tasks
-from tidelog.core.types import NO_BROKER_EPOCH, Endpoint, TopicId, TopicPartition
+from tidelog.core.types import Endpoint, TopicPartition
 from tidelog.log.directory import LogDirectory
-from tidelog.wire.messages.api_versions import ApiVersion
-from tidelog.wire.registry import API, FIRST_OWN_KEY
 
 if TYPE_CHECKING:
     from tidelog.metadata.store import MetadataStore
-
-Handler = Callable[["Broker", Request], Any]
 
 
 class Broker:
     """One broker; everything it owns hangs here."""
 
     def __init__(self, config: BrokerConfig, ports: Ports, store: MetadataStore) -> None:
-        #: In force: what the broker was started with, under what the store says (`live_configs`).
-        self.config = config
-        self.ports = ports
-        self.store = store
-        self.clock = ports.clock
-        self.tracer = ports.tracer
-        self.metrics = Metrics()
-        self.broker_id = config.broker_id
-        #: Creation transaction id of the own registration; -1 while there is none.
-        self.broker_epoch = NO_BROKER_EPOCH
-        self.cluster_id = ""
-        self.tasks = Tasks(ports.loop, ports.clock, self._task_failed)
-        self.timers = TimerWheel(ports.clock)
-        #: Timeouts of requests and groups: none fires while this broker is fenced (V47).
-        self.serving_timers = TimerWheel(ports.clock)
-        self.view = ClusterView()
-        self.fencing = SelfFencing(self)
-        self.admission = Admission(self)
-        self.peers = Peers(self)
-        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
-        self.directories: list[LogDirectory] = []
-        self.planned_appends = PlannedAppends()
-        self.replicas = Replicas(self)
-        self.strays = Strays(self)
-        self.isr_changes = IsrChanges(self)
-        self.drains = Drains(self)
-        self.fetchers = Fetchers(self)
-        self.cluster_events = ClusterEvents(self)
-        self.takeovers = Takeovers(self)
-        self.controller = ControllerShell(self)
-        self.handing_over = HandingOver(self)
-        self.groups = GroupCoordinators(self)
-        self.producer_ids = ProducerIds(self)
-        self.auto_creation = AutoCreation(self)
-        self.store_trouble = StoreTrouble(self)
-        self.session = Session(self)
-        self.config_store = ConfigStore(self)
-        self.live_configs = LiveConfigs(self)
-        self._handlers = apis.handlers()
+        self.services = services = _services(config, ports, store, self._task_failed)
         self._lanes: list[Lane] = []
-        self._listeners: list[Listener] = []
-        self._receive_budget = self._make_receive_budget()
-        self._ports_listened: dict[str, int] = {}
-        self._connections: dict[Connection, None] = {}
-        self.idle = IdleConnections(self.timers, config.connections_max_idle_ms, self._connections)
-        #: Broker epoch of the clean shutdown that every log directory proves, until registered.
-        self.clean_shutdown_epoch = NO_BROKER_EPOCH
-        #: Requests are read only once this broker is registered: a command that is meant for an
-        #: earlier process under its id must find nobody who obeys it (V30).
-        self.is_serving = False
-        self._told_to_stop = self._stopping = False
+        self.directories: list[LogDirectory] = []
+        self._told_to_stop = False
+        self._make_server()
+        self.producer_ids = ProducerIds(services)
+        self.auto_creation = AutoCreation(services)
+        self.cluster_events = ClusterEvents(services, self.producer_ids, self.auto_creation)
+        self._make_replicas()
+        self.controller = ControllerShell(services, self.cluster_events, Drains(services))
+        self.config_store = ConfigStore(services)
+        self.live_configs = LiveConfigs(services, self.replicas, self.controller)
+        self._make_membership()
+        self.dispatcher.serve(apis.handlers(self._api_context()))
+
+    def _make_server(self) -> None:
+        services = self.services
+        self.appends = PlannedAppends()
+        self.dispatcher = Dispatcher(services.tasks, apis.error_response, services.unexpected)
+        self.admission = Admission(
+            services.fence,
+            services.timers,
+            has_view=lambda: services.view.is_known,
+            is_inter_broker=self.dispatcher.is_inter_broker,
+        )
+        self.server = Server(
+            services.config,
+            services.ports,
+            services.timers,
+            services.fence,
+            self.admission,
+            self.dispatcher,
+            self.appends.submit,
+        )
+
+    def _make_replicas(self) -> None:
+        services = self.services
+        self.groups = GroupCoordinators(
+            services, self.appends.submit, self.dispatcher.request_failed
+        )
+        self.takeovers = Takeovers(services, self.cluster_events)
+        self.isr_changes = IsrChanges(services)
+        self.replicas = Replicas(
+            services,
+            self.appends,
+            self.isr_changes,
+            self.takeovers,
+            self.groups,
+            self.cluster_events,
+        )
+        self.fetchers = Fetchers(services)
+        self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
+        self.strays = Strays(services, self.replicas, self.commands)
+        config = services.config
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+
+    def _make_membership(self) -> None:
+        services = self.services
+        self.fencing = SelfFencing(services, self.admission)
+        self.handing_over = HandingOver(services, self.replicas)
+        self.store_trouble = StoreTrouble(services, apis.error_response)
+        self.session = Session(services, self.fencing, self, self.server.advertised_endpoints)
+
+    def _api_context(self) -> ApiContext:
+        return ApiContext(
+            services=self.services,
+            dispatcher=self.dispatcher,
+            admission=self.admission,
+            replicas=self.replicas,
+            commands=self.commands,
+            isr_changes=self.isr_changes,
+            fetch_sessions=self.fetch_sessions,
+            strays=self.strays,
+            groups=self.groups,
+            controller=self.controller,
+            producer_ids=self.producer_ids,
+            auto_creation=self.auto_creation,
+            shutdown=self.handing_over,
+            store_trouble=self.store_trouble,
+            config_store=self.config_store,
+            live_configs=self.live_configs,
+        )
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration in force at this moment."""
+        return self.services.config
+
+    @property
+    def broker_id(self) -> int:
+        """This broker's id."""
+        return self.services.broker_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """Epoch of the registration; `NO_BROKER_EPOCH` while there is none."""
+        return self.services.broker_epoch
+
+    @property
+    def view(self) -> ClusterView:
+        """What this broker knows of the cluster."""
+        return self.services.view
 
     # start and stop
 
     async def start(self) -> None:
         """Come up; raises ConfigError, StorageError or BrokerIdInUseError."""
-        self.cluster_id = await self.session.open()
+        self.services.identity.cluster_id = await self.session.open()
         await self.live_configs.open()
         await self._open_directories()
         await self.replicas.open(self.directories)
         self.live_configs.start()
-        for endpoint in self.config.listeners:
-            listener = await self._listen(endpoint)
-            self._listeners.append(listener)
-            self._ports_listened[endpoint.listener] = listener.port
+        await self.server.listen()
         await self.session.register()
-        self.is_serving = True
-        for connection in self.connections():
-            connection.begin()
-        self.idle.start()
+        self.server.begin()
         self.groups.start()
         await self.controller.start()
 
-    def _make_receive_budget(self) -> ReceiveBudget | None:
-        max_bytes = budget_bytes(self.config)
-        if max_bytes is None:
-            return None
-        return ReceiveBudget(
-            max_bytes,
-            self.config.socket_request_max_bytes,
-            self.clock,
-            partial(self.tracer.log, "request", logging.WARNING),
-        )
-
-    async def _listen(self, endpoint: Endpoint) -> Listener:
-        try:
-            return await self.ports.network.listen(
-                endpoint.host,
-                endpoint.port,
-                partial(self._accept, endpoint.listener),
-                self.config.socket_request_max_bytes,
-                self._receive_budget,
-            )
-        except OSError as error:
-            raise ConfigError(
-                f"listeners={endpoint.listener}://{endpoint.host}:{endpoint.port}:"
-                f" {error.strerror or error}; an address of this machine with a port that no"
-                " process listens on expected"
-            ) from error
-
     async def stop(self) -> None:
-        """Hand over, leave the cluster, finish what is asked, flush, mark the shutdown as clean."""
+        """Leave the leaderships, then the cluster; finish what is asked, flush, mark the shutdown
+        as clean."""
         if self._told_to_stop:
             return
         self._told_to_stop = True
+        services = self.services
         await self.handing_over.run()
-        self._stopping = True
-        epoch = self.broker_epoch
+        self.dispatcher.is_stopping = True
+        epoch = services.broker_epoch
         await self.controller.close()
         self.live_configs.close()
         await self.session.close()
@@ -178,34 +199,33 @@ class Broker:
         self.fetchers.close()
         self.cluster_events.close()
         self._close_connections()
-        await self.tasks.close()
+        await services.tasks.close()
         await self.replicas.close()
         for directory in self.directories:
             await directory.close(broker_epoch=epoch)
         for lane in self._lanes:
             await lane.close()
-        self.timers.close()
-        self.serving_timers.close()
+        services.timers.close()
+        services.serving_timers.close()
 
     def _close_connections(self) -> None:
-        for listener in self._listeners:
-            listener.close()
+        self.server.close_listeners()
         self.fetch_sessions.close()
-        for connection in list(self._connections):
-            connection.close("the broker is stopping")
+        self.server.close_connections()
         self.isr_changes.close()
-        self.peers.close()
+        self.services.peers.close()
 
     async def _open_directories(self) -> None:
-        for path in self.config.log_dirs:
-            lane = self.ports.open_lane(path)
+        services = self.services
+        for path in services.config.log_dirs:
+            lane = services.ports.open_lane(path)
             self._lanes.append(lane)
             directory = await LogDirectory.open(
                 lane,
-                cluster_id=self.cluster_id,
-                broker_id=self.broker_id,
-                clock=self.clock,
-                tracer=self.tracer,
+                cluster_id=services.identity.cluster_id,
+                broker_id=services.broker_id,
+                clock=services.clock,
+                tracer=services.tracer,
                 default_config=self.replicas.default_log_config(),
                 config_of=self.replicas.log_config,
                 learn_configs=self.replicas.load_configs,
@@ -215,130 +235,60 @@ class Broker:
             self.directories.append(directory)
         epochs = [directory.clean_shutdown_epoch for directory in self.directories]
         if epochs and epochs[0] is not None and all(epoch == epochs[0] for epoch in epochs):
-            self.clean_shutdown_epoch = epochs[0]
+            services.identity.clean_shutdown_epoch = epochs[0]
 
-    def registered(self, broker_epoch: int) -> None:
-        """The broker is registered under `broker_epoch`. The clean shutdown found at start proves
-        nothing for a later registration of this process (E3)."""
-        self.broker_epoch = broker_epoch
-        self.clean_shutdown_epoch = NO_BROKER_EPOCH
-        self.fencing.registered()
+    # the session's tenant
 
-    # connections
+    def session_expired(self) -> None:
+        """Stop acting under the registration, which is gone (V40)."""
+        reason = "the session has expired"
+        self.controller.resign(reason)
+        self.fencing.session_over()
+        self.server.session_over()
+        self.replicas.stop_leading(reason)
 
-    def _accept(self, listener: str, transport: Transport) -> FrameHandler:
-        serves_own = listener == self.config.inter_broker_listener_name
-        connection = Connection(self, transport, serves_own, listener)
-        if len(self._connections) >= self.config.max_connections:
-            connection.close(f"max.connections={self.config.max_connections} reached")
-        self._connections[connection] = None
-        return connection
+    def session_renewed(self) -> None:
+        """Catch up: the broker is registered again, with changes missed meanwhile."""
+        self.controller.session_renewed()
+        self.live_configs.session_renewed()
 
-    def connection_closed(self, connection: Connection) -> None:
-        """A connection told that it is gone."""
-        self._connections.pop(connection, None)
-        self.admission.gone(connection)
+    # for those who run it
 
-    def connections(self) -> list[Connection]:
-        """The accepted connections that are open."""
-        return list(self._connections)
-
-    def handler(self, api_key: int, version: int) -> Handler | None:
-        """The handler of an API, None where the version is not served."""
-        entry = self._handlers.get(api_key)
-        if entry is None or not entry.card.min_version <= version <= entry.card.max_version:
-            return None
-        return entry.handle
-
-    def is_inter_broker(self, api_key: int) -> bool:
-        """Whether an API is one between brokers, by its card."""
-        entry = self._handlers.get(api_key)
-        return entry is not None and entry.card.inter_broker
-
-    def wrap_handlers(self, wrap: Callable[[apis.Served], apis.Served]) -> None:
+    def wrap_handlers(self, wrap: Callable[[Served], Served]) -> None:
         """Put something before every handler; before `start` only."""
-        self._handlers = {key: wrap(entry) for key, entry in self._handlers.items()}
+        self.dispatcher.wrap(wrap)
 
-    def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
-        """Return the ranges that ApiVersions answers, derived from the cards. Our own APIs are
-        among them for those clients alone that know their keys (G5)."""
-        return [
-            ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)
-            for key, entry in self._handlers.items()
-            if include_own or key < FIRST_OWN_KEY
-        ]
-
-    def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request) -> Pending:
-        """Run an async handler; what it returns is the answer. Its errors are those of any
-        handler (`request_failed`); a broken invariant ends the broker."""
-        pending = Pending()
-
-        async def run() -> None:
-            try:
-                answer = await coroutine
-            except AssertionError:
-                raise
-            except Exception as error:
-                answer = self.request_failed(request, error)
-            pending.complete(answer)
-
-        self.tasks.spawn(API[request.header.api_key].name, run())
-        return pending
-
-    def request_failed(self, request: Request, error: Exception) -> Any:
-        """A handler of a request has failed in a way that nobody foresaw: the answer to that
-        request, UNKNOWN_SERVER_ERROR. Others are none the worse (DESIGN.md, rule 9)."""
-        header = request.header
-        # A stopping broker takes from its handlers what they stand on.
-        if not (self._stopping and isinstance(error, TidelogError)):
-            self.unexpected(
-                f"{API[header.api_key].name} version {header.api_version} of client "
-                f"{header.client_id!r} at {request.connection.peer}",
-                error,
-            )
-        return refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-    # what handlers ask
-
-    def topic_name(self, topic_id: TopicId) -> str | None:
-        """The name behind a topic id, by published state or by a replica that is here already."""
-        return self.view.topic_name(topic_id) or self.replicas.topic_name(topic_id)
-
-    def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Why a partition is not led here: it is elsewhere, or there is none."""
-        if not self.view.is_known or self.view.partition(topic_partition) is not None:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    def intercepted(self) -> Intercepted:
+        """Return what an interceptor of requests may use."""
+        return Intercepted(
+            broker_id=self.broker_id,
+            clock=self.services.clock,
+            dispatcher=self.dispatcher,
+            submit_appends=self.appends.submit,
+            topic_name=self.replicas.published_topic_name,
+            topics_of_session=self.fetch_sessions.topics,
+        )
 
     def advertised_endpoints(self) -> tuple[Endpoint, ...]:
-        """Own endpoints; a listener on port 0 is advertised with the port it got."""
-        return tuple(
-            endpoint._replace(port=endpoint.port or self._ports_listened[endpoint.listener])
-            for endpoint in self.config.advertised_listeners
-        )
+        """Return the own endpoints; a listener on port 0 is advertised with the port it got."""
+        return self.server.advertised_endpoints()
 
     # failures
 
-    def unexpected(self, where: str, error: BaseException) -> None:
-        """A defect of ours that one request or partition pays for."""
-        text = "".join(traceback.format_exception(error))
-        self.tracer.event("unexpected_error", where=where, error=repr(error))
-        self.tracer.log("server", logging.ERROR, f"unexpected error in {where}: {text}")
-
     def _task_failed(self, name: str, error: BaseException) -> None:
         """A long flow ended by an error: the broker cannot be what it says it is, so it ends."""
-        if self._stopping and isinstance(error, TidelogError):
+        if self.dispatcher.is_stopping and isinstance(error, TidelogError):
             return
         text = "".join(traceback.format_exception(error))
         kind = "broken invariant" if isinstance(error, AssertionError) else "failure"
-        self.tracer.event("task_failed", task=name, error=repr(error))
-        self.tracer.log("server", logging.CRITICAL, f"{kind} in {name}: {text}")
-        self.ports.halt(f"{kind} in {name}: {error!r}")
+        self.services.tracer.event("task_failed", task=name, error=repr(error))
+        self.services.tracer.log("server", logging.CRITICAL, f"{kind} in {name}: {text}")
+        self.services.ports.halt(f"{kind} in {name}: {error!r}")
 
     def _log_damaged(
         self, directory: LogDirectory, topic_partition: TopicPartition, offset: int, why: str
     ) -> None:
-        """Damaged batches (V68): where others in the ISR have them, this replica begins anew; a
+        """Damaged batches (V68): where others in the ISR have them, this replica begins again; a
         leader that is alone in it keeps what it has."""
         partition = self.replicas.get(topic_partition)
         leadership = None if partition is None else partition.leadership
@@ -347,5 +297,33 @@ class Broker:
 
     def _directory_failed(self, error: BaseException) -> None:
         """A device error or failed fsync; with one broken directory the broker stops (D1, D17)."""
-        self.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
-        self.ports.halt(f"log directory failed: {error}")
+        self.services.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
+        self.services.ports.halt(f"log directory failed: {error}")
+
+
+def _services(
+    config: BrokerConfig,
+    ports: Ports,
+    store: MetadataStore,
+    on_failure: Callable[[str, BaseException], None],
+) -> Services:
+    """Return what the rooms share; `on_failure` is called when a task ends by an error."""
+    tasks = Tasks(ports.loop, ports.clock, on_failure)
+    timers = TimerWheel(ports.clock)
+    view = ClusterView()
+    peers = Peers(config.broker_id, ports, tasks, timers, view, config.inter_broker_listener_name)
+    return Services(
+        ports=ports,
+        store=store,
+        settings=Settings(config),
+        identity=Identity(config.broker_id),
+        clock=ports.clock,
+        tracer=ports.tracer,
+        metrics=Metrics(),
+        tasks=tasks,
+        timers=timers,
+        serving_timers=TimerWheel(ports.clock),
+        fence=Fence(),
+        view=view,
+        peers=peers,
+    )

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tidelog.broker.cluster_view import ClusterView
+from tidelog.broker.server.timers import TimerWheel
 from tidelog.core import limits
 from tidelog.core.errors import ConnectionLost, ProtocolError, RequestTimeout
-from tidelog.core.ports import Transport
+from tidelog.core.ports import Ports, Transport
+from tidelog.core.tasks import Tasks
 from tidelog.wire.peer import LATE, CorrelationIds, Peer
 from tidelog.wire.registry import API, FETCH
-
-if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
 
 #: Called with (answer, None) or (None, error).
 OnAnswer = Callable[[Any, Exception | None], None]
@@ -31,20 +31,20 @@ class PeerConnection:
 
     def __init__(
         self,
-        broker: Broker,
+        peers: Peers,
         host: str,
         port: int,
         purpose: str,
         correlation_ids: CorrelationIds | None = None,
         broker_id: int | None = None,
     ) -> None:
-        self._broker = broker
+        self._peers = peers
         #: Whose it is; None where nobody asks when it fell silent.
         self._broker_id = broker_id
         self._host = host
         self._port = port
         self._purpose = purpose
-        self._peer = Peer(f"broker-{broker.broker_id}-{purpose}", correlation_ids)
+        self._peer = Peer(f"broker-{peers.broker_id}-{purpose}", correlation_ids)
         self._transport: Transport | None = None
         self._connecting = False
         self._closed = False
@@ -74,16 +74,16 @@ class PeerConnection:
             self._queued.append((api_key, version, message, timeout_ms, on_answer))
             if not self._connecting:
                 self._connecting = True
-                self._broker.tasks.spawn(f"connect {self.address}", self._connect())
+                self._peers.tasks.spawn(f"connect {self.address}", self._connect())
             return
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._peers.ports.clock.monotonic_ms()
         parts = self._peer.send(api_key, version, message, now_ms, timeout_ms, on_answer)
         self._transport.send(parts)
         self._arm_timer()
 
     async def call(self, api_key: int, version: int, message: Any, timeout_ms: int) -> Any:
         """The answer; ConnectionLost, RequestTimeout (outcome unknown) or ProtocolError."""
-        future: asyncio.Future[Any] = self._broker.ports.loop.create_future()
+        future: asyncio.Future[Any] = self._peers.ports.loop.create_future()
 
         def answered(answer: Any, error: Exception | None) -> None:
             if future.done():
@@ -118,7 +118,7 @@ class PeerConnection:
     def frames_received(self, frames: list[memoryview]) -> None:
         """Deliver answers in order."""
         if self._broker_id is not None:
-            self._broker.peers.heard_of(self._broker_id)
+            self._peers.heard_of(self._broker_id)
         for frame in frames:
             if self._closed:
                 return
@@ -139,14 +139,14 @@ class PeerConnection:
     def _fell_silent(self) -> None:
         """It owes an answer. One that owes none may close: nobody has used it for long."""
         if self._broker_id is not None and self._peer.in_flight:
-            self._broker.peers.fell_silent(self._broker_id)
+            self._peers.fell_silent(self._broker_id)
 
     def send_queue_drained(self) -> None:
         """Requests are few and small: nothing waits for this."""
 
     async def _connect(self) -> None:
         try:
-            transport = await self._broker.ports.network.connect(
+            transport = await self._peers.ports.network.connect(
                 self._host,
                 self._port,
                 lambda transport: self,
@@ -172,14 +172,14 @@ class PeerConnection:
         deadline_ms = self._peer.next_deadline_ms()
         if deadline_ms is not None:
             self._timer_armed = True
-            delay_ms = deadline_ms - self._broker.clock.monotonic_ms()
-            self._broker.timers.after(delay_ms, self._deadline)
+            delay_ms = deadline_ms - self._peers.ports.clock.monotonic_ms()
+            self._peers.timers.after(delay_ms, self._deadline)
 
     def _deadline(self) -> None:
         self._timer_armed = False
         if self._closed:
             return
-        expired = self._peer.expired(self._broker.clock.monotonic_ms())
+        expired = self._peer.expired(self._peers.ports.clock.monotonic_ms())
         for on_answer in expired:
             on_answer(None, RequestTimeout(f"{self.address}: no answer in time"))
         if expired:
@@ -199,8 +199,22 @@ class PeerConnection:
 class Peers:
     """All outgoing connections of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        broker_id: int,
+        ports: Ports,
+        tasks: Tasks,
+        timers: TimerWheel,
+        view: ClusterView,
+        listener_name: str,
+    ) -> None:
+        """`listener_name`: which of their endpoints brokers use among themselves."""
+        self.broker_id = broker_id
+        self.ports = ports
+        self.tasks = tasks
+        self.timers = timers
+        self._view = view
+        self._listener_name = listener_name
         self._connections: dict[tuple[int, str], PeerConnection] = {}
         self._opened: dict[PeerConnection, None] = {}
         #: Live brokers, as far as is known, that owe an answer which will not come, since when.
@@ -208,8 +222,8 @@ class Peers:
 
     def fell_silent(self, broker_id: int) -> None:
         """A broker owes an answer, and its connection is gone."""
-        if self._broker.view.is_alive(broker_id):
-            self._silent_ms.setdefault(broker_id, self._broker.clock.monotonic_ms())
+        if self._view.is_alive(broker_id):
+            self._silent_ms.setdefault(broker_id, self.ports.clock.monotonic_ms())
 
     def heard_of(self, broker_id: int) -> None:
         """A broker has answered."""
@@ -222,14 +236,12 @@ class Peers:
 
     def view_changed(self) -> None:
         """Who is not registered any more is known to be gone."""
-        for broker_id in [one for one in self._silent_ms if not self._broker.view.is_alive(one)]:
+        for broker_id in [one for one in self._silent_ms if not self._view.is_alive(one)]:
             del self._silent_ms[broker_id]
 
     def connection(self, broker_id: int, purpose: str) -> PeerConnection:
         """The connection to a live broker; ConnectionLost when its address is not known."""
-        endpoint = self._broker.view.endpoint(
-            broker_id, self._broker.config.inter_broker_listener_name
-        )
+        endpoint = self._view.endpoint(broker_id, self._listener_name)
         if endpoint is None:
             raise ConnectionLost(f"broker {broker_id} is not alive as far as this broker knows")
         key = (broker_id, purpose)
@@ -238,9 +250,7 @@ class Peers:
             if existing.is_open and existing.address == f"{endpoint.host}:{endpoint.port}":
                 return existing
             existing.close("the broker has another address now")
-        made = PeerConnection(
-            self._broker, endpoint.host, endpoint.port, purpose, broker_id=broker_id
-        )
+        made = PeerConnection(self, endpoint.host, endpoint.port, purpose, broker_id=broker_id)
         self._connections[key] = made
         return made
 
@@ -253,7 +263,7 @@ class Peers:
         """
         for connection in [one for one in self._opened if not one.is_open]:
             del self._opened[connection]
-        made = PeerConnection(self._broker, host, port, purpose, correlation_ids)
+        made = PeerConnection(self, host, port, purpose, correlation_ids)
         self._opened[made] = None
         return made
 

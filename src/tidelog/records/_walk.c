@@ -146,6 +146,8 @@ typedef struct {
     /* The offset delta's seven low bits of each byte; it is below `records`. */
     uint64_t offset_bits;
     int64_t records;
+    /* All bits up to the key's size but those of the two deltas. */
+    uint64_t fixed;
     int size_bytes, timestamp_at, offset_at, key_at, bytes;
 } Shape;
 
@@ -188,7 +190,68 @@ shape_of(uint64_t word, Shape *shape)
     shape->records = (int64_t)1 << (7 * bytes - 1);
     shape->key_at = shape->offset_at + 8 * bytes;
     shape->bytes = shape->key_at / 8 + 1;
+    shape->fixed = ~(shape->offset_bits << shape->offset_at) &
+                   ~((0x7f | (shape->timestamp_second << 1)) << shape->timestamp_at);
+    if (shape->bytes < (int)sizeof word) {
+        shape->fixed &= ((uint64_t)1 << 8 * shape->bytes) - 1;
+    }
     return length_in(word, shape->key_at, 1, shape);
+}
+
+/* The offset delta `number` as it stands in a record, without its top bits. */
+static inline uint64_t
+offset_in_place(int64_t number)
+{
+    const uint64_t twice = (uint64_t)number << 1;
+    return (twice & 0x7f) | (twice << 1 & 0x7f00) | (twice << 2 & 0x7f0000);
+}
+
+/* The timestamp of a record of this shape; whether it is within the walk's bounds. */
+static inline int
+timestamp_in(const Walk *walk, const Shape *shape, uint64_t word, int64_t *timestamp)
+{
+    uint64_t delta = word >> shape->timestamp_at;
+    delta = (delta & 0x7f) | (delta >> 1 & shape->timestamp_second);
+    return !__builtin_add_overflow(walk->base, (int64_t)(delta >> 1) ^ -(int64_t)(delta & 1),
+                                   timestamp) &&
+           *timestamp >= walk->earliest && *timestamp <= walk->latest;
+}
+
+/* Walk on over records that have the length, the key's size and the value's size of the one at
+   `like`, which was walked: their bounds hold, so they need no look. Where the next record begins
+   does not depend on what is read either: the processor begins it before it has ended this one.
+   Returns where the first other record begins. */
+static const uint8_t *
+run_equal(const Walk *walk, const Shape *shape, const uint8_t *like, const uint8_t *at,
+          int64_t value_at, int value_size_bytes, int64_t count, int64_t *record, int64_t *largest)
+{
+    const int64_t stride = at - like;
+    const uint16_t kept = value_size_bytes == 2 ? 0xffff : 0x00ff;
+    uint64_t word;
+    uint16_t value, like_value;
+    int64_t number = *record, last = *largest, timestamp;
+    if (stride < (int64_t)sizeof word) {
+        return at;
+    }
+    memcpy(&word, like, sizeof word);
+    memcpy(&like_value, like + value_at, sizeof value);
+    const uint64_t same = word & shape->fixed;
+    const uint8_t *const last_at = walk->end - stride;
+    while (number < count && at <= last_at) {
+        memcpy(&word, at, sizeof word);
+        memcpy(&value, at + value_at, sizeof value);
+        if ((word & shape->fixed) != same || ((value ^ like_value) & kept) ||
+            (word >> shape->offset_at & shape->offset_bits) != offset_in_place(number) ||
+            at[stride - 1] || !timestamp_in(walk, shape, word, &timestamp)) {
+            break;
+        }
+        last = timestamp > last ? timestamp : last;
+        at += stride;
+        number++;
+    }
+    *record = number;
+    *largest = last;
+    return at;
 }
 
 /* Walk records of one shape from `at` as long as nothing is wrong. Returns where the next record
@@ -198,7 +261,7 @@ run_shaped(const Walk *walk, const uint8_t *at, int64_t *record, int64_t *larges
 {
     const uint8_t *const total = walk->end;
     int64_t number = *record, last = *largest;
-    uint64_t word;
+    uint64_t word, size_before = 1; /* of no record: sizes are even here */
     Shape shape;
     if (total - at < (int64_t)sizeof word) {
         return at;
@@ -209,19 +272,13 @@ run_shaped(const Walk *walk, const uint8_t *at, int64_t *record, int64_t *larges
     }
     const int64_t count = walk->count < shape.records ? walk->count : shape.records;
     while (number < count) {
-        const uint64_t twice = (uint64_t)number << 1;
-        const uint64_t offset = (twice & 0x7f) | (twice << 1 & 0x7f00) | (twice << 2 & 0x7f0000);
         const uint64_t size = (word & 0x7f) | (word >> 1 & shape.size_second);
-        uint64_t delta = word >> shape.timestamp_at;
         uint64_t key = word >> shape.key_at & 0x7f;
         int64_t timestamp;
-        delta = (delta & 0x7f) | (delta >> 1 & shape.timestamp_second);
         if ((word & shape.tops) != shape.set || size & 1 ||
-            (word >> shape.offset_at & shape.offset_bits) != offset ||
+            (word >> shape.offset_at & shape.offset_bits) != offset_in_place(number) ||
             (int64_t)(size >> 1) > total - at - shape.size_bytes ||
-            __builtin_add_overflow(walk->base, (int64_t)(delta >> 1) ^ -(int64_t)(delta & 1),
-                                   &timestamp) ||
-            timestamp < walk->earliest || timestamp > walk->latest) {
+            !timestamp_in(walk, &shape, word, &timestamp)) {
             break;
         }
         if (key & 1) {
@@ -250,8 +307,14 @@ run_shaped(const Walk *walk, const uint8_t *at, int64_t *record, int64_t *larges
             break;
         }
         last = timestamp > last ? timestamp : last;
+        const uint8_t *const before = at;
         at = end;
         number++;
+        if (size == size_before) {
+            at = run_equal(walk, &shape, before, at, behind_key - before, (int)bytes, count,
+                           &number, &last);
+        }
+        size_before = size;
         if (total - at < (int64_t)sizeof word) {
             break;
         }

@@ -2,7 +2,7 @@
 
 Kafka's LogValidator reads each record before it appends a batch: framing, offset deltas 0, 1, 2, …,
 keys where the topic is compacted, timestamps within bounds. `walk` is that. The compiled one
-(`_walk.c`, built at installation) takes about 5 ns a record, the Python one 1.2 µs. Both return the
+(`_walk.c`, built at installation) takes 2 to 6 ns a record, the Python one 1.2 µs. Both return the
 same verdict for the same bytes; a broker without the compiled one logs so at its start.
 
 A number that stands for 32 bits has at most five bytes and one for 64 bits at most ten: Kafka's

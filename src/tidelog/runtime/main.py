@@ -184,7 +184,7 @@ def intercept(broker: Broker, directory: str) -> None:
     from tidelog.broker.server.interception import Interceptor
     from tidelog.runtime.interception import InterceptionDirectory
 
-    broker.wrap_handlers(Interceptor(broker, InterceptionDirectory(directory)).before)
+    broker.wrap_handlers(Interceptor(broker.intercepted(), InterceptionDirectory(directory)).before)
 
 
 def _raise_descriptor_limit() -> int:

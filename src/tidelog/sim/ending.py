@@ -250,7 +250,7 @@ class Ending:
         leader = cluster.published.partitions[
             cluster.published.key(events.topic_id() or b"", 0)
         ].leader
-        dropped = [one for one in brokers if one.metrics.value(EVENTS_DROPPED)]
+        dropped = [one for one in brokers if one.services.metrics.value(EVENTS_DROPPED)]
         events.check(self._world.disks[leader, LOG_DIRECTORY], is_complete=not dropped)
         return not self._world.violations
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from tests.clients import thorough
 from tests.clients.matrix.table import CLIENTS, FEATURES, Client, Feature, Lacking, cell
 
-from tidelog.broker.apis import handlers
+from tidelog.broker.apis import cards
 from tidelog.wire.registry import API
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,8 +86,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def apis() -> str:
     """The part that follows from the code alone; a tidy test holds the document to it."""
     served, refused = [], []
-    for key, entry in handlers().items():
-        card = entry.card
+    for key, card in cards().items():
         versions = f"{card.first_advertised_version} to {card.max_version}"
         if card.first_advertised_version == card.max_version:
             versions = str(card.max_version)
@@ -101,7 +100,7 @@ def apis() -> str:
     lacking = [
         (str(key), name, meaning)
         for key, (name, meaning) in NOT_SERVED.items()
-        if key not in handlers()
+        if key not in cards()
     ]
     return (
         f"{APIS_BEGIN}\n\n"

@@ -207,7 +207,7 @@ class TestInternalTopics:
             ]
             message = ProduceRequest(acks=1, topic_data=topics)
             begun = produce.handle(broker, request(message, 0, 9))
-            broker.planned_appends.submit()
+            broker.appends.submit()
             answer = await answered(begun)
             codes = [one.partition_responses[0].error_code for one in answer.responses]
             assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE]
@@ -217,9 +217,9 @@ class TestInternalTopics:
 
 class TestEntities:
     def refusal(self, kind: int, name: str) -> KafkaError:
-        broker: Any = SimpleNamespace(broker_id=1, view=SimpleNamespace(topics={"t": None}))
+        services: Any = SimpleNamespace(broker_id=1, view=SimpleNamespace(topics={"t": None}))
         with pytest.raises(KafkaError) as caught:
-            entity_of(broker, kind, name)
+            entity_of(services, kind, name)
         return caught.value
 
     @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ class TestEntities:
     def test_topics_this_broker_and_all_brokers(
         self, kind: int, name: str, entity: tuple[str, str]
     ) -> None:
-        broker: Any = SimpleNamespace(broker_id=1, view=SimpleNamespace(topics={"t": None}))
-        assert entity_of(broker, kind, name) == entity
+        services: Any = SimpleNamespace(broker_id=1, view=SimpleNamespace(topics={"t": None}))
+        assert entity_of(services, kind, name) == entity
 
     @pytest.mark.parametrize(
         ("kind", "name", "code", "words"),
@@ -275,7 +275,7 @@ class TestAutoCreation:
         broker: Any = a_cluster(1, **config)[1]
         link = ControllerLink()
         broker.peers.connection = lambda broker_id, purpose: link
-        broker.auto_creation = AutoCreation(broker)
+        broker.auto_creation = AutoCreation(broker.services)
         return broker, broker.auto_creation, link
 
     def test_topics_of_clients_take_the_clusters_defaults(self) -> None:

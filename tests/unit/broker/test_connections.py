@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.apis.support.refusals import refusal
+from tidelog.broker.apis import error_response
 from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core import limits
@@ -68,19 +68,18 @@ class FakeClock:
 
 
 class FakeBroker:
-    """As much of a broker as a connection touches."""
+    """As much of a broker as a connection touches: its parts, and their dispatcher."""
 
-    def __init__(self, handle: Callable[[Any, Request], Any]) -> None:
+    def __init__(self, handle: Callable[[Request], Any]) -> None:
         self.clock = FakeClock()
         self.tracer = FakeTracer()
         self.handle = handle
         self.idle = SimpleNamespace(tick=0)
-        self.admission = SimpleNamespace(is_open=True, sends_answers=True)
-        self.fencing = SimpleNamespace(late_from_ms=1 << 62, is_in_doubt=False)
-        self.is_serving = True
+        self.admission = SimpleNamespace(is_open=True, sends_answers=True, is_serving=True)
+        self.dispatcher = self
+        self.fence = SimpleNamespace(late_from_ms=1 << 62, is_in_doubt=False)
         self.written = True
         self.submitted = 0
-        self.planned_appends = SimpleNamespace(submit=self.submit)
         self.defects: list[str] = []
         self.gone: list[Connection] = []
 
@@ -90,22 +89,25 @@ class FakeBroker:
     def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
         return [ApiVersion(DESCRIBE_CLUSTER, 0, 1)]
 
-    def submit(self) -> bool:
+    def submit_appends(self) -> bool:
         self.submitted += 1
         return self.written
 
-    def connection_closed(self, connection: Connection) -> None:
+    def on_closed(self, connection: Connection) -> None:
         self.gone.append(connection)
+
+    def error_response(self, request: Request, error: ErrorCode) -> Any:
+        return error_response(request, error)
 
     def unexpected(self, where: str, error: BaseException) -> None:
         self.defects.append(where)
 
     def request_failed(self, request: Request, error: Exception) -> Any:
         self.defects.append(repr(error))
-        return refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def connect(handle: Callable[[Any, Request], Any]) -> tuple[Connection, FakeTransport, FakeBroker]:
+def connect(handle: Callable[[Request], Any]) -> tuple[Connection, FakeTransport, FakeBroker]:
     broker = FakeBroker(handle)
     transport = FakeTransport()
     return Connection(broker, transport), transport, broker  # type: ignore[arg-type]
@@ -128,7 +130,7 @@ def answers(transport: FakeTransport) -> list[int]:
 def test_answers_leave_in_the_order_of_their_requests_whenever_they_are_completed() -> None:
     pendings = [Pending(), Pending()]
     handed = iter([*pendings, DescribeClusterResponse(cluster_id="c")])
-    connection, transport, _ = connect(lambda broker, request: next(handed))
+    connection, transport, _ = connect(lambda request: next(handed))
     connection.frames_received([frame(1), frame(2), frame(3)])
     assert transport.sent == []
     pendings[1].complete(DescribeClusterResponse(cluster_id="b"))
@@ -138,11 +140,11 @@ def test_answers_leave_in_the_order_of_their_requests_whenever_they_are_complete
 
 
 def test_nothing_is_read_before_the_broker_serves() -> None:
-    broker, transport = FakeBroker(lambda broker, request: None), FakeTransport()
-    broker.is_serving = False
+    broker, transport = FakeBroker(lambda request: None), FakeTransport()
+    broker.admission.is_serving = False
     connection = Connection(broker, transport)  # type: ignore[arg-type]
     assert not transport.reading
-    broker.is_serving = True
+    broker.admission.is_serving = True
     connection.begin()
     assert transport.reading
 
@@ -151,7 +153,7 @@ def test_an_answer_that_cannot_be_encoded_costs_its_connection_alone() -> None:
     pending = Pending()
     good, bad = DescribeClusterResponse(cluster_id="c"), DescribeClusterResponse(endpoint_type=2)
     handed = iter([good, pending, good])
-    connection, transport, broker = connect(lambda broker, request: next(handed))
+    connection, transport, broker = connect(lambda request: next(handed))
     connection.frames_received([frame(1), frame(2), frame(3)])
     pending.complete(bad)
     assert answers(transport) == [1]
@@ -160,7 +162,7 @@ def test_an_answer_that_cannot_be_encoded_costs_its_connection_alone() -> None:
 
 
 def test_an_answer_given_while_its_request_is_handled_is_not_lost() -> None:
-    def handle(broker: Any, request: Request) -> Pending:
+    def handle(request: Request) -> Pending:
         pending = Pending()
         pending.complete(DescribeClusterResponse(cluster_id="at once"))
         return pending
@@ -172,13 +174,13 @@ def test_an_answer_given_while_its_request_is_handled_is_not_lost() -> None:
 
 def test_a_request_without_an_answer_does_not_hold_up_the_next() -> None:
     handed = iter([None, DescribeClusterResponse(cluster_id="c")])
-    connection, transport, _ = connect(lambda broker, request: next(handed))
+    connection, transport, _ = connect(lambda request: next(handed))
     connection.frames_received([frame(1), frame(2)])
     assert answers(transport) == [2]
 
 
 def test_appends_are_submitted_once_per_read_event_and_unwritten_ones_keep_their_bytes() -> None:
-    connection, transport, broker = connect(lambda broker, request: DescribeClusterResponse())
+    connection, transport, broker = connect(lambda request: DescribeClusterResponse())
     connection.frames_received([frame(1), frame(2), frame(3)])
     assert (broker.submitted, transport.kept) == (1, 0)
     broker.written = False
@@ -187,7 +189,7 @@ def test_appends_are_submitted_once_per_read_event_and_unwritten_ones_keep_their
 
 
 def test_malformed_bytes_close_the_connection_and_say_why() -> None:
-    connection, transport, broker = connect(lambda broker, request: DescribeClusterResponse())
+    connection, transport, broker = connect(lambda request: DescribeClusterResponse())
     connection.frames_received([memoryview(b"\x00\x3c\x00\x00")])
     assert transport.closed is not None
     assert "malformed" in transport.closed
@@ -195,7 +197,7 @@ def test_malformed_bytes_close_the_connection_and_say_why() -> None:
 
 
 def test_a_listing_that_could_hold_the_loop_is_refused_by_its_size() -> None:
-    connection, transport, _ = connect(lambda broker, request: DescribeClusterResponse())
+    connection, transport, _ = connect(lambda request: DescribeClusterResponse())
     padded = bytes(frame(1)) + bytes(limits.MAX_LISTING_REQUEST_BYTES)
     connection.frames_received([memoryview(padded)])
     assert transport.closed is not None
@@ -204,7 +206,7 @@ def test_a_listing_that_could_hold_the_loop_is_refused_by_its_size() -> None:
 
 
 def test_an_unserved_version_closes_the_connection() -> None:
-    connection, transport, _ = connect(lambda broker, request: DescribeClusterResponse())
+    connection, transport, _ = connect(lambda request: DescribeClusterResponse())
     connection.frames_received([frame(1, API_VERSIONS, 0)])
     # ApiVersions is the exception: it is answered at version 0 with the ranges (KIP-511).
     assert transport.closed is None
@@ -218,7 +220,7 @@ def test_an_unserved_version_closes_the_connection() -> None:
 
 
 def test_a_defect_in_a_handler_costs_one_request_and_is_reported() -> None:
-    def handle(broker: Any, request: Request) -> Any:
+    def handle(request: Request) -> Any:
         if request.header.correlation_id == 2:
             raise KeyError("a defect")
         return DescribeClusterResponse(cluster_id="c")
@@ -232,9 +234,9 @@ def test_a_defect_in_a_handler_costs_one_request_and_is_reported() -> None:
 
 
 def test_a_defect_where_no_answer_is_wanted_closes_the_connection() -> None:
-    connection, transport, broker = connect(lambda broker, request: DescribeClusterResponse())
+    connection, transport, broker = connect(lambda request: DescribeClusterResponse())
     broker.request_failed = lambda request, error: None  # type: ignore[method-assign]
-    broker.handle = lambda broker, request: {}["a defect"]
+    broker.handle = lambda request: {}["a defect"]
     connection.frames_received([frame(1), frame(2)])
     assert transport.sent == []
     assert transport.closed == "internal error in DescribeCluster, which has no answer"
@@ -244,7 +246,7 @@ def test_a_defect_where_no_answer_is_wanted_closes_the_connection() -> None:
 def test_a_broken_invariant_is_not_taken_for_a_defect_of_one_request(
     kind: type[AssertionError],
 ) -> None:
-    def handle(broker: Any, request: Request) -> Any:
+    def handle(request: Request) -> Any:
         raise kind("cannot be")
 
     connection, _, _ = connect(handle)
@@ -256,7 +258,7 @@ def test_losing_the_connection_cancels_what_waits() -> None:
     cancelled: list[int] = []
     pending = Pending()
     pending.on_cancel(lambda: cancelled.append(1))
-    connection, transport, broker = connect(lambda broker, request: pending)
+    connection, transport, broker = connect(lambda request: pending)
     connection.frames_received([frame(1)])
     connection.connection_lost("gone")
     assert cancelled == [1]
@@ -268,7 +270,7 @@ def test_losing_the_connection_cancels_what_waits() -> None:
 def test_too_many_requests_in_flight_stop_reading_until_answers_have_left() -> None:
     pendings: list[Pending] = []
 
-    def handle(broker: Any, request: Request) -> Pending:
+    def handle(request: Request) -> Pending:
         pendings.append(Pending())
         return pendings[-1]
 
@@ -285,7 +287,7 @@ def test_too_many_requests_in_flight_stop_reading_until_answers_have_left() -> N
 def test_requests_of_one_packet_above_the_limit_are_begun_when_answers_have_left() -> None:
     pendings: list[Pending] = []
 
-    def handle(broker: Any, request: Request) -> Pending:
+    def handle(request: Request) -> Pending:
         pendings.append(Pending())
         return pendings[-1]
 
@@ -312,7 +314,7 @@ def test_answers_that_wait_for_others_count_as_what_the_peer_has_not_taken(
     big = DescribeClusterResponse(error_message="x" * 32_000)
     begun: list[int] = []
 
-    def handle(broker: Any, request: Request) -> Any:
+    def handle(request: Request) -> Any:
         begun.append(request.header.correlation_id)
         return big if len(begun) > 1 else first
 
@@ -326,14 +328,14 @@ def test_answers_that_wait_for_others_count_as_what_the_peer_has_not_taken(
 
 
 def test_requests_before_a_malformed_one_are_answered() -> None:
-    connection, transport, _ = connect(lambda broker, request: DescribeClusterResponse())
+    connection, transport, _ = connect(lambda request: DescribeClusterResponse())
     connection.frames_received([frame(1), memoryview(b"\x00\x3c\x00\x00"), frame(2)])
     assert answers(transport) == [1]
     assert transport.closed is not None
 
 
 def test_a_reader_that_takes_nothing_stops_being_read_from() -> None:
-    connection, transport, _ = connect(lambda broker, request: DescribeClusterResponse())
+    connection, transport, _ = connect(lambda request: DescribeClusterResponse())
     transport.queued_bytes = limits.MAX_SEND_QUEUE_BYTES + 1
     connection.frames_received([frame(1)])
     assert not transport.reading

@@ -32,7 +32,7 @@ class Follower:
             epochs=SimpleNamespace(entries=list),
         )
         self.cut: list[Any] = []
-        self._broker = SimpleNamespace(tracer=FakeTracer())
+        self._services = SimpleNamespace(tracer=FakeTracer())
         self.partition = SimpleNamespace(log=log, topic_partition=TopicPartition("t", 0))
         self.role = SimpleNamespace(
             log_start_offset=start, log_end_offset=end, leader=1, leader_epoch=4
@@ -62,5 +62,5 @@ def test_what_removes_nothing_is_not_reported(
     follower = Follower(start, end)
     follower._run((effect,))  # type: ignore[arg-type, misc]
     assert follower.cut == [Done], "it is carried out all the same"
-    said = " ".join(follower._broker.tracer.lines)
+    said = " ".join(follower._services.tracer.lines)
     assert ("truncated" in said) == ("cutting t-0" in said) == is_reported

@@ -194,7 +194,7 @@ def test_nobody_is_asked_where_that_is_switched_off_or_of_no_use() -> None:
         controller = Controller(empty)
         await empty.handing_over.run()
         assert controller.asked == [], "there is nothing to hand over"
-        assert not empty.handing_over.has_begun
+        assert not empty.services.identity.is_leaving
         del broker
 
     run(story())

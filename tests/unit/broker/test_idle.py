@@ -28,7 +28,7 @@ class Rig:
         self.connections: dict[Connection, None] = {}
         self.idle = IdleConnections(self.timers, max_idle_ms, self.connections)
         self.pending = Pending()
-        self.broker: Any = FakeBroker(lambda broker, request: self.pending)
+        self.broker: Any = FakeBroker(lambda request: self.pending)
         self.broker.idle = self.idle
         self.broker.clock = self.clock
         self.idle.start()

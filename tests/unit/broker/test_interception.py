@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 from tests.unit.broker.test_connections import FakeBroker, FakeTransport, answers, frame
 
-from tidelog.broker.apis import Served
 from tidelog.broker.server.connections import Connection
-from tidelog.broker.server.interception import KIT_CLIENT_ID, Action, Interceptor, Rule, topics_of
+from tidelog.broker.server.interception import (
+    KIT_CLIENT_ID,
+    Action,
+    Intercepted,
+    Interceptor,
+    Rule,
+    topics_of,
+)
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.broker.server.served import Served
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.codec import RequestHeader, decode_response, encode_request
 from tidelog.wire.messages.delete_groups import DeleteGroupsRequest
@@ -68,28 +75,39 @@ class Clock:
             timer.callback()
 
 
+def around(broker: Any, ids: dict[bytes, str] | None = None) -> Intercepted:
+    """What an interceptor sees of a fake broker that knows topics by id."""
+    return Intercepted(
+        broker_id=1,
+        clock=broker.clock,
+        dispatcher=broker,
+        submit_appends=broker.submit_appends,
+        topic_name=lambda topic_id: (ids or {}).get(bytes(topic_id)),
+        topics_of_session=lambda session_id: (),
+    )
+
+
 class World:
     """A broker with rules, and one connection to it."""
 
-    def __init__(self, *rules: Rule, handle: Callable[[Any, Request], Any] | None = None) -> None:
+    def __init__(self, *rules: Rule, handle: Callable[[Request], Any] | None = None) -> None:
         self.handled: list[int] = []
         self.answer: Callable[[], Any] = lambda: DescribeClusterResponse(cluster_id="c")
 
-        def intercepted(broker: Any, request: Any) -> Any:
-            return self.wrapped.handle(broker, request)  # which is made below
+        def intercepted(request: Any) -> Any:
+            return self.wrapped.handle(request)  # which is made below
 
         self.broker = FakeBroker(intercepted)
-        self.broker.broker_id = 1  # type: ignore[attr-defined]
         self.clock = Clock()
         self.broker.clock = self.clock  # type: ignore[assignment]
         self.rules = Rules(*rules)
-        interceptor = Interceptor(self.broker, self.rules)  # type: ignore[arg-type]
+        interceptor = Interceptor(around(self.broker), self.rules)
         self.wrapped = interceptor.before(Served(CARD, handle or self._handle))
         self.interceptor = interceptor
         self.transport = FakeTransport()
         self.connection = Connection(self.broker, self.transport)  # type: ignore[arg-type]
 
-    def _handle(self, broker: Any, request: Request) -> Any:
+    def _handle(self, request: Request) -> Any:
         self.handled.append(request.header.correlation_id)
         return self.answer()
 
@@ -295,16 +313,11 @@ def request_of(api_key: int, message: Any) -> Request:
 
 
 def test_topics_are_found_by_name_and_by_id() -> None:
-    ids = {b"i" * 16: "by-id"}
-
-    class Broker:
-        def topic_name(self, topic_id: bytes) -> str | None:
-            return ids.get(bytes(topic_id))
-
+    intercepted = around(World().broker, {b"i" * 16: "by-id"})
     named = MetadataRequestTopic(name="by-name")
     identified = MetadataRequestTopic(topic_id=b"i" * 16, name=None)
     request = request_of(METADATA, MetadataRequest(topics=[named, identified]))
-    assert list(topics_of(Broker(), request)) == ["by-name", "by-id"]  # type: ignore[arg-type]
+    assert list(topics_of(intercepted, request)) == ["by-name", "by-id"]
 
 
 def test_a_rule_about_a_group_fits_requests_that_name_it() -> None:

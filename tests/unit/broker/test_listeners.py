@@ -18,11 +18,12 @@ from tidelog.broker.apis import (
     metadata,
     produce,
 )
-from tidelog.broker.broker import Broker
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.membership.auto_creation import AutoCreation
 from tidelog.broker.peers import Peers
+from tidelog.broker.server.admission import Admission
 from tidelog.broker.server.requests import Request
+from tidelog.broker.server.server import Server
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import BrokerInfo, Endpoint
@@ -70,8 +71,8 @@ def a_broker() -> Any:
     """Broker 1, which leads nothing; brokers 2 and 3 lead a partition of the topic each."""
     broker: Any = FakeBroker(1, {}, FakeClock(), offsets_topic_num_partitions="1")
     broker.cluster_id = "c"
-    broker.auto_creation = AutoCreation(broker)
-    broker.missing_replica_error = lambda topic_partition: ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.auto_creation = AutoCreation(broker.services)
+    broker.replicas.missing_replica_error = lambda _: ErrorCode.NOT_LEADER_OR_FOLLOWER
     broker.view.controller_id = 3
     broker.view.brokers = {
         number: BrokerInfo(
@@ -202,13 +203,25 @@ def test_hints_of_produce_and_fetch_name_leaders_at_the_listener(listener: str) 
 def test_a_connection_has_the_name_of_the_listener_that_accepted_it() -> None:
     async def scenario() -> None:
         broker: Any = a_cluster(1)[1]
-        broker.idle = SimpleNamespace(tick=0)
-        broker.is_serving = True
-        broker._connections = {}
+        services = broker.services
+        fence, timers = services.fence, services.timers
+        admission = Admission(
+            fence, timers, has_view=lambda: True, is_inter_broker=broker.dispatcher.is_inter_broker
+        )
+        admission.is_serving = True
+        server = Server(
+            services.config,
+            SimpleNamespace(clock=broker.clock, tracer=broker.tracer),  # type: ignore[arg-type]
+            timers,
+            fence,
+            admission,
+            broker.dispatcher,
+            broker.submit_appends,
+        )
         transport: Any = SimpleNamespace(peer="client:1")
-        connection: Any = Broker._accept(broker, "EXTERNAL", transport)
+        connection: Any = server.accept("EXTERNAL", transport)
         assert (connection.listener, connection.serves_own) == ("EXTERNAL", False)
-        connection = Broker._accept(broker, "PLAINTEXT", transport)
+        connection = server.accept("PLAINTEXT", transport)
         assert (connection.listener, connection.serves_own) == ("PLAINTEXT", True)
 
     run(scenario())
@@ -226,8 +239,9 @@ def test_brokers_reach_each_other_by_the_listener_between_brokers() -> None:
         )
         ends = (Endpoint("EXTERNAL", "out-2", 19092), Endpoint("INTERNAL", "in-2", 9092))
         broker.view.brokers = {2: BrokerInfo(2, -1, ends), 3: BrokerInfo(3, -1, ends[:1])}
-        assert Peers(broker).connection(2, "test").address == "in-2:9092"
+        peers = Peers(1, broker.ports, broker.tasks, broker.timers, broker.view, "INTERNAL")
+        assert peers.connection(2, "test").address == "in-2:9092"
         with pytest.raises(ConnectionLost):
-            Peers(broker).connection(3, "test")
+            peers.connection(3, "test")
 
     run(scenario())

@@ -7,10 +7,12 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
+from tests.broker_fakes import services_of
 from tests.controller_office import Office, office
 
 from tidelog.broker.configs.config_store import BROKERS, TOPICS, ConfigStore
 from tidelog.broker.configs.live_configs import EXPIRATION_MS, LiveConfigs
+from tidelog.broker.services import Services
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.tasks import Tasks
@@ -23,8 +25,8 @@ T = TypeVar("T")
 class Replicas:
     """What a broker hosts; keeps what it is told."""
 
-    def __init__(self, broker: FollowingBroker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self.hosted = ["t", "u"]
         self.loaded: list[tuple[str, ...]] = []
         self.changed: list[tuple[str, ...]] = []
@@ -40,7 +42,7 @@ class Replicas:
         self.changed.append(tuple(topics))
 
     def defaults_changed(self) -> None:
-        self.defaults.append(self._broker.config.message_max_bytes)
+        self.defaults.append(self._services.config.message_max_bytes)
 
 
 class Controller:
@@ -75,10 +77,11 @@ class FollowingBroker:
         self.config = BrokerConfig.from_properties(
             {"broker.id": str(broker_id), "message.max.bytes": "1000"}
         )
-        self.replicas = Replicas(self)
+        self.services = services_of(self)
+        self.replicas = Replicas(self.services)
         self.controller = Controller()
-        self.config_store = ConfigStore(self)  # type: ignore[arg-type]
-        self.live = LiveConfigs(self)  # type: ignore[arg-type]
+        self.config_store = ConfigStore(self.services)
+        self.live = LiveConfigs(self.services, self.replicas, self.controller)
         self.store.on_session(self._session)
         self.do(self._start())
 
@@ -261,10 +264,10 @@ class TestFollowing:
         self, around: Office, two: tuple[FollowingBroker, ...]
     ) -> None:
         two[0].set(BROKERS, layout.DEFAULT_ENTITY, message_max_bytes="2000")
-        around.until(lambda: [one.config.message_max_bytes for one in two] == [2000, 2000])
+        around.until(lambda: [one.services.config.message_max_bytes for one in two] == [2000, 2000])
         two[0].set(BROKERS, "2", message_max_bytes="3000")
-        around.until(lambda: two[1].config.message_max_bytes == 3000)
-        assert two[0].config.message_max_bytes == 2000
+        around.until(lambda: two[1].services.config.message_max_bytes == 3000)
+        assert two[0].services.config.message_max_bytes == 2000
         assert two[1].replicas.defaults == [2000, 3000]
         assert two[1].controller.defaults == 2
         assert two[0].live.static.message_max_bytes == 1000
@@ -273,12 +276,12 @@ class TestFollowing:
         settings = layout.encode_config({"message.max.bytes": "2000", "broker.id": "9"})
         around.write(Create("/config/brokers/1", settings))
         started = FollowingBroker(around, 1)
-        assert started.config.message_max_bytes == 2000
-        assert started.config.broker_id == 1
+        assert started.services.config.message_max_bytes == 2000
+        assert started.services.config.broker_id == 1
 
     def test_settings_that_cannot_be_read_leave_what_lies_below(self, around: Office) -> None:
         around.write(Create("/config/brokers/1", b"not JSON"))
-        assert FollowingBroker(around, 1).config.message_max_bytes == 1000
+        assert FollowingBroker(around, 1).services.config.message_max_bytes == 1000
 
     def test_notifications_of_other_kinds_and_bad_ones_are_passed_over(
         self, around: Office, two: tuple[FollowingBroker, ...]
@@ -313,7 +316,7 @@ class TestFollowing:
         around.pass_time(3_000)
         two[0].set(BROKERS, "2", message_max_bytes="3000")
         around.cut_off.remove("b2")
-        around.until(lambda: two[1].config.message_max_bytes == 3000)
+        around.until(lambda: two[1].services.config.message_max_bytes == 3000)
         assert two[1].replicas.changed[-1] == ("t", "u")
 
     def test_what_is_closed_follows_nothing(
@@ -321,8 +324,8 @@ class TestFollowing:
     ) -> None:
         two[1].live.close()
         two[0].set(BROKERS, layout.DEFAULT_ENTITY, message_max_bytes="2000")
-        around.until(lambda: two[0].config.message_max_bytes == 2000)
-        assert two[1].config.message_max_bytes == 1000
+        around.until(lambda: two[0].services.config.message_max_bytes == 2000)
+        assert two[1].services.config.message_max_bytes == 1000
 
 
 class TestPurging:

@@ -34,15 +34,12 @@ def broker() -> Any:
         is_alive=lambda one: one in infos,
         endpoint=lambda one, _: infos[one].endpoints[0],
     )
-    made = SimpleNamespace(
-        broker_id=1,
-        clock=clock,
-        view=view,
-        config=SimpleNamespace(inter_broker_listener_name="PLAINTEXT"),
-        timers=SimpleNamespace(after=lambda delay_ms, callback: callback),
-    )
-    made.peers = Peers(made)  # type: ignore[arg-type]
-    return made
+    ports: Any = SimpleNamespace(clock=clock)
+    timers: Any = SimpleNamespace(after=lambda delay_ms, callback: callback)
+    tasks: Any = None
+    fake: Any = view
+    peers = Peers(1, ports, tasks, timers, fake, "PLAINTEXT")
+    return SimpleNamespace(clock=clock, view=view, peers=peers)
 
 
 def connected(broker: Any) -> PeerConnection:

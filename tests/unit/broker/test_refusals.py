@@ -11,9 +11,8 @@ import pytest
 from tests.cluster.requests_by_version import CLIENT_APIS, sensible_request
 from tests.fuzz.answers import errors_in
 
-from tidelog.broker.apis import handlers
-from tidelog.broker.apis.support.refusals import refusal
-from tidelog.broker.broker import Broker
+from tidelog.broker.apis import cards, error_response
+from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.errors import ErrorCode, InvariantError, StorageError
 from tidelog.core.tasks import Tasks
@@ -25,8 +24,8 @@ from tidelog.wire.registry import API, DESCRIBE_CLUSTER, PRODUCE
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 SERVED = [
     (key, version)
-    for key, entry in handlers().items()
-    for version in range(entry.card.min_version, entry.card.max_version + 1)
+    for key, card in cards().items()
+    for version in range(card.min_version, card.max_version + 1)
 ]
 
 
@@ -41,7 +40,7 @@ def test_every_answer_can_tell_the_error_and_be_encoded(api_key: int, version: i
         message = sensible_request(api_key, version, "topic", bytes(range(16)))
     else:
         message = API[api_key].request()
-    answer = refusal(request_of(api_key, version, message), FAILED)
+    answer = error_response(request_of(api_key, version, message), FAILED)
     frame = b"".join(bytes(part) for part in encode_response(api_key, version, 7, answer))
     correlation_id, decoded = decode_response(api_key, version, memoryview(frame)[4:])
     assert correlation_id == 7
@@ -51,20 +50,17 @@ def test_every_answer_can_tell_the_error_and_be_encoded(api_key: int, version: i
 def test_a_produce_that_wants_no_answer_gets_none() -> None:
     message = sensible_request(PRODUCE, 9, "topic", bytes(16))
     message.acks = 0
-    assert refusal(request_of(PRODUCE, 9, message), FAILED) is None
+    assert error_response(request_of(PRODUCE, 9, message), FAILED) is None
 
 
 class _Broker:
-    """As much of a broker as `answer_from` touches."""
-
-    answer_from = Broker.answer_from
-    request_failed = Broker.request_failed
+    """A dispatcher, and what it reports."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.halted: list[BaseException] = []
         self.defects: list[tuple[str, BaseException]] = []
-        self._stopping = False
         self.tasks = Tasks(loop, SystemClock(loop), lambda name, error: self.halted.append(error))
+        self.dispatcher = Dispatcher(self.tasks, error_response, self.unexpected)
 
     def unexpected(self, where: str, error: BaseException) -> None:
         self.defects.append((where, error))
@@ -86,7 +82,7 @@ def answered(
         broker = _Broker(asyncio.get_running_loop())
         prepare(broker)
         request = request_of(DESCRIBE_CLUSTER, 1, DescribeClusterRequest())
-        pending: Pending = broker.answer_from(handle(), request)  # type: ignore[misc]
+        pending: Pending = broker.dispatcher.answer_from(handle(), request)
         pending.deliver_to(answers.append)
         for _ in range(5):
             await asyncio.sleep(0)
@@ -116,7 +112,7 @@ def test_a_broken_invariant_of_an_async_handler_ends_the_broker(error: Assertion
 
 def test_what_a_stopping_broker_takes_from_a_handler_is_no_defect() -> None:
     def stop(broker: _Broker) -> None:
-        broker._stopping = True
+        broker.dispatcher.is_stopping = True
 
     error = StorageError("/logs", "pwrite", "/logs/t", 5, 0)
     broker, (answer,) = answered(error, stop)

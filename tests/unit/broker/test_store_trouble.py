@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import CONNECTION
+from tests.broker_fakes import CONNECTION, services_of
 
 from tidelog.broker.apis import (
     alter_partition_reassignments,
@@ -15,6 +15,7 @@ from tidelog.broker.apis import (
     create_topics,
     delete_topics,
     elect_leaders,
+    error_response,
     list_partition_reassignments,
     remove_partitions,
 )
@@ -73,7 +74,8 @@ class Stage:
                 list_reassignments=self._ask,
             ),
         )
-        self.broker.store_trouble = StoreTrouble(self.broker)
+        self.broker.services = services_of(self.broker)
+        self.broker.store_trouble = StoreTrouble(self.broker.services, error_response)
 
     def wait(self, until_ms: int) -> None:
         while due := [each for each in self._timers if each[0] <= until_ms]:

@@ -10,7 +10,7 @@ from tests.cluster.unserved_requests import UNSERVED_REQUESTS
 from tests.fuzz.answers import errors_in
 from tests.unit.broker.test_administration_apis import request
 
-from tidelog.broker.apis import handlers
+from tidelog.broker.apis import cards, modules
 from tidelog.core.errors import ErrorCode as E
 from tidelog.core.types import TopicPartition
 from tidelog.log.producers import BatchMetadata, ProducerEntry
@@ -49,19 +49,22 @@ ERRORS = {
     registry.CONSUMER_GROUP_HEARTBEAT: [E.UNSUPPORTED_VERSION],
     registry.CONSUMER_GROUP_DESCRIBE: [E.UNSUPPORTED_VERSION],
 }
-SERVED = handlers()
+SERVED = cards()
 CASES = [
     (key, version)
     for key in UNSERVED_REQUESTS
-    for version in range(SERVED[key].card.min_version, SERVED[key].card.max_version + 1)
+    for version in range(SERVED[key].min_version, SERVED[key].max_version + 1)
 ]
 TP = TopicPartition("topic", 0)
 
 
 def a_broker(**replicas: Any) -> Any:
     return SimpleNamespace(
-        replicas=SimpleNamespace(get=lambda tp: replicas.get(tp.topic), directories=[]),
-        missing_replica_error=lambda tp: E.UNKNOWN_TOPIC_OR_PARTITION,
+        replicas=SimpleNamespace(
+            get=lambda tp: replicas.get(tp.topic),
+            directories=[],
+            missing_replica_error=lambda tp: E.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
     )
 
 
@@ -72,14 +75,14 @@ def test_every_request_has_its_errors() -> None:
 @pytest.mark.parametrize(("api_key", "version"), CASES)
 def test_the_answer_is_final_and_can_be_encoded(api_key: int, version: int) -> None:
     message = UNSERVED_REQUESTS[api_key](version, TP.topic)
-    answer = SERVED[api_key].handle(a_broker(), request(message, api_key, version))
+    answer = modules()[api_key].handle(a_broker(), request(message, api_key, version))
     encode_response(api_key, version, 1, answer)
     assert [error for error in errors_in(answer) if error != E.NONE] == ERRORS[api_key]
 
 
 def test_unknown_names_of_states_are_returned() -> None:
     message = UNSERVED_REQUESTS[registry.LIST_TRANSACTIONS](1, TP.topic)
-    answer = SERVED[registry.LIST_TRANSACTIONS].handle(a_broker(), request(message, 66, 1))
+    answer = modules()[registry.LIST_TRANSACTIONS].handle(a_broker(), request(message, 66, 1))
     assert answer.unknown_state_filters == ["Odd"]
 
 
@@ -88,7 +91,7 @@ def test_the_producers_of_a_replica_are_described() -> None:
     producers = SimpleNamespace(entries=lambda: {7: entry})
     broker = a_broker(topic=SimpleNamespace(log=SimpleNamespace(producers=producers)))
     message = UNSERVED_REQUESTS[registry.DESCRIBE_PRODUCERS](0, TP.topic)
-    answer = SERVED[registry.DESCRIBE_PRODUCERS].handle(broker, request(message, 61, 0))
+    answer = modules()[registry.DESCRIBE_PRODUCERS].handle(broker, request(message, 61, 0))
     [[partition]] = [topic.partitions for topic in answer.topics]
     [producer] = partition.active_producers
     assert (producer.producer_id, producer.producer_epoch) == (7, 3)
@@ -101,9 +104,10 @@ def test_a_replica_does_not_move_to_another_directory() -> None:
     here, there = SimpleNamespace(path="/a"), SimpleNamespace(path="/nowhere")
     broker = a_broker(topic=SimpleNamespace(directory=here))
     broker.replicas.directories = [here, there]
-    broker.tracer = SimpleNamespace(log=lambda logger, level, line: lines.append(line))
+    broker.services = SimpleNamespace()
+    broker.services.tracer = SimpleNamespace(log=lambda logger, level, line: lines.append(line))
     message = UNSERVED_REQUESTS[registry.ALTER_REPLICA_LOG_DIRS](2, TP.topic)
-    handle = SERVED[registry.ALTER_REPLICA_LOG_DIRS].handle
+    handle = modules()[registry.ALTER_REPLICA_LOG_DIRS].handle
 
     def errors() -> list[int]:
         return list(errors_in(handle(broker, request(message, 34, 2))))

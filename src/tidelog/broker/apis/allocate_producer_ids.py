@@ -13,14 +13,14 @@ from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=67, min_version=0, max_version=0, inter_broker=True)
 
 
-def handle(broker: Broker, request: Request) -> Pending | AllocateProducerIdsResponse:
+def handle(context: ApiContext, request: Request) -> Pending | AllocateProducerIdsResponse:
     """Ask the controller, if that is this broker."""
-    return broker.controller.allocate_producer_ids(
+    return context.controller.allocate_producer_ids(
         request.message,
         lambda: AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER),
     )

@@ -12,6 +12,7 @@ from tidelog.broker.configs import config_requests
 from tidelog.broker.configs.config_requests import Resource
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.dynamic_config import Alteration, ConfigOperation
+from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -19,17 +20,17 @@ from tidelog.wire.messages.alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=33, min_version=0, max_version=2)
 
 
-def handle(broker: Broker, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request) -> Pending:
     """Check, write to the store, answer."""
-    return broker.answer_from(_alter(broker, request.message), request)
+    return context.dispatcher.answer_from(_alter(context, request.message), request)
 
 
-async def _alter(broker: Broker, message: AlterConfigsRequest) -> AlterConfigsResponse:
+async def _alter(context: ApiContext, message: AlterConfigsRequest) -> AlterConfigsResponse:
     resources = [
         Resource(
             one.resource_type,
@@ -39,11 +40,28 @@ async def _alter(broker: Broker, message: AlterConfigsRequest) -> AlterConfigsRe
         for one in message.resources
     ]
     outcomes = await config_requests.alter(
-        broker, resources, replace=True, validate_only=message.validate_only
+        context.services,
+        context.config_store,
+        context.live_configs.static,
+        resources,
+        replace=True,
+        validate_only=message.validate_only,
     )
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(one.error, one.message, one.type, one.name)
             for one in outcomes
+        ]
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> AlterConfigsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(error, None, one.resource_type, one.resource_name)
+            for one in request.message.resources
         ]
     )

@@ -13,14 +13,14 @@ from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.alter_partition import AlterPartitionResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=56, min_version=2, max_version=3, inter_broker=True)
 
 
-def handle(broker: Broker, request: Request) -> Pending | AlterPartitionResponse:
+def handle(context: ApiContext, request: Request) -> Pending | AlterPartitionResponse:
     """Ask the controller, if that is this broker."""
-    return broker.controller.alter_partition(
+    return context.controller.alter_partition(
         request.message,
         request.header.api_version,
         lambda: AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER),

@@ -18,12 +18,12 @@ from tidelog.wire.messages.alter_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=45, min_version=0, max_version=1)
 
 
-def handle(broker: Broker, request: Request) -> Pending | AlterPartitionReassignmentsResponse:
+def handle(context: ApiContext, request: Request) -> Pending | AlterPartitionReassignmentsResponse:
     """Ask the controller, if that is this broker."""
-    ask = partial(broker.controller.reassign, request.message)
-    return broker.store_trouble.watch(request, ask, request.message.timeout_ms)
+    ask = partial(context.controller.reassign, request.message)
+    return context.store_trouble.watch(request, ask, request.message.timeout_ms)

@@ -20,14 +20,14 @@ from tidelog.wire.messages.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(
     api_key=34, min_version=1, max_version=2, refused="replicas stay in their log directories"
 )
 
 
-def handle(broker: Broker, request: Request) -> AlterReplicaLogDirsResponse:
+def handle(context: ApiContext, request: Request) -> AlterReplicaLogDirsResponse:
     """Answer each replica."""
     message: AlterReplicaLogDirsRequest = request.message
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
@@ -35,23 +35,39 @@ def handle(broker: Broker, request: Request) -> AlterReplicaLogDirsResponse:
         for topic in directory.topics:
             result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic.name, []))
             for number in topic.partitions:
-                error = _error(broker, directory.path, TopicPartition(topic.name, number))
+                error = _error(context, directory.path, TopicPartition(topic.name, number))
                 result.partitions.append(AlterReplicaLogDirPartitionResult(number, error))
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-def _error(broker: Broker, path: str, topic_partition: TopicPartition) -> ErrorCode:
-    if all(directory.path != path for directory in broker.replicas.directories):
+def _error(context: ApiContext, path: str, topic_partition: TopicPartition) -> ErrorCode:
+    if all(directory.path != path for directory in context.replicas.directories):
         return ErrorCode.LOG_DIR_NOT_FOUND
-    partition = broker.replicas.get(topic_partition)
+    partition = context.replicas.get(topic_partition)
     if partition is None:
         return ErrorCode.REPLICA_NOT_AVAILABLE
     if partition.directory.path == path:
         return ErrorCode.NONE
-    broker.tracer.log(
+    context.services.tracer.log(
         "request",
         logging.WARNING,
         f"partition {topic_partition}: the replica stays in {partition.directory.path}; "
         f"replicas do not move between log directories, and {path} was asked for",
     )
     return ErrorCode.UNSUPPORTED_VERSION
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> AlterReplicaLogDirsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic.name,
+                [AlterReplicaLogDirPartitionResult(number, error) for number in topic.partitions],
+            )
+            for directory in request.message.dirs
+            for topic in directory.topics
+        ]
+    )

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from tidelog.broker.server.requests import Card, Pending, Request
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_002, min_version=0, max_version=0)
 
 
-def handle(broker: Broker, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request) -> Pending:
     """One after the other, between two commands of the controller."""
-    return broker.answer_from(broker.strays.alter(request.message), request)
+    return context.dispatcher.answer_from(context.strays.alter(request.message), request)

@@ -18,7 +18,7 @@ from tidelog.wire.messages.alter_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(
     api_key=51,
@@ -28,7 +28,7 @@ CARD = Card(
 )
 
 
-def handle(broker: Broker, request: Request) -> AlterUserScramCredentialsResponse:
+def handle(context: ApiContext, request: Request) -> AlterUserScramCredentialsResponse:
     """Refuse each user once."""
     message: AlterUserScramCredentialsRequest = request.message
     outcomes = {
@@ -41,5 +41,18 @@ def handle(broker: Broker, request: Request) -> AlterUserScramCredentialsRespons
         results=[
             AlterUserScramCredentialsResult(name, error, text)
             for name, (error, text) in outcomes.items()
+        ]
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> AlterUserScramCredentialsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    asked = (*request.message.deletions, *request.message.upsertions)
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(name, error, message)
+            for name in dict.fromkeys(one.name for one in asked)
         ]
     )

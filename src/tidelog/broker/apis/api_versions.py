@@ -20,7 +20,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=18, min_version=0, max_version=4)
 
@@ -29,7 +29,7 @@ _OURS = re.compile(r"tidelog(-.*)?")
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Broker, request: Request) -> ApiVersionsResponse:
+def handle(context: ApiContext, request: Request) -> ApiVersionsResponse:
     """The versions of every API served."""
     message: ApiVersionsRequest = request.message
     error = ErrorCode.NONE
@@ -40,5 +40,5 @@ def handle(broker: Broker, request: Request) -> ApiVersionsResponse:
         error = ErrorCode.INVALID_REQUEST
     own = request.connection.serves_own and _OURS.fullmatch(message.client_software_name)
     return ApiVersionsResponse(
-        error_code=error, api_keys=broker.advertised_versions(include_own=bool(own))
+        error_code=error, api_keys=context.dispatcher.advertised_versions(include_own=bool(own))
     )

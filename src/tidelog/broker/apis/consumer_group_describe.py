@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import CLASSIC_GROUPS, refuse
+from tidelog.broker.apis.support.unserved import CLASSIC_GROUPS
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from tidelog.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(
     api_key=69,
@@ -24,9 +27,18 @@ CARD = Card(
 )
 
 
-def handle(broker: Broker, request: Request) -> ConsumerGroupDescribeResponse:
+def handle(context: ApiContext, request: Request) -> ConsumerGroupDescribeResponse:
     """Refuse each group; clients ask DescribeGroups then."""
-    answer: ConsumerGroupDescribeResponse = refuse(
-        request, ErrorCode.UNSUPPORTED_VERSION, CLASSIC_GROUPS
+    return error_response(request, ErrorCode.UNSUPPORTED_VERSION, CLASSIC_GROUPS)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> ConsumerGroupDescribeResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return ConsumerGroupDescribeResponse(
+        groups=[
+            DescribedGroup(error_code=error, error_message=message, group_id=group_id)
+            for group_id in request.message.group_ids
+        ]
     )
-    return answer

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import CLASSIC_GROUPS, refuse
+from tidelog.broker.apis.support.errors import error_response
+from tidelog.broker.apis.support.unserved import CLASSIC_GROUPS
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(
     api_key=68,
@@ -24,9 +25,9 @@ CARD = Card(
 )
 
 
-def handle(broker: Broker, request: Request) -> ConsumerGroupHeartbeatResponse:
+def handle(context: ApiContext, request: Request) -> ConsumerGroupHeartbeatResponse:
     """Refuse the member."""
-    answer: ConsumerGroupHeartbeatResponse = refuse(
+    answer: ConsumerGroupHeartbeatResponse = error_response(
         request, ErrorCode.UNSUPPORTED_VERSION, CLASSIC_GROUPS
     )
     return answer

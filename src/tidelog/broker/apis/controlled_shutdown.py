@@ -15,14 +15,14 @@ from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.controlled_shutdown import ControlledShutdownResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=7, min_version=0, max_version=3, inter_broker=True)
 
 
-def handle(broker: Broker, request: Request) -> Pending | ControlledShutdownResponse:
+def handle(context: ApiContext, request: Request) -> Pending | ControlledShutdownResponse:
     """Ask the controller, if that is this broker."""
-    return broker.controller.controlled_shutdown(
+    return context.controller.controlled_shutdown(
         request.message,
         lambda: ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER),
     )

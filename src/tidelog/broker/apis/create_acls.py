@@ -7,18 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import NO_AUTHORIZER, refuse
+from tidelog.broker.apis.support.unserved import NO_AUTHORIZER
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.create_acls import CreateAclsResponse
+from tidelog.wire.messages.create_acls import AclCreationResult, CreateAclsResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=30, min_version=1, max_version=3, refused="no access control")
 
 
-def handle(broker: Broker, request: Request) -> CreateAclsResponse:
+def handle(context: ApiContext, request: Request) -> CreateAclsResponse:
     """Refuse each entry."""
-    answer: CreateAclsResponse = refuse(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    return answer
+    return error_response(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> CreateAclsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return CreateAclsResponse(
+        results=[AclCreationResult(error, message) for _ in request.message.creations]
+    )

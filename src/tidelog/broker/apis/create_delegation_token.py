@@ -8,22 +8,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import refuse
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.create_delegation_token import CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(
     api_key=38, min_version=1, max_version=3, refused="no authentication: listeners are PLAINTEXT"
 )
 
+#: A time that there is none of.
+_NO_TIME = -1
+#: The principal of clients on PLAINTEXT listeners, as Kafka names it.
+_PRINCIPAL = ("User", "ANONYMOUS")
+#: From this version on CreateDelegationToken answers who asked.
+_REQUESTER_VERSION = 3
 
-def handle(broker: Broker, request: Request) -> CreateDelegationTokenResponse:
+
+def handle(context: ApiContext, request: Request) -> CreateDelegationTokenResponse:
     """Refuse; the owner is who a PLAINTEXT client is."""
-    answer: CreateDelegationTokenResponse = refuse(
-        request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> CreateDelegationTokenResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    requester = _PRINCIPAL if request.header.api_version >= _REQUESTER_VERSION else ("", "")
+    return CreateDelegationTokenResponse(
+        error, *_PRINCIPAL, *requester, _NO_TIME, _NO_TIME, _NO_TIME
     )
-    return answer

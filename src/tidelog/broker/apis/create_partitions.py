@@ -12,15 +12,28 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
-from tidelog.wire.messages.create_partitions import CreatePartitionsResponse
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=37, min_version=0, max_version=3)
 
 
-def handle(broker: Broker, request: Request) -> Pending | CreatePartitionsResponse:
+def handle(context: ApiContext, request: Request) -> Pending | CreatePartitionsResponse:
     """Ask the controller, if that is this broker."""
-    ask = partial(broker.controller.create_partitions, request.message)
-    return broker.store_trouble.watch(request, ask, request.message.timeout_ms)
+    ask = partial(context.controller.create_partitions, request.message)
+    return context.store_trouble.watch(request, ask, request.message.timeout_ms)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> CreatePartitionsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return CreatePartitionsResponse(
+        results=[CreatePartitionsTopicResult(topic.name, error) for topic in request.message.topics]
+    )

@@ -11,20 +11,34 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.create_topics import (
+    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=19, min_version=2, max_version=7)
 
 
-def handle(broker: Broker, request: Request) -> Pending | CreateTopicsResponse:
+def handle(context: ApiContext, request: Request) -> Pending | CreateTopicsResponse:
     """Ask the controller, if that is this broker."""
     message: CreateTopicsRequest = request.message
-    return broker.store_trouble.watch(
-        request, partial(broker.controller.create_topics, message), message.timeout_ms
+    return context.store_trouble.watch(
+        request, partial(context.controller.create_topics, message), message.timeout_ms
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> CreateTopicsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=topic.name, error_code=error)
+            for topic in request.message.topics
+        ]
     )

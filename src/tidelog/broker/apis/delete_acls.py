@@ -7,18 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import NO_AUTHORIZER, refuse
+from tidelog.broker.apis.support.unserved import NO_AUTHORIZER
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.delete_acls import DeleteAclsResponse
+from tidelog.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=31, min_version=1, max_version=3, refused="no access control")
 
 
-def handle(broker: Broker, request: Request) -> DeleteAclsResponse:
+def handle(context: ApiContext, request: Request) -> DeleteAclsResponse:
     """Refuse each filter."""
-    answer: DeleteAclsResponse = refuse(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    return answer
+    return error_response(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> DeleteAclsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(error, message) for _ in request.message.filters]
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.errors import ErrorCode
 from tidelog.group.requests import DeleteGroupAsked
 from tidelog.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -17,22 +18,31 @@ from tidelog.wire.messages.delete_groups import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=42, min_version=0, max_version=2)
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: ApiContext, request: Request) -> Any:
     """Ask the coordinator of each group; a group named twice is deleted once."""
     message: DeleteGroupsRequest = request.message
     groups = list(dict.fromkeys(message.groups_names))
-    return broker.groups.answer_all(
+    return context.groups.answer_all(
         request,
-        [DeleteGroupAsked(broker.groups.ticket(), group_id) for group_id in groups],
+        [DeleteGroupAsked(context.groups.ticket(), group_id) for group_id in groups],
         lambda answers: DeleteGroupsResponse(
             results=[
                 DeletableGroupResult(group_id, answer.error)
                 for group_id, answer in zip(groups, answers, strict=True)
             ]
         ),
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> DeleteGroupsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id, error) for group_id in request.message.groups_names]
     )

@@ -21,7 +21,7 @@ from tidelog.wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
 
 CARD = Card(api_key=21, min_version=0, max_version=2)
@@ -75,7 +75,7 @@ class _PartitionDeletion:
         self._deletion.look()
 
 
-def handle(broker: Broker, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request) -> Pending:
     """Move the log starts, and wait for the replicas."""
     message: DeleteRecordsRequest = request.message
     deletion = _Deletion()
@@ -87,11 +87,13 @@ def handle(broker: Broker, request: Request) -> Pending:
             answers.partitions.append(answer)
             topic_partition = TopicPartition(topic.name, asked.partition_index)
             try:
-                _begin(broker, deletion, topic_partition, asked.offset, answer)
+                _begin(context, deletion, topic_partition, asked.offset, answer)
             except KafkaError as error:
                 answer.error_code = error.code
     if deletion.waiting:
-        timeout = broker.serving_timers.after(max(0, message.timeout_ms), deletion.timed_out)
+        timeout = context.services.serving_timers.after(
+            max(0, message.timeout_ms), deletion.timed_out
+        )
         deletion.pending.on_cancel(timeout.cancel)
         deletion.pending.on_cancel(deletion.forgotten)
     deletion.look()
@@ -99,7 +101,7 @@ def handle(broker: Broker, request: Request) -> Pending:
 
 
 def _begin(
-    broker: Broker,
+    context: ApiContext,
     deletion: _Deletion,
     topic_partition: TopicPartition,
     offset: int,
@@ -111,9 +113,9 @@ def _begin(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"records of internal topic {topic_partition.topic!r} are not deleted",
         )
-    partition = broker.replicas.get(topic_partition)
+    partition = context.replicas.get(topic_partition)
     if partition is None:
-        raise KafkaError(broker.missing_replica_error(topic_partition))
+        raise KafkaError(context.replicas.missing_replica_error(topic_partition))
     wanted = partition.delete_records_before(offset)
     if partition.low_watermark >= wanted:
         answer.low_watermark = partition.low_watermark
@@ -121,3 +123,21 @@ def _begin(
     one = _PartitionDeletion(deletion, partition, answer)
     deletion.waiting[one] = None
     partition.watchers.wait_for_low_watermark(wanted, one)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> DeleteRecordsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                topic.name,
+                [
+                    DeleteRecordsPartitionResult(asked.partition_index, -1, error)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.message.topics
+        ]
+    )

@@ -11,20 +11,36 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.delete_topics import (
+    DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DeleteTopicState,
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20, min_version=1, max_version=6)
 
 
-def handle(broker: Broker, request: Request) -> Pending | DeleteTopicsResponse:
+def handle(context: ApiContext, request: Request) -> Pending | DeleteTopicsResponse:
     """Ask the controller, if that is this broker."""
     message: DeleteTopicsRequest = request.message
-    return broker.store_trouble.watch(
-        request, partial(broker.controller.delete_topics, message), message.timeout_ms
+    return context.store_trouble.watch(
+        request, partial(context.controller.delete_topics, message), message.timeout_ms
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> DeleteTopicsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    named = [DeleteTopicState(name) for name in request.message.topic_names]
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error)
+            for topic in (*named, *request.message.topics)
+        ]
     )

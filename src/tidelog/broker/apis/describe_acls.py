@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import NO_AUTHORIZER, refuse
+from tidelog.broker.apis.support.errors import error_response
+from tidelog.broker.apis.support.unserved import NO_AUTHORIZER
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_acls import DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=29, min_version=1, max_version=3, refused="no access control")
 
 
-def handle(broker: Broker, request: Request) -> DescribeAclsResponse:
+def handle(context: ApiContext, request: Request) -> DescribeAclsResponse:
     """Refuse the filter."""
-    answer: DescribeAclsResponse = refuse(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    answer: DescribeAclsResponse = error_response(
+        request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER
+    )
     return answer

@@ -19,14 +19,14 @@ from tidelog.wire.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=60, min_version=0, max_version=1)
 
 _BROKERS = 1
 
 
-def handle(broker: Broker, request: Request) -> DescribeClusterResponse:
+def handle(context: ApiContext, request: Request) -> DescribeClusterResponse:
     """What this broker knows of the cluster."""
     message: DescribeClusterRequest = request.message
     if message.endpoint_type != _BROKERS:
@@ -36,14 +36,16 @@ def handle(broker: Broker, request: Request) -> DescribeClusterResponse:
             endpoint_type=message.endpoint_type,
         )
     listener = request.connection.listener
-    controller_id = broker.view.controller_id
-    if broker.view.endpoint(controller_id, listener) is None:
+    controller_id = context.services.view.controller_id
+    if context.services.view.endpoint(controller_id, listener) is None:
         controller_id = -1
-    response = DescribeClusterResponse(cluster_id=broker.cluster_id, controller_id=controller_id)
+    response = DescribeClusterResponse(
+        cluster_id=context.services.identity.cluster_id, controller_id=controller_id
+    )
     if message.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    for broker_id, info in sorted(broker.view.brokers.items()):
-        endpoint = broker.view.endpoint(broker_id, listener)
+    for broker_id, info in sorted(context.services.view.brokers.items()):
+        endpoint = context.services.view.endpoint(broker_id, listener)
         if endpoint is not None:
             response.brokers.append(
                 DescribeClusterBroker(broker_id, endpoint.host, endpoint.port, info.rack)

@@ -29,39 +29,41 @@ from tidelog.wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=32, min_version=1, max_version=4)
 
 
-def handle(broker: Broker, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request) -> Pending:
     """Read what is stored, and tell it with what lies below."""
-    return broker.answer_from(_describe(broker, request.message), request)
+    return context.dispatcher.answer_from(_describe(context, request.message), request)
 
 
-async def _describe(broker: Broker, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
+async def _describe(
+    context: ApiContext, message: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
     results: list[DescribeConfigsResult] = []
     wanted: list[tuple[DescribeConfigsResult, tuple[str, str], Sequence[str]]] = []
     for resource_type, name, names in _questions(message):
         result = DescribeConfigsResult(resource_type=resource_type, resource_name=name)
         results.append(result)
         try:
-            entity = entity_of(broker, resource_type, name)
+            entity = entity_of(context.services, resource_type, name)
         except KafkaError as error:
             _refuse(result, error)
         else:
             wanted.append((result, entity, names))
-    own = (BROKERS, str(broker.broker_id))
+    own = (BROKERS, str(context.services.broker_id))
     entities = list(dict.fromkeys(entity for _, entity, _ in wanted))
     try:
-        cluster, of_broker, *stored = await broker.config_store.read(
+        cluster, of_broker, *stored = await context.config_store.read(
             [(BROKERS, DEFAULT_ENTITY), own, *entities]
         )
     except KafkaError as error:
         for result, _, _ in wanted:
             _refuse(result, error)
         return DescribeConfigsResponse(results=results)
-    static = broker.live_configs.static
+    static = context.live_configs.static
     dynamic = DynamicConfigs(cluster, of_broker)
     in_force, _ = broker_config(static, dynamic)
     settings = dict(zip(entities, stored, strict=True))
@@ -69,7 +71,7 @@ async def _describe(broker: Broker, message: DescribeConfigsRequest) -> Describe
         entries = _entries(static, dynamic, in_force, entity, settings[entity])
         result.configs = [_told(one, message) for one in config_entries.chosen(entries, keys)]
         # About a millisecond each: others are served in between.
-        await broker.tasks.sleep(0)
+        await context.services.tasks.sleep(0)
     return DescribeConfigsResponse(results=results)
 
 
@@ -117,3 +119,15 @@ def _told(entry: ConfigEntry, message: DescribeConfigsRequest) -> DescribeConfig
 def _refuse(result: DescribeConfigsResult, error: KafkaError) -> None:
     result.error_code = ErrorCode(error.code)
     result.error_message = error.message
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> DescribeConfigsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(error, None, one.resource_type, one.resource_name)
+            for one in request.message.resources
+        ]
+    )

@@ -21,19 +21,19 @@ from tidelog.wire.messages.describe_groups import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=15, min_version=0, max_version=5)
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: ApiContext, request: Request) -> Any:
     """Ask the coordinator of each group; one named twice is told once."""
     message: DescribeGroupsRequest = request.message
     groups = list(dict.fromkeys(message.groups))
     version = request.header.api_version
-    return broker.groups.answer_all(
+    return context.groups.answer_all(
         request,
-        [DescribeAsked(broker.groups.ticket(), group_id, version) for group_id in groups],
+        [DescribeAsked(context.groups.ticket(), group_id, version) for group_id in groups],
         lambda answers: DescribeGroupsResponse(
             groups=[
                 _described(group_id, answer, message.include_authorized_operations)
@@ -67,3 +67,15 @@ def _described(
     if include_authorized_operations and answer.error == ErrorCode.NONE:
         group.authorized_operations = GROUP_OPERATIONS
     return group
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> DescribeGroupsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return DescribeGroupsResponse(
+        groups=[
+            DescribedGroup(error_code=error, group_id=group_id)
+            for group_id in request.message.groups
+        ]
+    )

@@ -21,24 +21,28 @@ from tidelog.wire.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
     from tidelog.log.directory import LogDirectory
 
 CARD = Card(api_key=35, min_version=1, max_version=4)
 
+_LOG_DIRS_ERROR_VERSION = 3
 
-def handle(broker: Broker, request: Request) -> Pending:
+
+def handle(context: ApiContext, request: Request) -> Pending:
     """Look at each directory."""
-    return broker.answer_from(_describe(broker, request.message), request)
+    return context.dispatcher.answer_from(_describe(context, request.message), request)
 
 
-async def _describe(broker: Broker, message: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+async def _describe(
+    context: ApiContext, message: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
     wanted: dict[tuple[str, int], None] | None = None
     if message.topics is not None:
         wanted = {(one.topic, number): None for one in message.topics for number in one.partitions}
     response = DescribeLogDirsResponse()
-    for directory in broker.replicas.directories:
+    for directory in context.replicas.directories:
         result = DescribeLogDirsResult(log_dir=directory.path)
         response.results.append(result)
         try:
@@ -47,7 +51,7 @@ async def _describe(broker: Broker, message: DescribeLogDirsRequest) -> Describe
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             continue
         topics: dict[str, DescribeLogDirsTopic] = {}
-        for partition in broker.replicas.all():
+        for partition in context.replicas.all():
             name, number = partition.topic_partition
             if partition.directory is directory and (wanted is None or (name, number) in wanted):
                 topic = topics.setdefault(name, DescribeLogDirsTopic(name, []))
@@ -72,3 +76,12 @@ def _told(number: int, partition: Partition) -> DescribeLogDirsPartition:
         partition_size=sum(segment.size_bytes for segment in log.segments),
         offset_lag=max(0, partition.high_watermark - log.log_end_offset),
     )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> DescribeLogDirsResponse:
+    """As a whole where the version has room; before, as that of a directory without a name."""
+    if request.header.api_version >= _LOG_DIRS_ERROR_VERSION:
+        return DescribeLogDirsResponse(error_code=error)
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(error_code=error, log_dir="")])

@@ -20,12 +20,12 @@ from tidelog.wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=61, min_version=0, max_version=0)
 
 
-def handle(broker: Broker, request: Request) -> DescribeProducersResponse:
+def handle(context: ApiContext, request: Request) -> DescribeProducersResponse:
     """Answer each partition."""
     message: DescribeProducersRequest = request.message
     return DescribeProducersResponse(
@@ -33,7 +33,7 @@ def handle(broker: Broker, request: Request) -> DescribeProducersResponse:
             TopicResponse(
                 topic.name,
                 [
-                    _partition(broker, TopicPartition(topic.name, number))
+                    _partition(context, TopicPartition(topic.name, number))
                     for number in topic.partition_indexes
                 ],
             )
@@ -42,15 +42,15 @@ def handle(broker: Broker, request: Request) -> DescribeProducersResponse:
     )
 
 
-def _partition(broker: Broker, topic_partition: TopicPartition) -> PartitionResponse:
+def _partition(context: ApiContext, topic_partition: TopicPartition) -> PartitionResponse:
     number = topic_partition.partition
     try:
         validate_topic_name(topic_partition.topic)
     except KafkaError as error:
         return PartitionResponse(number, error.code, error.message)
-    partition = broker.replicas.get(topic_partition)
+    partition = context.replicas.get(topic_partition)
     if partition is None:
-        return PartitionResponse(number, broker.missing_replica_error(topic_partition))
+        return PartitionResponse(number, context.replicas.missing_replica_error(topic_partition))
     return PartitionResponse(
         number,
         ErrorCode.NONE,
@@ -65,4 +65,19 @@ def _partition(broker: Broker, topic_partition: TopicPartition) -> PartitionResp
             )
             for producer_id, entry in partition.log.producers.entries().items()
         ],
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> DescribeProducersResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                topic.name,
+                [PartitionResponse(number, error, message) for number in topic.partition_indexes],
+            )
+            for topic in request.message.topics
+        ]
     )

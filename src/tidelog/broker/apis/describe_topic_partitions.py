@@ -25,24 +25,26 @@ from tidelog.wire.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=75, min_version=0, max_version=0)
 
 
-def handle(broker: Broker, request: Request) -> DescribeTopicPartitionsResponse:
+def handle(context: ApiContext, request: Request) -> DescribeTopicPartitionsResponse:
     """One page."""
     message: DescribeTopicPartitionsRequest = request.message
     cursor = message.cursor
     first = "" if cursor is None else cursor.topic_name
-    limit = broker.config.max_request_partition_size_limit
+    limit = context.services.config.max_request_partition_size_limit
     room = max(1, min(limit, message.response_partition_limit))
-    names = sorted({one.name for one in message.topics} if message.topics else broker.view.topics)
+    names = sorted(
+        {one.name for one in message.topics} if message.topics else context.services.view.topics
+    )
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if name < first:
             continue
-        topic = broker.view.topics.get(name)
+        topic = context.services.view.topics.get(name)
         if topic is None:
             response.topics.append(_missing(name))
             continue
@@ -53,7 +55,7 @@ def handle(broker: Broker, request: Request) -> DescribeTopicPartitionsResponse:
             break
         page = numbers[:room]
         room -= len(page)
-        response.topics.append(_topic(broker, request.connection.listener, topic, page))
+        response.topics.append(_topic(context, request.connection.listener, topic, page))
         if len(page) < len(numbers):
             response.next_cursor = Cursor(name, numbers[len(page)])
             break
@@ -72,23 +74,23 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    broker: Broker, listener: str, topic: TopicView, numbers: list[int]
+    context: ApiContext, listener: str, topic: TopicView, numbers: list[int]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal_topic(topic.name),
         partitions=[
-            _partition(broker, listener, number, topic.partitions[number]) for number in numbers
+            _partition(context, listener, number, topic.partitions[number]) for number in numbers
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    broker: Broker, listener: str, number: int, partition: PartitionView
+    context: ApiContext, listener: str, number: int, partition: PartitionView
 ) -> DescribeTopicPartitionsResponsePartition:
-    has_leader = broker.view.endpoint(partition.leader, listener) is not None
+    has_leader = context.services.view.endpoint(partition.leader, listener) is not None
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=number,
@@ -99,4 +101,16 @@ def _partition(
         eligible_leader_replicas=(),
         last_known_elr=(),
         offline_replicas=partition.offline_replicas,
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> DescribeTopicPartitionsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name)
+            for topic in request.message.topics
+        ]
     )

@@ -7,18 +7,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import refuse
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.describe_transactions import DescribeTransactionsResponse
+from tidelog.wire.messages.describe_transactions import (
+    DescribeTransactionsResponse,
+    TransactionState,
+)
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=65, min_version=0, max_version=0)
 
 
-def handle(broker: Broker, request: Request) -> DescribeTransactionsResponse:
+def handle(context: ApiContext, request: Request) -> DescribeTransactionsResponse:
     """Answer each id."""
-    answer: DescribeTransactionsResponse = refuse(request, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-    return answer
+    return error_response(request, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> DescribeTransactionsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            TransactionState(error_code=error, transactional_id=transactional_id)
+            for transactional_id in request.message.transactional_ids
+        ]
+    )

@@ -17,12 +17,12 @@ from tidelog.wire.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=50, min_version=0, max_version=0)
 
 
-def handle(broker: Broker, request: Request) -> DescribeUserScramCredentialsResponse:
+def handle(context: ApiContext, request: Request) -> DescribeUserScramCredentialsResponse:
     """Return one result for each user that is named; none where all users are asked for."""
     message: DescribeUserScramCredentialsRequest = request.message
     names = [user.name for user in message.users or ()]

@@ -10,15 +10,40 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
-from tidelog.wire.messages.elect_leaders import ElectLeadersResponse
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.elect_leaders import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=43, min_version=0, max_version=2)
 
+#: From these on the whole answer has an error.
+_ELECTION_ERROR_VERSION = 1
 
-def handle(broker: Broker, request: Request) -> Pending | ElectLeadersResponse:
+
+def handle(context: ApiContext, request: Request) -> Pending | ElectLeadersResponse:
     """Ask the controller, if that is this broker."""
-    ask = partial(broker.controller.elect_leaders, request.message)
-    return broker.store_trouble.watch(request, ask, request.message.timeout_ms)
+    ask = partial(context.controller.elect_leaders, request.message)
+    return context.store_trouble.watch(request, ask, request.message.timeout_ms)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> ElectLeadersResponse:
+    """By partition, and as a whole where the version has room."""
+    response = ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic.topic, [PartitionResult(number, error, None) for number in topic.partitions]
+            )
+            for topic in request.message.topic_partitions or ()
+        ]
+    )
+    if request.header.api_version >= _ELECTION_ERROR_VERSION:
+        response.error_code = error
+    return response

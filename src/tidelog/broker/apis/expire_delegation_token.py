@@ -8,22 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import refuse
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.expire_delegation_token import ExpireDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(
     api_key=40, min_version=1, max_version=2, refused="no authentication: listeners are PLAINTEXT"
 )
 
+#: A time that there is none of.
+_NO_TIME = -1
 
-def handle(broker: Broker, request: Request) -> ExpireDelegationTokenResponse:
+
+def handle(context: ApiContext, request: Request) -> ExpireDelegationTokenResponse:
     """Refuse the token."""
-    answer: ExpireDelegationTokenResponse = refuse(
-        request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    )
-    return answer
+    return error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> ExpireDelegationTokenResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return ExpireDelegationTokenResponse(error, _NO_TIME)

@@ -21,10 +21,15 @@ from tidelog.broker.replicas.fetch_sessions import (
 )
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.fetch import FetchRequest, FetchResponse
+from tidelog.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
 
 CARD = Card(api_key=1, min_version=4, max_version=17, note="no fetching from followers yet")
@@ -33,7 +38,7 @@ _TOPIC_ID_VERSION = 13
 _REPLICA_STATE_VERSION = 15
 
 
-def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
+def handle(context: ApiContext, request: Request) -> FetchResponse | Pending:
     """Bring the session up to date, tell partitions what their follower has, read, maybe wait."""
     message: FetchRequest = request.message
     version = request.header.api_version
@@ -44,7 +49,7 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
         replica_id = message.replica_id
         broker_epoch = -1
     now_ms = request.received_ms
-    found = _session(broker, message, version, replica_id, now_ms)
+    found = _session(context, message, version, replica_id, now_ms)
     if isinstance(found, ErrorCode):
         return FetchResponse(error_code=found)
     session, listed = found
@@ -56,12 +61,13 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
             session.broker_epoch = broker_epoch
             listed = list(session.partitions.values())
         for item in listed:
-            partition = note_follower(broker, session, item, now_ms)
+            partition = note_follower(context.replicas, session, item, now_ms)
             if partition is not None:
                 checked[item] = partition
-    limit = broker.config.fetch_max_bytes if replica_id < 0 else message.max_bytes
+    limit = context.services.config.fetch_max_bytes if replica_id < 0 else message.max_bytes
     fetch = FetchWait(
-        broker,
+        context.services,
+        context.replicas,
         session,
         version,
         message.min_bytes,
@@ -73,18 +79,18 @@ def handle(broker: Broker, request: Request) -> FetchResponse | Pending:
 
 
 def _session(
-    broker: Broker, message: FetchRequest, version: int, replica_id: int, now_ms: int
+    context: ApiContext, message: FetchRequest, version: int, replica_id: int, now_ms: int
 ) -> tuple[FetchSession, list[SessionPartition]] | ErrorCode:
     """The session of a fetch, made or updated (the rules of KIP-227), and what it lists."""
-    sessions = broker.fetch_sessions
+    sessions = context.fetch_sessions
     uses_topic_ids = version >= _TOPIC_ID_VERSION
     if message.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         if message.session_id:
             sessions.remove(message.session_id)
         session = FetchSession(replica_id, uses_topic_ids, now_ms)
-        listed = _update(broker, session, message)
+        listed = _update(context, session, message)
         if message.session_epoch == INITIAL_EPOCH and session.partitions:
-            sessions.add(session, broker.ports.random.randrange(1, 0x7FFFFFFF), now_ms)
+            sessions.add(session, context.services.ports.random.randrange(1, 0x7FFFFFFF), now_ms)
         return session, listed
     existing = sessions.get(message.session_id)
     if existing is None:
@@ -96,13 +102,15 @@ def _session(
     existing.next_epoch()
     existing.last_used_ms = now_ms
     size_before = len(existing.partitions)
-    listed = _update(broker, existing, message)
+    listed = _update(context, existing, message)
     if not sessions.resized(existing, size_before, now_ms):
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     return existing, listed
 
 
-def _update(broker: Broker, session: FetchSession, message: FetchRequest) -> list[SessionPartition]:
+def _update(
+    context: ApiContext, session: FetchSession, message: FetchRequest
+) -> list[SessionPartition]:
     """Take over listed and forgotten partitions; the listed ones are dirty, and returned."""
     by_id = session.uses_topic_ids
     partitions = session.partitions
@@ -114,7 +122,9 @@ def _update(broker: Broker, session: FetchSession, message: FetchRequest) -> lis
             key = (name_or_id, wanted.partition)
             item = partitions.get(key)
             if item is None:
-                name = broker.topic_name(topic.topic_id) if by_id else topic.topic
+                name = (
+                    context.replicas.published_topic_name(topic.topic_id) if by_id else topic.topic
+                )
                 item = partitions[key] = SessionPartition(session, key, name)
             item.fetch_offset = wanted.fetch_offset
             item.last_fetched_epoch = wanted.last_fetched_epoch
@@ -129,3 +139,26 @@ def _update(broker: Broker, session: FetchSession, message: FetchRequest) -> lis
             if item is not None:
                 listed.pop(item, None)
     return list(listed)
+
+
+def error_response(request: Request, error: ErrorCode, message: str | None = None) -> FetchResponse:
+    """By partition for versions below 7, which have no other place for it."""
+    return FetchResponse(
+        error_code=error,
+        responses=[
+            FetchableTopicResponse(
+                topic.topic,
+                topic.topic_id,
+                [
+                    PartitionData(
+                        partition_index=wanted.partition,
+                        error_code=error,
+                        high_watermark=-1,
+                        records=b"",
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.message.topics
+        ],
+    )

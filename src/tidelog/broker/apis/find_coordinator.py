@@ -31,20 +31,23 @@ from tidelog.wire.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=10, min_version=0, max_version=6, note="groups only")
+
+#: From this version on FindCoordinator asks for many keys.
+_COORDINATORS_VERSION = 4
 
 GROUP, TRANSACTION = 0, 1
 _BATCHED_VERSION = 4
 
 
-def handle(broker: Broker, request: Request) -> FindCoordinatorResponse:
+def handle(context: ApiContext, request: Request) -> FindCoordinatorResponse:
     """The coordinator of each key, from published state."""
     message: FindCoordinatorRequest = request.message
     listener = request.connection.listener
-    if message.key_type == TRANSACTION and TRANSACTION_STATE not in broker.view.topics:
-        broker.tracer.log(
+    if message.key_type == TRANSACTION and TRANSACTION_STATE not in context.services.view.topics:
+        context.services.tracer.log(
             "request",
             logging.WARNING,
             f"refusing client {request.header.client_id!r} a transactional id: {NO_TRANSACTIONS}",
@@ -52,10 +55,10 @@ def handle(broker: Broker, request: Request) -> FindCoordinatorResponse:
     if request.header.api_version >= _BATCHED_VERSION:
         return FindCoordinatorResponse(
             coordinators=[
-                _find(broker, listener, message.key_type, key) for key in message.coordinator_keys
+                _find(context, listener, message.key_type, key) for key in message.coordinator_keys
             ]
         )
-    found = _find(broker, listener, message.key_type, message.key)
+    found = _find(context, listener, message.key_type, message.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -65,13 +68,13 @@ def handle(broker: Broker, request: Request) -> FindCoordinatorResponse:
     )
 
 
-def _find(broker: Broker, listener: str, key_type: int, key: str) -> Coordinator:
+def _find(context: ApiContext, listener: str, key_type: int, key: str) -> Coordinator:
     if key_type == TRANSACTION:
-        states = broker.view.topics.get(TRANSACTION_STATE)
+        states = context.services.view.topics.get(TRANSACTION_STATE)
         if states is None or not states.partitions:
             return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         number = coordinating_partition(key, len(states.partitions))
-        return _leader(broker, listener, TopicPartition(TRANSACTION_STATE, number), key)
+        return _leader(context, listener, TopicPartition(TRANSACTION_STATE, number), key)
     if key_type != GROUP:
         return _none(key, ErrorCode.INVALID_REQUEST, f"key type {key_type}: 0 or 1 expected")
     if len(key) > MAX_GROUP_ID_CHARS:
@@ -80,21 +83,21 @@ def _find(broker: Broker, listener: str, key_type: int, key: str) -> Coordinator
             ErrorCode.INVALID_GROUP_ID,
             f"a group id of {len(key)} characters; at most {MAX_GROUP_ID_CHARS} are taken",
         )
-    if broker.auto_creation.offsets_topic() is None:
-        reason = broker.auto_creation.no_offsets_topic
+    if context.auto_creation.offsets_topic() is None:
+        reason = context.auto_creation.no_offsets_topic
         message = f"cannot be made yet: {reason}" if reason else "is being made"
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} {message}")
-    partition = TopicPartition(CONSUMER_OFFSETS, broker.groups.partition_of(key))
-    return _leader(broker, listener, partition, key)
+    partition = TopicPartition(CONSUMER_OFFSETS, context.groups.partition_of(key))
+    return _leader(context, listener, partition, key)
 
 
-def _leader(broker: Broker, listener: str, partition: TopicPartition, key: str) -> Coordinator:
+def _leader(context: ApiContext, listener: str, partition: TopicPartition, key: str) -> Coordinator:
     """Return the leader of the partition that owns a key."""
-    view = broker.view.partition(partition)
-    endpoint = None if view is None else broker.view.endpoint(view.leader, listener)
+    view = context.services.view.partition(partition)
+    endpoint = None if view is None else context.services.view.endpoint(view.leader, listener)
     if view is None or endpoint is None:
         reason = "has no live leader now"
-        if view is not None and broker.view.is_alive(view.leader):
+        if view is not None and context.services.view.is_alive(view.leader):
             reason = f"is led by broker {view.leader}, which has no listener {listener}"
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} {reason}")
     return Coordinator(key, view.leader, endpoint.host, endpoint.port, ErrorCode.NONE, None)
@@ -102,3 +105,15 @@ def _leader(broker: Broker, listener: str, partition: TopicPartition, key: str) 
 
 def _none(key: str, error: ErrorCode, message: str) -> Coordinator:
     return Coordinator(key, -1, "", -1, error, message)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> FindCoordinatorResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    if request.header.api_version < _COORDINATORS_VERSION:
+        return FindCoordinatorResponse(error_code=error, node_id=-1, host="", port=-1)
+    keys = request.message.coordinator_keys
+    return FindCoordinatorResponse(
+        coordinators=[Coordinator(key, -1, "", -1, error, None) for key in keys]
+    )

@@ -14,22 +14,22 @@ from tidelog.group.requests import HeartbeatAsked
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=12, min_version=0, max_version=4)
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: ApiContext, request: Request) -> Any:
     """Ask the group's coordinator."""
     message: HeartbeatRequest = request.message
     asked = HeartbeatAsked(
-        broker.groups.ticket(),
+        context.groups.ticket(),
         message.group_id,
         message.generation_id,
         message.member_id,
         message.group_instance_id,
     )
-    return broker.groups.answer(request, asked, _response)
+    return context.groups.answer(request, asked, _response)
 
 
 def _response(answer: HeartbeatAnswer) -> HeartbeatResponse:

@@ -11,25 +11,29 @@ from tidelog.broker.configs import config_requests
 from tidelog.broker.configs.config_requests import Resource
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.dynamic_config import Alteration
+from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tidelog.wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=44, min_version=0, max_version=1)
 
 
-def handle(broker: Broker, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request) -> Pending:
     """Check, write to the store, answer."""
-    return broker.answer_from(_alter(broker, request.message), request)
+    return context.dispatcher.answer_from(_alter(context, request.message), request)
 
 
 async def _alter(
-    broker: Broker, message: IncrementalAlterConfigsRequest
+    context: ApiContext, message: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     resources = [
         Resource(
@@ -40,11 +44,28 @@ async def _alter(
         for one in message.resources
     ]
     outcomes = await config_requests.alter(
-        broker, resources, replace=False, validate_only=message.validate_only
+        context.services,
+        context.config_store,
+        context.live_configs.static,
+        resources,
+        replace=False,
+        validate_only=message.validate_only,
     )
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(one.error, one.message, one.type, one.name)
             for one in outcomes
+        ]
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> IncrementalAlterConfigsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalResourceResponse(error, None, one.resource_type, one.resource_name)
+            for one in request.message.resources
         ]
     )

@@ -16,7 +16,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=22, min_version=0, max_version=5)
 
@@ -24,21 +24,21 @@ _FIRST_EPOCH = 0
 _NO_EPOCH = -1
 
 
-def handle(broker: Broker, request: Request) -> Pending | InitProducerIdResponse:
+def handle(context: ApiContext, request: Request) -> Pending | InitProducerIdResponse:
     """An id at once where the block in hand has one."""
     message: InitProducerIdRequest = request.message
     if message.transactional_id is not None:
         return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if (message.producer_id == -1) != (message.producer_epoch == _NO_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
-    taken = broker.producer_ids.take()
+    taken = context.producer_ids.take()
     if taken is not None:
         return _granted(taken)
-    return broker.answer_from(_wait(broker), request)
+    return context.dispatcher.answer_from(_wait(context), request)
 
 
-async def _wait(broker: Broker) -> InitProducerIdResponse:
-    taken = await broker.producer_ids.wait()
+async def _wait(context: ApiContext) -> InitProducerIdResponse:
+    taken = await context.producer_ids.wait()
     if taken is None:
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return _granted(taken)

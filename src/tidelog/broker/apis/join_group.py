@@ -19,7 +19,7 @@ from tidelog.wire.messages.join_group import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=11, min_version=0, max_version=9)
 
@@ -27,13 +27,13 @@ _REBALANCE_TIMEOUT_VERSION = 1
 _NULL_PROTOCOL_VERSION = 7
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: ApiContext, request: Request) -> Any:
     """Ask the group's coordinator."""
     message: JoinGroupRequest = request.message
     version = request.header.api_version
     has_own_timeout = version >= _REBALANCE_TIMEOUT_VERSION
     asked = JoinAsked(
-        ticket=broker.groups.ticket(),
+        ticket=context.groups.ticket(),
         version=version,
         group_id=message.group_id,
         member_id=message.member_id,
@@ -46,9 +46,9 @@ def handle(broker: Broker, request: Request) -> Any:
         ),
         protocol_type=message.protocol_type,
         protocols=tuple(Protocol(each.name, each.metadata) for each in message.protocols),
-        uuid=_uuid(broker.ports.random.randbytes(16)),
+        uuid=_uuid(context.services.ports.random.randbytes(16)),
     )
-    return broker.groups.answer(request, asked, lambda answer: _response(answer, version))
+    return context.groups.answer(request, asked, lambda answer: _response(answer, version))
 
 
 def _response(answer: JoinAnswer, version: int) -> JoinGroupResponse:

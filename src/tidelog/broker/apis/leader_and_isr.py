@@ -17,16 +17,16 @@ from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=4, min_version=4, max_version=7, inter_broker=True)
 
 
-def handle(broker: Broker, request: Request) -> LeaderAndIsrResponse | Pending:
+def handle(context: ApiContext, request: Request) -> LeaderAndIsrResponse | Pending:
     """Carried out after the commands that came before; answered when the roles are taken."""
-    if broker.replicas.is_overtaken(request):
+    if context.replicas.is_overtaken(request):
         return LeaderAndIsrResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
-    return broker.answer_from(
-        broker.replicas.apply_leader_and_isr(request.message, request.header.api_version),
+    return context.dispatcher.answer_from(
+        context.commands.leader_and_isr(request.message, request.header.api_version),
         request,
     )

@@ -18,14 +18,14 @@ from tidelog.wire.messages.leave_group import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=13, min_version=0, max_version=5)
 
 _MANY_MEMBERS_VERSION = 3
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: ApiContext, request: Request) -> Any:
     """Ask the group's coordinator."""
     message: LeaveGroupRequest = request.message
     many = request.header.api_version >= _MANY_MEMBERS_VERSION
@@ -35,8 +35,8 @@ def handle(broker: Broker, request: Request) -> Any:
         )
     else:
         members = (MemberIdentity(message.member_id),)
-    asked = LeaveAsked(broker.groups.ticket(), message.group_id, members)
-    return broker.groups.answer(request, asked, lambda answer: _response(answer, many))
+    asked = LeaveAsked(context.groups.ticket(), message.group_id, members)
+    return context.groups.answer(request, asked, lambda answer: _response(answer, many))
 
 
 def _response(answer: LeaveAnswer, many: bool) -> LeaveGroupResponse:

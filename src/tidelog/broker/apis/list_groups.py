@@ -12,15 +12,15 @@ from tidelog.group.listing import GROUP_TYPE
 from tidelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=16, min_version=0, max_version=5)
 
 
-def handle(broker: Broker, request: Request) -> ListGroupsResponse:
+def handle(context: ApiContext, request: Request) -> ListGroupsResponse:
     """All groups that the filters let through."""
     message: ListGroupsRequest = request.message
-    error, groups = broker.groups.list_groups(message.states_filter, message.types_filter)
+    error, groups = context.groups.list_groups(message.states_filter, message.types_filter)
     return ListGroupsResponse(
         error_code=error,
         groups=[

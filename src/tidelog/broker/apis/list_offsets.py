@@ -27,7 +27,7 @@ from tidelog.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
 
 CARD = Card(api_key=2, min_version=1, max_version=9, note="no transactions yet")
@@ -42,7 +42,7 @@ _CONSUMER_REPLICA_ID = -1
 _PER_TURN = 100
 
 
-def handle(broker: Broker, request: Request) -> ListOffsetsResponse | Pending:
+def handle(context: ApiContext, request: Request) -> ListOffsetsResponse | Pending:
     """Answer at once where no timestamp has to be looked up in the log."""
     message: ListOffsetsRequest = request.message
     repeated = _repeated(message)
@@ -52,12 +52,12 @@ def handle(broker: Broker, request: Request) -> ListOffsetsResponse | Pending:
         for asked in topic.partitions
     )
     if lookups:
-        return broker.answer_from(_answer(broker, request, repeated), request)
+        return context.dispatcher.answer_from(_answer(context, request, repeated), request)
     return _response(
         message,
         [
             [
-                _known(broker, request, topic.name, asked)
+                _known(context, request, topic.name, asked)
                 if (topic.name, asked.partition_index) not in repeated
                 else _refused(asked)
                 for asked in topic.partitions
@@ -83,7 +83,7 @@ def _refused(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
 
 
 async def _answer(
-    broker: Broker, request: Request, repeated: set[tuple[str, int]]
+    context: ApiContext, request: Request, repeated: set[tuple[str, int]]
 ) -> ListOffsetsResponse:
     message: ListOffsetsRequest = request.message
     answers = []
@@ -94,10 +94,10 @@ async def _answer(
             if (topic.name, asked.partition_index) in repeated:
                 of_topic.append(_refused(asked))
                 continue
-            of_topic.append(await _looked_up(broker, request, topic.name, asked))
+            of_topic.append(await _looked_up(context, request, topic.name, asked))
             searched += 1
             if searched % _PER_TURN == 0:
-                await broker.tasks.sleep(0)
+                await context.services.tasks.sleep(0)
         answers.append(of_topic)
     return _response(message, answers)
 
@@ -114,7 +114,7 @@ def _response(
 
 
 def _leader(
-    broker: Broker, request: Request, topic: str, asked: ListOffsetsPartition
+    context: ApiContext, request: Request, topic: str, asked: ListOffsetsPartition
 ) -> tuple[Partition, LeaderReplica]:
     """The replica that answers; raises KafkaError when this broker cannot."""
     since = _SINCE.get(asked.timestamp, 0 if asked.timestamp >= 0 else 0x7FFF)
@@ -123,9 +123,9 @@ def _leader(
             ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} has no meaning here"
         )
     topic_partition = TopicPartition(topic, asked.partition_index)
-    partition = broker.replicas.get(topic_partition)
+    partition = context.replicas.get(topic_partition)
     if partition is None:
-        raise KafkaError(broker.missing_replica_error(topic_partition))
+        raise KafkaError(context.replicas.missing_replica_error(topic_partition))
     error = partition.check_leader_epoch(asked.current_leader_epoch)
     if error:
         raise KafkaError(error)
@@ -135,12 +135,12 @@ def _leader(
 
 
 def _known(
-    broker: Broker, request: Request, topic: str, asked: ListOffsetsPartition
+    context: ApiContext, request: Request, topic: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     """Earliest and latest: known without looking into the log."""
     answer = ListOffsetsPartitionResponse(asked.partition_index)
     try:
-        partition, role = _leader(broker, request, topic, asked)
+        partition, role = _leader(context, request, topic, asked)
         log = partition.log
         if asked.timestamp == LATEST:
             _fill(answer, request, _end(partition, role, request), role.leader_epoch)
@@ -153,14 +153,14 @@ def _known(
 
 
 async def _looked_up(
-    broker: Broker, request: Request, topic: str, asked: ListOffsetsPartition
+    context: ApiContext, request: Request, topic: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     """A timestamp: the record, if it is one that the asker may see."""
     if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
-        return _known(broker, request, topic, asked)
+        return _known(context, request, topic, asked)
     answer = ListOffsetsPartitionResponse(asked.partition_index)
     try:
-        partition, role = _leader(broker, request, topic, asked)
+        partition, role = _leader(context, request, topic, asked)
         end = role.log_end_offset if _is_replica(request) else role.high_watermark
         # Told of this end, whatever comes during the search: nothing beyond it is looked at.
         unknown = _unknown_end(partition, role, request)
@@ -170,7 +170,7 @@ async def _looked_up(
                 found = None
         else:
             found = await partition.log.offset_for_timestamp(asked.timestamp, end)
-        _check_still_leads(broker, request, topic, asked, role)
+        _check_still_leads(context, request, topic, asked, role)
         if found is not None:
             answer.timestamp, offset, leader_epoch = found
             _fill(answer, request, offset, leader_epoch)
@@ -184,11 +184,15 @@ async def _looked_up(
 
 
 def _check_still_leads(
-    broker: Broker, request: Request, topic: str, asked: ListOffsetsPartition, role: LeaderReplica
+    context: ApiContext,
+    request: Request,
+    topic: str,
+    asked: ListOffsetsPartition,
+    role: LeaderReplica,
 ) -> None:
     """Raises KafkaError where the leadership in which a search began has ended meanwhile: what it
     found may be cut off, and nobody here may answer for what is there now."""
-    partition, now = _leader(broker, request, topic, asked)
+    partition, now = _leader(context, request, topic, asked)
     if now is not role:
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -225,4 +229,22 @@ def _unknown_end(partition: Partition, role: LeaderReplica, request: Request) ->
         ErrorCode.OFFSET_NOT_AVAILABLE if has_own_error else ErrorCode.LEADER_NOT_AVAILABLE,
         f"the high watermark of {partition.topic_partition} has not reached leader epoch "
         f"{role.leader_epoch} yet",
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> ListOffsetsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                topic.name,
+                [
+                    ListOffsetsPartitionResponse(asked.partition_index, error)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.message.topics
+        ]
     )

@@ -14,12 +14,12 @@ from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=46, min_version=0, max_version=0)
 
 
-def handle(broker: Broker, request: Request) -> Pending | ListPartitionReassignmentsResponse:
+def handle(context: ApiContext, request: Request) -> Pending | ListPartitionReassignmentsResponse:
     """Ask the controller, if that is this broker."""
-    ask = partial(broker.controller.list_reassignments, request.message)
-    return broker.store_trouble.guard(request, ask, request.message.timeout_ms)
+    ask = partial(context.controller.list_reassignments, request.message)
+    return context.store_trouble.guard(request, ask, request.message.timeout_ms)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from tidelog.broker.server.requests import Card, Pending, Request
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_001, min_version=0, max_version=0)
 
 
-def handle(broker: Broker, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request) -> Pending:
     """Look at each directory."""
-    return broker.answer_from(broker.strays.list(), request)
+    return context.dispatcher.answer_from(context.strays.list(), request)

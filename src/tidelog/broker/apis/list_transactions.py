@@ -14,7 +14,7 @@ from tidelog.wire.messages.list_transactions import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=66, min_version=0, max_version=1)
 
@@ -31,7 +31,7 @@ _STATES = (
 )
 
 
-def handle(broker: Broker, request: Request) -> ListTransactionsResponse:
+def handle(context: ApiContext, request: Request) -> ListTransactionsResponse:
     """Return no transactions."""
     message: ListTransactionsRequest = request.message
     unknown = [name for name in dict.fromkeys(message.state_filters) if name not in _STATES]

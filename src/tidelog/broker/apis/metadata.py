@@ -31,7 +31,7 @@ from tidelog.wire.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=3, min_version=0, max_version=13)
 
@@ -46,8 +46,8 @@ class _Leaders:
 
     __slots__ = ("_is_alive", "_without_listener", "endpoints")
 
-    def __init__(self, broker: Broker, request: Request) -> None:
-        view, listener = broker.view, request.connection.listener
+    def __init__(self, context: ApiContext, request: Request) -> None:
+        view, listener = context.services.view, request.connection.listener
         found = ((one, view.endpoint(one, listener)) for one in sorted(view.brokers))
         #: In the order of the brokers' ids; a broker without that listener is left out.
         self.endpoints = {one: endpoint for one, endpoint in found if endpoint is not None}
@@ -66,13 +66,15 @@ class _Leaders:
         return ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def handle(broker: Broker, request: Request) -> MetadataResponse:
+def handle(context: ApiContext, request: Request) -> MetadataResponse:
     """The topics asked for; None (version 0: empty) asks for all."""
     message: MetadataRequest = request.message
     version = request.header.api_version
-    view = broker.view
-    response = MetadataResponse(cluster_id=broker.cluster_id, controller_id=view.controller_id)
-    leaders = _Leaders(broker, request)
+    view = context.services.view
+    response = MetadataResponse(
+        cluster_id=context.services.identity.cluster_id, controller_id=view.controller_id
+    )
+    leaders = _Leaders(context, request)
     for broker_id, endpoint in leaders.endpoints.items():
         rack = view.brokers[broker_id].rack
         response.brokers.append(
@@ -80,7 +82,7 @@ def handle(broker: Broker, request: Request) -> MetadataResponse:
         )
     if message.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    response.topics = _topics(broker, leaders, message, version)
+    response.topics = _topics(context, leaders, message, version)
     if message.include_topic_authorized_operations:
         for topic in response.topics:
             if topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
@@ -89,42 +91,44 @@ def handle(broker: Broker, request: Request) -> MetadataResponse:
 
 
 def _topics(
-    broker: Broker, leaders: _Leaders, message: MetadataRequest, version: int
+    context: ApiContext, leaders: _Leaders, message: MetadataRequest, version: int
 ) -> list[MetadataResponseTopic]:
     asked = message.topics
     if asked is None or (version == 0 and not asked):
-        return [_topic(leaders, topic) for _, topic in sorted(broker.view.topics.items())]
+        return [_topic(leaders, topic) for _, topic in sorted(context.services.view.topics.items())]
     answers = []
-    may_create = message.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+    may_create = (
+        message.allow_auto_topic_creation and context.services.config.auto_create_topics_enable
+    )
     missing: dict[str, None] = {}
     # A topic named several times is answered once, as Kafka does.
     once = {(wanted.topic_id, wanted.name): wanted for wanted in asked}
     for wanted in once.values():
-        answer = _asked(broker, leaders, wanted, version)
+        answer = _asked(context, leaders, wanted, version)
         if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and may_create:
             assert wanted.name is not None
             missing[wanted.name] = None
             answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         answers.append(answer)
     if missing:
-        broker.auto_creation.create(missing)
+        context.auto_creation.create(missing)
     return answers
 
 
 def _asked(
-    broker: Broker, leaders: _Leaders, wanted: MetadataRequestTopic, version: int
+    context: ApiContext, leaders: _Leaders, wanted: MetadataRequestTopic, version: int
 ) -> MetadataResponseTopic:
     if wanted.topic_id != ZERO_TOPIC_ID:
         if version < _ASKING_BY_ID_VERSION:
             return MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "")
-        by_id = broker.view.topic_name(wanted.topic_id)
+        by_id = context.services.view.topic_name(wanted.topic_id)
         if by_id is None:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
-        return _topic(leaders, broker.view.topics[by_id])
+        return _topic(leaders, context.services.view.topics[by_id])
     name = wanted.name
     if name is None:
         return MetadataResponseTopic(ErrorCode.INVALID_REQUEST, "")
-    topic = broker.view.topics.get(name)
+    topic = context.services.view.topics.get(name)
     if topic is not None:
         return _topic(leaders, topic)
     try:
@@ -159,4 +163,17 @@ def _partition(
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
         offline_replicas=partition.offline_replicas,
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> MetadataResponse:
+    """A request for all topics names none that could carry the error. Versions below 12 have no
+    null for the name of a topic that was asked for by id."""
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.message.topics or ()
+        ]
     )

@@ -23,19 +23,19 @@ from tidelog.wire.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=8, min_version=2, max_version=9)
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: ApiContext, request: Request) -> Any:
     """Ask the group's coordinator about the partitions that there are."""
     message: OffsetCommitRequest = request.message
     known: list[OffsetToCommit] = []
     for topic in message.topics:
         for each in topic.partitions:
             topic_partition = TopicPartition(topic.name, each.partition_index)
-            if broker.view.partition(topic_partition) is not None:
+            if context.services.view.partition(topic_partition) is not None:
                 known.append(
                     OffsetToCommit(
                         topic_partition,
@@ -47,7 +47,7 @@ def handle(broker: Broker, request: Request) -> Any:
     if not known:
         return _response(message, OffsetCommitAnswer(()))
     asked = OffsetCommitAsked(
-        broker.groups.ticket(),
+        context.groups.ticket(),
         message.group_id,
         tuple(known),
         message.generation_id_or_member_epoch,
@@ -55,7 +55,7 @@ def handle(broker: Broker, request: Request) -> Any:
         message.group_instance_id,
         message.retention_time_ms,
     )
-    return broker.groups.answer(request, asked, lambda answer: _response(message, answer))
+    return context.groups.answer(request, asked, lambda answer: _response(message, answer))
 
 
 def _response(message: OffsetCommitRequest, answer: OffsetCommitAnswer) -> OffsetCommitResponse:
@@ -76,5 +76,23 @@ def _response(message: OffsetCommitRequest, answer: OffsetCommitAnswer) -> Offse
                 ],
             )
             for topic in message.topics
+        ]
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> OffsetCommitResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                [
+                    OffsetCommitResponsePartition(each.partition_index, error)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.message.topics
         ]
     )

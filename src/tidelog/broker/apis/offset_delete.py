@@ -21,25 +21,25 @@ from tidelog.wire.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=47, min_version=0, max_version=0)
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: ApiContext, request: Request) -> Any:
     """Ask the group's coordinator about the partitions that there are."""
     message: OffsetDeleteRequest = request.message
     known = tuple(
         topic_partition
         for topic in message.topics
         for each in topic.partitions
-        if broker.view.partition(
+        if context.services.view.partition(
             topic_partition := TopicPartition(topic.name, each.partition_index)
         )
         is not None
     )
-    asked = OffsetDeleteAsked(broker.groups.ticket(), message.group_id, known)
-    return broker.groups.answer(request, asked, lambda answer: _response(message, answer))
+    asked = OffsetDeleteAsked(context.groups.ticket(), message.group_id, known)
+    return context.groups.answer(request, asked, lambda answer: _response(message, answer))
 
 
 def _response(message: OffsetDeleteRequest, answer: OffsetDeleteAnswer) -> OffsetDeleteResponse:

@@ -28,28 +28,32 @@ from tidelog.wire.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=9, min_version=1, max_version=9, note="no transactions yet")
+
+_FETCHED_GROUPS_VERSION = 8
+#: From these on OffsetFetch has an error of the group, and asks for many of them.
+_GROUP_ERROR_VERSION = 2
 
 _GROUP_ERROR_VERSION = 2
 _MANY_GROUPS_VERSION = 8
 _Topics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: ApiContext, request: Request) -> Any:
     """Ask the coordinator of each group; of one named twice, for what is asked of it last."""
     message: OffsetFetchRequest = request.message
     if request.header.api_version < _MANY_GROUPS_VERSION:
-        asked = _asked(broker, message.group_id, message.topics)
+        asked = _asked(context, message.group_id, message.topics)
         version = request.header.api_version
-        return broker.groups.answer(
+        return context.groups.answer(
             request, asked, lambda answer: _response(message, answer, version)
         )
     groups = list({group.group_id: group for group in message.groups}.values())
-    return broker.groups.answer_all(
+    return context.groups.answer_all(
         request,
-        [_asked(broker, group.group_id, group.topics) for group in groups],
+        [_asked(context, group.group_id, group.topics) for group in groups],
         lambda answers: OffsetFetchResponse(
             groups=[
                 _group(group.group_id, answer)
@@ -59,7 +63,7 @@ def handle(broker: Broker, request: Request) -> Any:
     )
 
 
-def _asked(broker: Broker, group_id: str, topics: _Topics) -> OffsetFetchAsked:
+def _asked(context: ApiContext, group_id: str, topics: _Topics) -> OffsetFetchAsked:
     partitions = None
     if topics is not None:
         partitions = tuple(
@@ -67,7 +71,7 @@ def _asked(broker: Broker, group_id: str, topics: _Topics) -> OffsetFetchAsked:
             for topic in topics
             for index in topic.partition_indexes
         )
-    return OffsetFetchAsked(broker.groups.ticket(), group_id, partitions)
+    return OffsetFetchAsked(context.groups.ticket(), group_id, partitions)
 
 
 def _by_topic(offsets: Sequence[FetchedOffset]) -> dict[str, list[FetchedOffset]]:
@@ -130,4 +134,32 @@ def _group(group_id: str, answer: OffsetFetchAnswer) -> OffsetFetchResponseGroup
             for topic, found in _by_topic(answer.offsets).items()
         ],
         answer.error,
+    )
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> OffsetFetchResponse:
+    """Version 1 has no error of the whole group."""
+    version = request.header.api_version
+    if version >= _FETCHED_GROUPS_VERSION:
+        return OffsetFetchResponse(
+            groups=[
+                OffsetFetchResponseGroup(group.group_id, error_code=error)
+                for group in request.message.groups
+            ]
+        )
+    topics = [] if version >= _GROUP_ERROR_VERSION else request.message.topics
+    return OffsetFetchResponse(
+        error_code=error,
+        topics=[
+            OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponsePartition(index, -1, -1, "", error)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in topics
+        ],
     )

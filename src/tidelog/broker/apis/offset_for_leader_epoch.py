@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -20,12 +21,12 @@ from tidelog.wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=23, min_version=2, max_version=4)
 
 
-def handle(broker: Broker, request: Request) -> OffsetForLeaderEpochResponse:
+def handle(context: ApiContext, request: Request) -> OffsetForLeaderEpochResponse:
     """One answer per question."""
     message: OffsetForLeaderEpochRequest = request.message
     return OffsetForLeaderEpochResponse(
@@ -33,7 +34,7 @@ def handle(broker: Broker, request: Request) -> OffsetForLeaderEpochResponse:
             OffsetForLeaderTopicResult(
                 topic.topic,
                 [
-                    _answer(broker, message, TopicPartition(topic.topic, asked.partition), asked)
+                    _answer(context, message, TopicPartition(topic.topic, asked.partition), asked)
                     for asked in topic.partitions
                 ],
             )
@@ -43,20 +44,37 @@ def handle(broker: Broker, request: Request) -> OffsetForLeaderEpochResponse:
 
 
 def _answer(
-    broker: Broker,
+    context: ApiContext,
     message: OffsetForLeaderEpochRequest,
     topic_partition: TopicPartition,
     asked: OffsetForLeaderPartition,
 ) -> EpochEndOffset:
-    partition = broker.replicas.get(topic_partition)
+    partition = context.replicas.get(topic_partition)
     if partition is None:
-        error = broker.missing_replica_error(topic_partition)
+        error = context.replicas.missing_replica_error(topic_partition)
         return EpochEndOffset(error, asked.partition)
     error = partition.check_leader_epoch(asked.current_leader_epoch)
     if error:
         return EpochEndOffset(error, asked.partition)
-    if message.replica_id >= 0 and broker.takeovers.watched:
-        broker.takeovers.connected(partition, message.replica_id, broker.clock.monotonic_ms())
+    if message.replica_id >= 0 and context.replicas.takeovers.watched:
+        context.replicas.takeovers.connected(
+            partition, message.replica_id, context.services.clock.monotonic_ms()
+        )
     log = partition.log
     end = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
     return EpochEndOffset(0, asked.partition, end.leader_epoch, end.end_offset)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> OffsetForLeaderEpochResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic,
+                [EpochEndOffset(error, asked.partition) for asked in topic.partitions],
+            )
+            for topic in request.message.topics
+        ]
+    )

@@ -35,7 +35,7 @@ from tidelog.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
     from tidelog.log.partition_log import AppendInfo
 
@@ -59,7 +59,7 @@ class _Produce:
 
     __slots__ = (
         "acks",
-        "broker",
+        "context",
         "pending",
         "record_errors_left",
         "remaining",
@@ -68,8 +68,8 @@ class _Produce:
         "unanswered",
     )
 
-    def __init__(self, broker: Broker, acks: int) -> None:
-        self.broker = broker
+    def __init__(self, context: ApiContext, acks: int) -> None:
+        self.context = context
         self.acks = acks
         self.response = ProduceResponse()
         self.pending: Pending | None = None
@@ -148,13 +148,13 @@ class _PartitionAppend:
             self.produce.one_done()
 
 
-def handle(broker: Broker, request: Request) -> ProduceResponse | Pending | None:
+def handle(context: ApiContext, request: Request) -> ProduceResponse | Pending | None:
     """Begin every append; the log writes them when the read event ends."""
     message: ProduceRequest = request.message
     acks = message.acks
     whole = _refusal(message)
-    produce = _Produce(broker, acks)
-    now_ms = broker.clock.wall_ms()
+    produce = _Produce(context, acks)
+    now_ms = context.services.clock.wall_ms()
     for topic in message.topic_data:
         answers: list[PartitionProduceResponse] = []
         refusal = whole or _topic_refusal(topic.name, request.header.client_id)
@@ -166,9 +166,9 @@ def handle(broker: Broker, request: Request) -> ProduceResponse | Pending | None
             if refusal is not None:
                 _set_error(produce, topic_partition, answer, refusal)
             else:
-                _begin(broker, produce, topic_partition, data, answer, now_ms)
+                _begin(context, produce, topic_partition, data, answer, now_ms)
     if request.header.api_version >= _LEADER_HINT_VERSION:
-        _add_leader_hints(broker, request.connection.listener, produce.response)
+        _add_leader_hints(context, request.connection.listener, produce.response)
     produce.remaining -= 1
     if acks == 0:
         if _any_error(produce.response):
@@ -178,7 +178,9 @@ def handle(broker: Broker, request: Request) -> ProduceResponse | Pending | None
         return produce.response
     produce.pending = Pending()
     if acks == -1:
-        produce.timeout = broker.serving_timers.after(message.timeout_ms, produce.timed_out)
+        produce.timeout = context.services.serving_timers.after(
+            message.timeout_ms, produce.timed_out
+        )
     return produce.pending
 
 
@@ -204,7 +206,7 @@ def _topic_refusal(topic: str, client_id: str | None) -> KafkaError | None:
 
 
 def _begin(
-    broker: Broker,
+    context: ApiContext,
     produce: _Produce,
     topic_partition: TopicPartition,
     data: PartitionProduceData,
@@ -213,11 +215,11 @@ def _begin(
 ) -> None:
     # A decoded request holds one view; several buffers are for encoding only.
     records = data.records if isinstance(data.records, memoryview) else b""
-    partition = broker.replicas.get(topic_partition)
+    partition = context.replicas.get(topic_partition)
     if partition is None:
-        error = broker.missing_replica_error(topic_partition)
-        monotonic_ms = broker.clock.monotonic_ms()
-        broker.replicas.early_batches.refused(topic_partition, records, error, monotonic_ms)
+        error = context.replicas.missing_replica_error(topic_partition)
+        monotonic_ms = context.services.clock.monotonic_ms()
+        context.replicas.early_batches.refused(topic_partition, records, error, monotonic_ms)
         _set_error(produce, topic_partition, answer, KafkaError(error))
         return
     try:
@@ -246,7 +248,7 @@ def _set_error(
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         answer.error_message = str(error)
     else:
-        produce.broker.unexpected(f"append to {topic_partition}", error)
+        produce.context.services.unexpected(f"append to {topic_partition}", error)
         answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
     answer.base_offset = -1
 
@@ -268,17 +270,37 @@ def _any_error(response: ProduceResponse) -> bool:
     )
 
 
-def _add_leader_hints(broker: Broker, listener: str, response: ProduceResponse) -> None:
+def _add_leader_hints(context: ApiContext, listener: str, response: ProduceResponse) -> None:
     """KIP-951: name the new leader and its address in place."""
     named: dict[int, None] = {}
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                view = broker.view.partition(TopicPartition(topic.name, answer.index))
+                view = context.services.view.partition(TopicPartition(topic.name, answer.index))
                 if view is not None and view.leader >= 0:
                     answer.current_leader = LeaderIdAndEpoch(view.leader, view.leader_epoch)
                     named[view.leader] = None
     for leader in named:
-        endpoint = broker.view.endpoint(leader, listener)
+        endpoint = context.services.view.endpoint(leader, listener)
         if endpoint is not None:
             response.node_endpoints.append(NodeEndpoint(leader, endpoint.host, endpoint.port))
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> ProduceResponse | None:
+    """Return the response that gives `error` to everything that was asked for."""
+    if request.message.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                topic.name,
+                [
+                    PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.message.topic_data
+        ]
+    )

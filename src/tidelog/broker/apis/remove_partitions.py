@@ -13,15 +13,28 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
-from tidelog.wire.messages.remove_partitions import RemovePartitionsResponse
+from tidelog.core.errors import ErrorCode
+from tidelog.wire.messages.remove_partitions import (
+    RemovePartitionsResponse,
+    RemovePartitionsTopicResult,
+)
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_000, min_version=0, max_version=0)
 
 
-def handle(broker: Broker, request: Request) -> Pending | RemovePartitionsResponse:
+def handle(context: ApiContext, request: Request) -> Pending | RemovePartitionsResponse:
     """Ask the controller, if that is this broker."""
-    ask = partial(broker.controller.remove_partitions, request.message)
-    return broker.store_trouble.watch(request, ask)
+    ask = partial(context.controller.remove_partitions, request.message)
+    return context.store_trouble.watch(request, ask)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> RemovePartitionsResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return RemovePartitionsResponse(
+        results=[RemovePartitionsTopicResult(topic.name, error) for topic in request.message.topics]
+    )

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import refuse
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.renew_delegation_token import RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(
     api_key=39, min_version=1, max_version=2, refused="no authentication: listeners are PLAINTEXT"
 )
 
+#: A time that there is none of.
+_NO_TIME = -1
 
-def handle(broker: Broker, request: Request) -> RenewDelegationTokenResponse:
+
+def handle(context: ApiContext, request: Request) -> RenewDelegationTokenResponse:
     """Refuse the token."""
-    answer: RenewDelegationTokenResponse = refuse(
-        request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    )
-    return answer
+    return error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> RenewDelegationTokenResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return RenewDelegationTokenResponse(error, _NO_TIME)

@@ -16,13 +16,13 @@ from tidelog.wire.messages.request_commands import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_003, min_version=0, max_version=0, inter_broker=True)
 
 
-def handle(broker: Broker, request: Request) -> RequestCommandsResponse:
+def handle(context: ApiContext, request: Request) -> RequestCommandsResponse:
     """Tell the controller, if that is this broker."""
     message: RequestCommandsRequest = request.message
-    error = broker.controller.commands_wanted(message.broker_id, message.broker_epoch)
+    error = context.controller.commands_wanted(message.broker_id, message.broker_epoch)
     return RequestCommandsResponse(error_code=error)

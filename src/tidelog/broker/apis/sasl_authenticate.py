@@ -7,22 +7,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import PLAINTEXT_LISTENER, refuse
+from tidelog.broker.apis.support.errors import error_response
+from tidelog.broker.apis.support.unserved import PLAINTEXT_LISTENER
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(
     api_key=36, min_version=0, max_version=2, refused="no authentication: listeners are PLAINTEXT"
 )
 
 
-def handle(broker: Broker, request: Request) -> SaslAuthenticateResponse:
+def handle(context: ApiContext, request: Request) -> SaslAuthenticateResponse:
     """Refuse the token."""
-    answer: SaslAuthenticateResponse = refuse(
+    answer: SaslAuthenticateResponse = error_response(
         request, ErrorCode.ILLEGAL_SASL_STATE, PLAINTEXT_LISTENER
     )
     return answer

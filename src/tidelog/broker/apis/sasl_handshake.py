@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import refuse
+from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(
     api_key=17, min_version=0, max_version=1, refused="no authentication: listeners are PLAINTEXT"
 )
 
 
-def handle(broker: Broker, request: Request) -> SaslHandshakeResponse:
+def handle(context: ApiContext, request: Request) -> SaslHandshakeResponse:
     """Refuse the mechanism; none is enabled."""
-    answer: SaslHandshakeResponse = refuse(request, ErrorCode.ILLEGAL_SASL_STATE)
+    answer: SaslHandshakeResponse = error_response(request, ErrorCode.ILLEGAL_SASL_STATE)
     return answer

@@ -14,13 +14,13 @@ from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.stop_replica import StopReplicaResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=5, min_version=3, max_version=4, inter_broker=True)
 
 
-def handle(broker: Broker, request: Request) -> StopReplicaResponse | Pending:
+def handle(context: ApiContext, request: Request) -> StopReplicaResponse | Pending:
     """Carried out after the commands that came before; answered when the replicas are gone."""
-    if broker.replicas.is_overtaken(request):
+    if context.replicas.is_overtaken(request):
         return StopReplicaResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
-    return broker.answer_from(broker.replicas.stop_replica(request.message), request)
+    return context.dispatcher.answer_from(context.commands.stop_replica(request.message), request)

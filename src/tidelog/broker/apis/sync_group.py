@@ -16,21 +16,21 @@ from tidelog.group.requests import SyncAsked
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=14, min_version=0, max_version=5)
 
 _PROTOCOL_VERSION = 5
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: ApiContext, request: Request) -> Any:
     """Ask the group's coordinator."""
     message: SyncGroupRequest = request.message
     names_protocol = message.protocol_type is not None and message.protocol_name is not None
     if request.header.api_version >= _PROTOCOL_VERSION and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     asked = SyncAsked(
-        broker.groups.ticket(),
+        context.groups.ticket(),
         message.group_id,
         message.generation_id,
         message.member_id,
@@ -39,7 +39,7 @@ def handle(broker: Broker, request: Request) -> Any:
         message.protocol_name,
         tuple((each.member_id, each.assignment) for each in message.assignments),
     )
-    return broker.groups.answer(request, asked, _response)
+    return context.groups.answer(request, asked, _response)
 
 
 def _response(answer: SyncAnswer) -> SyncGroupResponse:

@@ -8,20 +8,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import refuse
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
+from tidelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=28, min_version=0, max_version=4, refused="no transactions")
 
 
-def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse:
+def handle(context: ApiContext, request: Request) -> TxnOffsetCommitResponse:
     """Refuse each partition."""
-    answer: TxnOffsetCommitResponse = refuse(
-        request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def error_response(
+    request: Request, error: ErrorCode, message: str | None = None
+) -> TxnOffsetCommitResponse:
+    """Return the response that gives `error` to everything that was asked for."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    TxnOffsetCommitResponsePartition(one.partition_index, error)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.message.topics
+        ]
     )
-    return answer

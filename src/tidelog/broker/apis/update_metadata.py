@@ -14,29 +14,33 @@ from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=6, min_version=6, max_version=8, inter_broker=True)
 
 
-def handle(broker: Broker, request: Request) -> UpdateMetadataResponse:
+def handle(context: ApiContext, request: Request) -> UpdateMetadataResponse:
     """Take over what the controller tells."""
     message: UpdateMetadataRequest = request.message
-    if broker.replicas.is_overtaken(request):
+    if context.replicas.is_overtaken(request):
         return UpdateMetadataResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
-    error = broker.replicas.check_controller(
+    error = context.replicas.check_controller(
         message.controller_id, message.controller_epoch, message.broker_epoch
     )
     if not error:
-        before = broker.view.brokers.keys()
-        gone = broker.view.apply(message)
-        if broker.view.brokers.keys() != before:
-            broker.tracer.event("brokers_told", brokers=tuple(broker.view.brokers))
-        broker.replicas.view_changed()
-        if not broker.admission.is_open:
-            broker.admission.changed()
+        before = context.services.view.brokers.keys()
+        gone = context.services.view.apply(message)
+        if context.services.view.brokers.keys() != before:
+            context.services.tracer.event(
+                "brokers_told", brokers=tuple(context.services.view.brokers)
+            )
+        context.isr_changes.controller_changed()
+        context.shutdown.view_changed()
+        context.replicas.view_changed()
+        if not context.admission.is_open:
+            context.admission.changed()
         if gone.topics:
-            broker.groups.topics_deleted(gone.topics)
+            context.groups.topics_deleted(gone.topics)
         if gone.partitions:
-            broker.groups.partitions_removed(gone.partitions)
+            context.groups.partitions_removed(gone.partitions)
     return UpdateMetadataResponse(error_code=error)

@@ -23,7 +23,8 @@ from tidelog.core.topic_config import TopicConfig
 from tidelog.metadata.layout import DEFAULT_ENTITY
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.configs.config_store import ConfigStore
+    from tidelog.broker.services import Services
 
 #: Resource types (ConfigResource.Type).
 TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 2, 4, 8, 16
@@ -49,7 +50,7 @@ class Outcome(NamedTuple):
     message: str | None
 
 
-def entity_of(broker: Broker, resource_type: int, name: str) -> tuple[str, str]:
+def entity_of(services: Services, resource_type: int, name: str) -> tuple[str, str]:
     """(type, name) in the store of a resource that this broker may tell and change.
 
     Raises KafkaError: INVALID_REQUEST for another resource type or another broker,
@@ -57,16 +58,16 @@ def entity_of(broker: Broker, resource_type: int, name: str) -> tuple[str, str]:
     """
     if resource_type == TOPIC_RESOURCE:
         validate_topic_name(name)
-        if name not in broker.view.topics:
+        if name not in services.view.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return TOPICS, name
     if resource_type == BROKER_RESOURCE:
-        if name in ("", str(broker.broker_id)):
+        if name in ("", str(services.broker_id)):
             return BROKERS, name or DEFAULT_ENTITY
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {name!r} was asked for, this is broker {broker.broker_id}: ask that broker, or"
-            " leave the name empty for what holds for all brokers",
+            f"broker {name!r} was asked for, this is broker {services.broker_id}: ask that broker,"
+            " or leave the name empty for what holds for all brokers",
         )
     # As Kafka 3.9 with ZooKeeper, where groups have no configuration either.
     what = {
@@ -82,9 +83,16 @@ def entity_of(broker: Broker, resource_type: int, name: str) -> tuple[str, str]:
 
 
 async def alter(
-    broker: Broker, resources: Sequence[Resource], *, replace: bool, validate_only: bool
+    services: Services,
+    store: ConfigStore,
+    static: BrokerConfig,
+    resources: Sequence[Resource],
+    *,
+    replace: bool,
+    validate_only: bool,
 ) -> list[Outcome]:
-    """Change each resource; `replace` unsets what is not named (AlterConfigs)."""
+    """Change each resource; `replace` unsets what is not named (AlterConfigs). `static` is what
+    the broker was started with."""
     named = Counter((one.type, one.name) for one in resources)
     outcomes = []
     for resource in resources:
@@ -94,28 +102,34 @@ async def alter(
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"resource {resource.name!r} is named more than once"
                 )
-            await _alter(broker, resource, replace, validate_only)
+            await _alter(services, store, static, resource, replace, validate_only)
         except KafkaError as refused:
             error, message = refused.code, refused.message
         outcomes.append(Outcome(resource.type, resource.name, error, message))
         if len(outcomes) % _PER_TURN == 0:
-            await broker.tasks.sleep(0)
+            await services.tasks.sleep(0)
     return outcomes
 
 
-async def _alter(broker: Broker, resource: Resource, replace: bool, validate_only: bool) -> None:
+async def _alter(
+    services: Services,
+    store: ConfigStore,
+    static: BrokerConfig,
+    resource: Resource,
+    replace: bool,
+    validate_only: bool,
+) -> None:
     if resource.type == TOPIC_RESOURCE and not resource.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of a topic is empty")
-    entity_type, entity = entity_of(broker, resource.type, resource.name)
-    static = broker.live_configs.static
+    entity_type, entity = entity_of(services, resource.type, resource.name)
     declared: dict[str, Key]
     if entity_type == TOPICS:
         declared = {name: key for name, (_, key, _) in keys_of(TopicConfig).items()}
-        inherited = dynamic_config.inherited_by_topic(broker.config)
+        inherited = dynamic_config.inherited_by_topic(services.config)
     else:
         declared = {name: key for name, (_, key, _) in keys_of(BrokerConfig).items()}
         inherited = dynamic_config.inherited_by_broker(
-            static if entity == DEFAULT_ENTITY else broker.config
+            static if entity == DEFAULT_ENTITY else services.config
         )
 
     def change(before: Mapping[str, str]) -> dict[str, str]:
@@ -124,9 +138,9 @@ async def _alter(broker: Broker, resource: Resource, replace: bool, validate_onl
             wanted = dynamic_config.replacing(before, wanted)
         after = dynamic_config.altered(before, wanted, declared, inherited)
         if entity_type == TOPICS:
-            dynamic_config.check_topic(broker.config, before, after)
+            dynamic_config.check_topic(services.config, before, after)
         else:
             dynamic_config.check_broker(static, before, after)
         return after
 
-    await broker.config_store.change(entity_type, entity, change, validate_only)
+    await store.change(entity_type, entity, change, validate_only)

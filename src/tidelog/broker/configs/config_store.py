@@ -30,7 +30,7 @@ from tidelog.metadata.store import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.services import Services
 
 _RETRY_MS = 50
 TOPICS, BROKERS = "topics", "brokers"
@@ -41,8 +41,8 @@ Change = Callable[[Mapping[str, str]], dict[str, str]]
 class ConfigStore:
     """Reads and writes `/config` for one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def read(self, entities: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
         """The settings of entities, (type, name) each; none where there is no node, or none that
@@ -51,7 +51,7 @@ class ConfigStore:
         deadline_ms = self._deadline_ms()
         while True:
             try:
-                nodes = await self._broker.store.get_many(paths)
+                nodes = await self._services.store.get_many(paths)
             except (StoreUnavailable, OutcomeUnknown, SessionExpired) as error:
                 await self._wait(deadline_ms, error)
             else:
@@ -77,7 +77,7 @@ class ConfigStore:
         self, entity_type: str, entity: str, change: Change, validate_only: bool
     ) -> bool:
         """Whether the settings are as they should be; False when somebody was quicker."""
-        store = self._broker.store
+        store = self._services.store
         path = layout.config_path(entity_type, entity)
         node = await store.get(path)
         before = _decoded(path, node)
@@ -106,19 +106,19 @@ class ConfigStore:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"too many settings for {entity!r}: {error}"
             ) from error
-        self._broker.tracer.event("config_changed", entity_type=entity_type, entity=entity)
+        self._services.tracer.event("config_changed", entity_type=entity_type, entity=entity)
         return True
 
     def _deadline_ms(self) -> float:
-        return self._broker.clock.monotonic_ms() + self._broker.config.request_timeout_ms
+        return self._services.clock.monotonic_ms() + self._services.config.request_timeout_ms
 
     async def _wait(self, deadline_ms: float, error: Exception) -> None:
-        if self._broker.clock.monotonic_ms() >= deadline_ms:
+        if self._services.clock.monotonic_ms() >= deadline_ms:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"the metadata store cannot be reached: {error}; the change may have been made",
             ) from error
-        await self._broker.tasks.sleep(_RETRY_MS)
+        await self._services.tasks.sleep(_RETRY_MS)
 
 
 def _decoded(path: str, node: Node | None) -> dict[str, str]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.configs.config_store import BROKERS, TOPICS
 from tidelog.core.config import BrokerConfig
@@ -33,20 +33,56 @@ from tidelog.metadata.store import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.services import Services
 
 _RETRY_MS = 50
 #: Kafka's ZkNodeChangeNotificationListener.changeExpirationMs.
 EXPIRATION_MS = 15 * 60_000
 
 
+class ConfiguredReplicas(Protocol):
+    """The hosted replicas, whose topics' configuration changes."""
+
+    def topics(self) -> Collection[str]:
+        """The topics that have a replica here."""
+
+    async def load_configs(self, topics: Iterable[str]) -> None:
+        """Read the configuration of these topics again."""
+
+    def configs_changed(self, topics: Iterable[str]) -> None:
+        """Apply what was read."""
+
+    def defaults_changed(self) -> None:
+        """Apply the broker's own configuration, which has changed."""
+
+
+class ConfiguredController(Protocol):
+    """The controller, as far as this broker is it."""
+
+    def configs_changed(self, topics: Sequence[str]) -> None:
+        """The configuration of these topics has changed."""
+
+    def every_config_changed(self) -> None:
+        """Any configuration may have changed."""
+
+    def defaults_changed(self) -> None:
+        """The configuration of the broker has changed."""
+
+
 class LiveConfigs:
     """The configuration of one broker and its topics, kept up to date."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._static = broker.config
-        self._wake = Signal(broker.ports.loop)
+    def __init__(
+        self,
+        services: Services,
+        replicas: ConfiguredReplicas,
+        controller: ConfiguredController,
+    ) -> None:
+        self._services = services
+        self._replicas = replicas
+        self._controller = controller
+        self._static = services.config
+        self._wake = Signal(services.ports.loop)
         self._closing = False
         self._changed = False
         #: Nothing that was read counts any more.
@@ -67,7 +103,7 @@ class LiveConfigs:
                 names = await self._names()
                 await self._read_broker_settings()
             except (StoreUnavailable, OutcomeUnknown, SessionExpired):
-                await self._broker.tasks.sleep(_RETRY_MS)
+                await self._services.tasks.sleep(_RETRY_MS)
             else:
                 break
         self._take(names)
@@ -75,7 +111,7 @@ class LiveConfigs:
 
     def start(self) -> None:
         """Follow changes from now on."""
-        self._broker.tasks.spawn("live configs", self._run())
+        self._services.tasks.spawn("live configs", self._run())
 
     def close(self) -> None:
         """Apply nothing any more."""
@@ -100,7 +136,7 @@ class LiveConfigs:
                 except (StoreUnavailable, OutcomeUnknown, SessionExpired) as error:
                     self._everything = True
                     self._log(logging.WARNING, f"waiting for the store: {error}")
-                    await self._broker.tasks.sleep(_RETRY_MS)
+                    await self._services.tasks.sleep(_RETRY_MS)
 
     async def _follow(self) -> None:
         everything, self._everything, self._changed = self._everything, False, False
@@ -108,21 +144,21 @@ class LiveConfigs:
         new = [name for name in names if name not in self._seen]
         everything = not self._take(names) or everything
         paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in new]
-        nodes = await self._broker.store.get_many(paths) if new and not everything else []
+        nodes = await self._services.store.get_many(paths) if new and not everything else []
         if everything or any(node is None for node in nodes):
             await self._read_broker_settings()
-            await self._topics_changed(list(self._broker.replicas.topics()))
-            self._broker.controller.every_config_changed()
+            await self._topics_changed(list(self._replicas.topics()))
+            self._controller.every_config_changed()
         else:
             await self._apply(self._entities(paths, nodes))
         await self._purge()
 
     async def _names(self) -> list[str]:
-        return await self._broker.store.children(layout.CONFIG_CHANGES, self._on_change) or []
+        return await self._services.store.children(layout.CONFIG_CHANGES, self._on_change) or []
 
     def _take(self, names: Sequence[str]) -> bool:
         """Remember these notifications; False where one may have come and gone unseen."""
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._services.clock.monotonic_ms()
         new = [name for name in names if name not in self._seen]
         self._seen = {name: self._seen.get(name, now_ms) for name in names}
         numbers = [int(name[-10:]) for name in new if name[-10:].isdigit()]
@@ -148,29 +184,29 @@ class LiveConfigs:
         return list(found)
 
     async def _apply(self, entities: Sequence[tuple[str, str]]) -> None:
-        own = (layout.DEFAULT_ENTITY, str(self._broker.broker_id))
+        own = (layout.DEFAULT_ENTITY, str(self._services.broker_id))
         if any(kind == BROKERS and name in own for kind, name in entities):
             await self._read_broker_settings()
         topics = [name for kind, name in entities if kind == TOPICS]
         if topics:
             await self._topics_changed(topics)
-            self._broker.controller.configs_changed(topics)
+            self._controller.configs_changed(topics)
 
     async def _topics_changed(self, topics: Sequence[str]) -> None:
-        replicas = self._broker.replicas
+        replicas = self._replicas
         hosted = replicas.topics()
         here = [topic for topic in topics if topic in hosted]
         if here:
             await replicas.load_configs(here)
             replicas.configs_changed(here)
-            self._broker.tracer.event("topic_configs_applied", topics=tuple(here))
+            self._services.tracer.event("topic_configs_applied", topics=tuple(here))
 
     async def _read_broker_settings(self) -> None:
         """Lay what is stored for all brokers and for this one over the static configuration."""
-        broker = self._broker
-        names = (layout.DEFAULT_ENTITY, str(broker.broker_id))
+        services = self._services
+        names = (layout.DEFAULT_ENTITY, str(services.broker_id))
         paths = [layout.config_path(BROKERS, name) for name in names]
-        nodes = await broker.store.get_many(paths)
+        nodes = await services.store.get_many(paths)
         layers = []
         for path, node in zip(paths, nodes, strict=True):
             try:
@@ -181,23 +217,23 @@ class LiveConfigs:
         config, problems = broker_config(self._static, DynamicConfigs(layers[0], layers[1]))
         for problem in problems:
             self._log(logging.ERROR, f"stored for brokers, and passed over: {problem}")
-        before, broker.config = broker.config, config
+        before, services.settings.in_force = services.config, config
         if config != before:
             self._log(logging.INFO, "the configuration of this broker has changed")
-            broker.tracer.event("broker_config_applied", broker=broker.broker_id)
-            broker.replicas.defaults_changed()
-            broker.controller.defaults_changed()
+            services.tracer.event("broker_config_applied", broker=services.broker_id)
+            self._replicas.defaults_changed()
+            self._controller.defaults_changed()
 
     async def _purge(self) -> None:
         """Remove old notifications; other brokers do the same."""
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._services.clock.monotonic_ms()
         for name, seen_ms in list(self._seen.items()):
             if now_ms - seen_ms < EXPIRATION_MS:
                 continue
             path = f"{layout.CONFIG_CHANGES}/{name}"
             with contextlib.suppress(TransactionFailed):  # another broker was quicker
-                await self._broker.store.transact([Delete(path, ANY_VERSION)])
+                await self._services.store.transact([Delete(path, ANY_VERSION)])
             del self._seen[name]
 
     def _log(self, level: int, message: str) -> None:
-        self._broker.tracer.log("server", level, message)
+        self._services.tracer.log("server", level, message)

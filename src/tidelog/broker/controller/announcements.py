@@ -15,16 +15,16 @@ from tidelog.metadata.paths import name_of
 from tidelog.metadata.store import WatchEvent
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
     from tidelog.broker.controller.term import Term
+    from tidelog.broker.services import Services
 
 
 class Announcements:
     """Those to one broker; of use in its terms of office, each of which begins with `load`."""
 
-    def __init__(self, broker: Broker, wake: Signal, noticed: Callable[[], None]) -> None:
+    def __init__(self, services: Services, wake: Signal, noticed: Callable[[], None]) -> None:
         """`wake` says that there is something to read, `noticed` that brokers came or went."""
-        self._broker = broker
+        self._services = services
         self._wake = wake
         self._noticed = noticed
         self._brokers_changed = False
@@ -148,7 +148,7 @@ class Announcements:
                 controller.offer(event)
         if self._additions_changed:
             self._additions_changed = False
-            seed = self._broker.ports.random.randrange(0, 1 << 31)
+            seed = self._services.ports.random.randrange(0, 1 << 31)
             for event in await term.patiently(lambda: reader.additions(self._on_additions, seed)):
                 controller.offer(event)
         if self._election_changed:

@@ -15,7 +15,7 @@ from tidelog.controller.balance import Balance
 from tidelog.controller.events import Event, RebalanceDue, RebalanceStepDue
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.services import Services
 
 #: A new controller lets the cluster settle before it looks (Kafka's 5 s).
 _FIRST_LOOK_MS: Final = 5_000
@@ -28,8 +28,10 @@ _EVERYTHING: Final = 100
 class Balancing:
     """Of one term of office."""
 
-    def __init__(self, broker: Broker, balance: Balance, offer: Callable[[Event], None]) -> None:
-        self._broker = broker
+    def __init__(
+        self, services: Services, balance: Balance, offer: Callable[[Event], None]
+    ) -> None:
+        self._services = services
         self._balance = balance
         self._offer = offer
         self._is_over = False
@@ -39,7 +41,7 @@ class Balancing:
 
     def begin(self) -> None:
         """The term begins."""
-        self._broker.timers.after(_FIRST_LOOK_MS, self._look)
+        self._services.timers.after(_FIRST_LOOK_MS, self._look)
 
     def end(self) -> None:
         """The term is over."""
@@ -50,19 +52,19 @@ class Balancing:
         self._tell_who_is_held_back()
         if self._balance and not self._is_due:
             self._is_due = True
-            self._broker.timers.after(_STEP_MS, self._step)
+            self._services.timers.after(_STEP_MS, self._step)
 
     def _look(self) -> None:
         if self._is_over:
             return
-        config = self._broker.config
+        config = self._services.config
         percentage = _EVERYTHING
         if config.auto_leader_rebalance_enable:
             percentage = config.leader_imbalance_per_broker_percentage
         if config.auto_leader_rebalance_enable or self._balance:
             self._offer(RebalanceDue(percentage))
         interval_ms = config.leader_imbalance_check_interval_seconds * 1000
-        self._broker.timers.after(interval_ms, self._look)
+        self._services.timers.after(interval_ms, self._look)
 
     def _step(self) -> None:
         self._is_due = False
@@ -74,7 +76,7 @@ class Balancing:
         if held_back == self._held_back:
             return
         before, self._held_back = self._held_back, held_back
-        tracer = self._broker.tracer
+        tracer = self._services.tracer
         for broker_id in held_back:
             if broker_id not in before:
                 tracer.mark("leaderships_wait_for_catch_up")

@@ -37,9 +37,9 @@ from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaRe
 from tidelog.wire.peer import CorrelationIds
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
     from tidelog.broker.controller.term_events import TermEvents
     from tidelog.broker.server.timers import Timeout
+    from tidelog.broker.services import Services
 
 #: Pause before a command is repeated (Kafka's RequestSendThread waits as long).
 RETRY_MS = 100
@@ -58,16 +58,16 @@ class Channel:
     def __init__(self, channels: Channels, info: BrokerInfo) -> None:
         self.info = info
         self._channels = channels
-        self._broker = channels.broker
+        self._services = channels.services
         self._connection: PeerConnection | None = None
         self._correlation_ids = CorrelationIds()
         self._waiting: Commands | None = None
-        self._wake = Signal(self._broker.ports.loop)
+        self._wake = Signal(self._services.ports.loop)
         self._failures = 0
         self._closed = False
         self._busy = False
         self._on_idle: dict[Callable[[], None], None] = {}
-        self._overdue = Overdue(self._broker.config.controller_socket_timeout_ms)
+        self._overdue = Overdue(self._services.config.controller_socket_timeout_ms)
         #: The live brokers, as they were told last.
         self._brokers: tuple[BrokerInfo, ...] = ()
         #: Roles that the broker could not take (KAFKA_STORAGE_ERROR), unless it was told others.
@@ -75,12 +75,12 @@ class Channel:
         self._repetition: Timeout | None = None
         #: Why commands are repeated, as far as the log was told since all were taken.
         self._told: dict[str, None] = {}
-        self._task = self._broker.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
+        self._task = self._services.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
 
     def add(self, commands: Commands) -> None:
         """Queue commands behind those that wait; they are merged."""
         self._busy = True
-        self._overdue.queued(self._broker.clock.monotonic_ms())
+        self._overdue.queued(self._services.clock.monotonic_ms())
         self._brokers = commands.brokers
         if commands.full:
             self._refused.clear()
@@ -97,8 +97,8 @@ class Channel:
         if not waiting.has_outgrown:
             return
         waiting.drop_shown()
-        self._broker.metrics.add(COMMANDS_DROPPED, label=self.info.broker_id)
-        self._broker.tracer.event("commands_dropped", to=self.info.broker_id)
+        self._services.metrics.add(COMMANDS_DROPPED, label=self.info.broker_id)
+        self._services.tracer.event("commands_dropped", to=self.info.broker_id)
         self._log(
             logging.WARNING,
             f"more waits for broker {self.info.broker_id} than the cluster has partitions: "
@@ -129,7 +129,7 @@ class Channel:
         if self._repetition is not None:
             self._repetition.cancel()
         self._disconnect("the broker's registration, or the controller's term, is over")
-        self._broker.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
+        self._services.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
         self._idle()
 
     def _idle(self) -> None:
@@ -139,7 +139,7 @@ class Channel:
             callback()
 
     async def _run(self) -> None:
-        tasks, config = self._broker.tasks, self._broker.config
+        tasks, config = self._services.tasks, self._services.config
         while True:
             await self._wake.wait()
             if config.controller_propagation_linger_ms > 0:
@@ -168,7 +168,7 @@ class Channel:
         """Send requests one behind the other and wait for all their answers."""
         if not outgoing:
             return True
-        done: asyncio.Future[None] = self._broker.ports.loop.create_future()
+        done: asyncio.Future[None] = self._services.ports.loop.create_future()
         connection = self._connected()
         pending = len(outgoing)
         succeeded = True
@@ -185,7 +185,7 @@ class Channel:
             if pending == 0 and not done.done():
                 done.set_result(None)
 
-        timeout_ms = self._broker.config.controller_socket_timeout_ms
+        timeout_ms = self._services.config.controller_socket_timeout_ms
         for one in outgoing:
             connection.send(
                 one.api_key,
@@ -200,7 +200,7 @@ class Channel:
     def _connected(self) -> PeerConnection:
         if self._connection is None or not self._connection.is_open:
             endpoint = endpoint_of(self.info, self._channels.sender.listener)
-            self._connection = self._broker.peers.open(
+            self._connection = self._services.peers.open(
                 endpoint.host, endpoint.port, "controller", self._correlation_ids
             )
         return self._connection
@@ -229,7 +229,7 @@ class Channel:
         return True
 
     def _report(self, one: Outgoing, reason: str) -> None:
-        self._broker.tracer.event(
+        self._services.tracer.event(
             "command_repeated", to=self.info.broker_id, api=api_name(one.api_key), reason=reason
         )
         told = f"{api_name(one.api_key)} to broker {self.info.broker_id} will be repeated: {reason}"
@@ -237,12 +237,12 @@ class Channel:
         self._log(logging.DEBUG if told in self._told else logging.WARNING, told)
         if len(self._told) < _MAX_TOLD:
             self._told[told] = None
-        self._broker.metrics.add(COMMANDS_REPEATED, label=self.info.broker_id)
-        behind_ms = self._overdue.failed(self._broker.clock.monotonic_ms())
+        self._services.metrics.add(COMMANDS_REPEATED, label=self.info.broker_id)
+        behind_ms = self._overdue.failed(self._services.clock.monotonic_ms())
         if behind_ms is None:
             return
-        self._broker.metrics.put(COMMANDS_OVERDUE, 1, label=self.info.broker_id)
-        self._broker.tracer.event("commands_overdue", to=self.info.broker_id, behind_ms=behind_ms)
+        self._services.metrics.put(COMMANDS_OVERDUE, 1, label=self.info.broker_id)
+        self._services.tracer.event("commands_overdue", to=self.info.broker_id, behind_ms=behind_ms)
         self._tell_behind(behind_ms, is_over=False)
         self._log(
             logging.ERROR,
@@ -252,12 +252,12 @@ class Channel:
 
     def _caught_up(self) -> None:
         self._told.clear()
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._services.clock.monotonic_ms()
         behind_ms = self._overdue.answered(now_ms, more=self._waiting is not None)
         if behind_ms is None:
             return
-        self._broker.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
-        self._broker.tracer.event("commands_taken", to=self.info.broker_id, behind_ms=behind_ms)
+        self._services.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
+        self._services.tracer.event("commands_taken", to=self.info.broker_id, behind_ms=behind_ms)
         self._tell_behind(behind_ms, is_over=True)
         self._log(
             logging.INFO,
@@ -269,7 +269,7 @@ class Channel:
         self._channels.events.behind(info.broker_id, info.broker_epoch, behind_ms, is_over=is_over)
 
     def _log(self, level: int, message: str) -> None:
-        self._broker.tracer.log("controller", level, message)
+        self._services.tracer.log("controller", level, message)
 
     def _roles_answered(
         self, commands: Commands, request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse
@@ -311,7 +311,7 @@ class Channel:
             ):
                 self._refused[topic_partition] = role
         if self._refused and self._repetition is None:
-            self._repetition = self._broker.timers.after(FULL_DISK_RETRY_MS, self._repeat_refused)
+            self._repetition = self._services.timers.after(FULL_DISK_RETRY_MS, self._repeat_refused)
 
     def _repeat_refused(self) -> None:
         self._repetition = None
@@ -344,7 +344,7 @@ class Channel:
             if error is not ErrorCode.NONE
         ]
         if failed:
-            self._broker.tracer.log(
+            self._services.tracer.log(
                 "controller",
                 logging.WARNING,
                 f"broker {self.info.broker_id} answered {api} with {len(failed)} errors: "
@@ -357,13 +357,13 @@ class Channels:
 
     def __init__(
         self,
-        broker: Broker,
+        services: Services,
         sender: Sender,
         offer: Callable[[Event], None],
         stale: Callable[[], None],
         events: TermEvents,
     ) -> None:
-        self.broker = broker
+        self.services = services
         self.events = events
         self.sender = sender
         #: Takes what brokers answer.
@@ -421,7 +421,7 @@ class Channels:
         for channel in list(self._channels.values()):
             channel.when_idle(told)
         if not called:
-            self.broker.timers.after(limit_ms, call)
+            self.services.timers.after(limit_ms, call)
 
     def close(self) -> None:
         """End all channels."""

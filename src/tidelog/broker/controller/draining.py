@@ -16,7 +16,8 @@ from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import PartitionState, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.controller.drains import Drains
+    from tidelog.broker.services import Services
 
 #: Between two looks at what consumer groups have read.
 _DRAIN_LOOK_MS = 500
@@ -27,13 +28,15 @@ class Draining:
 
     def __init__(
         self,
-        broker: Broker,
+        services: Services,
+        drains: Drains,
         term: Term,
         is_on: Callable[[], bool],
         offer: Callable[[Event], None],
     ) -> None:
         """`is_on`: whether the term lasts; `offer` takes what was found."""
-        self._broker = broker
+        self._services = services
+        self._drains = drains
         self._term = term
         self._is_on = is_on
         self._offer = offer
@@ -54,11 +57,11 @@ class Draining:
                         for one, state in watched.items()
                         if one.topic == CONSUMER_OFFSETS
                     }
-                    read = await self._broker.drains.read_to_the_end(leaders, coordinators)
+                    read = await self._drains.read_to_the_end(leaders, coordinators)
                     # Somebody else may have led, or coordinated, meanwhile.
                     if read and watched == self._watched_states(waiting):
                         self._offer(DrainRead(read))
-                await self._broker.tasks.sleep(_DRAIN_LOOK_MS)
+                await self._services.tasks.sleep(_DRAIN_LOOK_MS)
         finally:
             self._term.is_draining = False
 

@@ -29,7 +29,7 @@ from tidelog.wire.messages.offset_fetch import (
 from tidelog.wire.registry import LIST_GROUPS, LIST_OFFSETS, OFFSET_FETCH
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.services import Services
 
 _LIST_GROUPS_VERSION, _OFFSET_FETCH_VERSION, _LIST_OFFSETS_VERSION = 4, 8, 8
 _TIMEOUT_MS = 5_000
@@ -42,8 +42,8 @@ _GROUPS_PER_REQUEST = 500
 class Drains:
     """Asks coordinators and leaders."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def read_to_the_end(
         self, leaders: Mapping[TopicPartition, int], coordinators: Iterable[int]
@@ -61,7 +61,7 @@ class Drains:
                     least = committed.get(topic_partition, offset)
                     committed[topic_partition] = min(least, offset)
         except TidelogError as error:
-            self._broker.tracer.log(
+            self._services.tracer.log(
                 "controller", logging.INFO, f"whether groups have read is not known: {error}"
             )
             return []
@@ -115,7 +115,7 @@ class Drains:
         return found
 
     async def _call(self, broker_id: int, api_key: int, version: int, message: Any) -> Any:
-        connection = self._broker.peers.connection(broker_id, _PURPOSE)
+        connection = self._services.peers.connection(broker_id, _PURPOSE)
         return await connection.call(api_key, version, message, _TIMEOUT_MS)
 
 

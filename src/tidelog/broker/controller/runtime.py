@@ -72,7 +72,9 @@ from tidelog.wire.messages.list_partition_reassignments import ListPartitionReas
 from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.controller.drains import Drains
+    from tidelog.broker.events.cluster_events import ClusterEvents
+    from tidelog.broker.services import Services
 
 #: Clients that make or delete topics are answered when every broker has heard of it, or after this
 #: long: what they ask next may reach any broker.
@@ -84,17 +86,19 @@ _LOOK_AGAIN_MS = 5_000
 class ControllerShell:
     """This broker's part in controlling the cluster."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, services: Services, cluster_events: ClusterEvents, drains: Drains) -> None:
+        self.services = services
+        self._cluster_events = cluster_events
+        self._drains = drains
         self._activity = Activity()
-        self.store = self._store = ObservedStore(broker.store, self._activity.moved)
-        self._wake = Signal(broker.ports.loop)
+        self.store = self._store = ObservedStore(services.store, self._activity.moved)
+        self._wake = Signal(services.ports.loop)
         self._flow: asyncio.Task[None] | None = None
         self._term: Term | None = None
         self._closing = False
         self._next_ticket = 0
         self._claim_changed = True
-        self._announcements = Announcements(broker, self._wake, self._noticed)
+        self._announcements = Announcements(services, self._wake, self._noticed)
 
     @property
     def is_active(self) -> bool:
@@ -108,7 +112,7 @@ class ControllerShell:
 
     async def start(self) -> None:
         """Take part in elections from now on."""
-        self._flow = self.broker.tasks.spawn("controller", self._run())
+        self._flow = self.services.tasks.spawn("controller", self._run())
         self._watch_activity()
 
     async def close(self) -> None:
@@ -134,12 +138,12 @@ class ControllerShell:
         term.balancing.end()
         term.channels.close()
         term.events.resigned(reason)
-        self.broker.tracer.event(
+        self.services.tracer.event(
             "controller_resigned", epoch=term.claim.controller_epoch, reason=reason
         )
         self._log(logging.INFO, f"resigned, epoch {term.claim.controller_epoch}: {reason}")
         if term.waiting:
-            self.broker.tracer.mark("controller_resigned_with_waiting")
+            self.services.tracer.mark("controller_resigned_with_waiting")
         for waiting in term.waiting.values():
             waiting.pending.complete(waiting.refusal())
 
@@ -167,7 +171,7 @@ class ControllerShell:
 
     def defaults_changed(self) -> None:
         """The configuration of this broker has changed."""
-        self.offer(UncleanRead({}, self.broker.config.unclean_leader_election_enable))
+        self.offer(UncleanRead({}, self.services.config.unclean_leader_election_enable))
 
     # requests
 
@@ -187,7 +191,7 @@ class ControllerShell:
 
     def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
         """New topics, with ids and places drawn here."""
-        random = self.broker.ports.random
+        random = self.services.ports.random
         topic_ids = [_new_topic_id(random.randbytes(16)) for _ in request.topics]
         seed = random.randrange(0, 1 << 31)
         return self._ask(
@@ -200,7 +204,7 @@ class ControllerShell:
         self, request: CreatePartitionsRequest, refusal: Refusal
     ) -> Pending | Any:
         """More partitions for topics, with places drawn here."""
-        seed = self.broker.ports.random.randrange(0, 1 << 31)
+        seed = self.services.ports.random.randrange(0, 1 << 31)
         return self._ask(
             lambda ticket: CreatePartitionsAsked(ticket, request, seed), refusal, when_told=True
         )
@@ -233,7 +237,7 @@ class ControllerShell:
         """Topics to delete; answered when they are gone or the client's time is over."""
 
         def event(ticket: int) -> Event:
-            self.broker.timers.after(
+            self.services.timers.after(
                 max(0, request.timeout_ms), lambda: self._deletion_timed_out(term, ticket)
             )
             return DeleteTopicsAsked(ticket, request)
@@ -290,7 +294,7 @@ class ControllerShell:
     def _watch_activity(self) -> None:
         """Look from time to time whether the flow moves (V42); a request that the store cannot
         take ends within a session timeout, which is less than it is given."""
-        limit_ms = self.broker.config.controller_activity_timeout_ms
+        limit_ms = self.services.config.controller_activity_timeout_ms
         if self._closing or limit_ms == 0:
             return
         match self._activity.tick():
@@ -301,13 +305,13 @@ class ControllerShell:
             case Verdict.WAIT:
                 pass
         limit_ms = max(limit_ms, 2 * self._store.session_timeout_ms)
-        self.broker.timers.after(limit_ms / STALLED_TICKS, self._watch_activity)
+        self.services.timers.after(limit_ms / STALLED_TICKS, self._watch_activity)
 
     def _begin_anew(self) -> None:
         """The flow waits for an outcome that does not come: end it, and the term with it. The new
         one finds what the old one left in the store, `/controller` first."""
-        self.broker.tracer.mark("controller_stalled")
-        self.broker.tracer.event("controller_stalled", epoch=self.controller_epoch)
+        self.services.tracer.mark("controller_stalled")
+        self.services.tracer.event("controller_stalled", epoch=self.controller_epoch)
         self._log(
             logging.ERROR,
             "the store has not answered the controller's request, while the session lives: "
@@ -316,7 +320,7 @@ class ControllerShell:
         self.resign("it does not act")
         if self._flow is not None:
             self._flow.cancel()
-        self._flow = self.broker.tasks.spawn("controller", self._run())
+        self._flow = self.services.tasks.spawn("controller", self._run())
 
     async def _idle(self) -> None:
         """Wait until there is something to do."""
@@ -337,15 +341,15 @@ class ControllerShell:
                 self.resign(str(error))
             except SessionExpired:
                 self.resign("the session has expired")
-                await self.broker.tasks.sleep(RETRY_MS)
+                await self.services.tasks.sleep(RETRY_MS)
             except (StoreUnavailable, OutcomeUnknown, TransactionFailed) as error:
                 self._claim_changed = True
                 self._log(logging.WARNING, f"waiting for the store: {error}")
-                await self.broker.tasks.sleep(RETRY_MS)
+                await self.services.tasks.sleep(RETRY_MS)
 
     async def _race(self) -> Claim | None:
         """Try to become the controller; None while there is another one."""
-        if not self._claim_changed or self._closing or self.broker.session.is_lost():
+        if not self._claim_changed or self._closing or not self.services.identity.is_registered:
             return None
         self._claim_changed = False
         node = await self._store.get(layout.CONTROLLER, self._on_claim)
@@ -353,10 +357,12 @@ class ControllerShell:
             if node.stat.ephemeral_owner != self._store.session_id:
                 return None
             # Left over from a term that has ended: nobody acts for it (V42).
-            self.broker.tracer.mark("controller_node_left_over")
+            self.services.tracer.mark("controller_node_left_over")
             await self._leave_office()
         epoch_node = await self._store.get(layout.CONTROLLER_EPOCH)
-        claim_data = layout.encode_controller(self.broker.broker_id, self.broker.clock.wall_ms())
+        claim_data = layout.encode_controller(
+            self.services.broker_id, self.services.clock.wall_ms()
+        )
         ops: list[Op] = [Create(layout.CONTROLLER, claim_data, ephemeral=True)]
         if epoch_node is None:
             claim = Claim(controller_epoch=1, epoch_version=0)
@@ -371,13 +377,13 @@ class ControllerShell:
             await self._store.transact(ops)
         except TransactionFailed:
             # Somebody else was quicker: look again, and watch.
-            self.broker.tracer.mark("controller_race_lost")
+            self.services.tracer.mark("controller_race_lost")
             self.verify()
             return None
         except OutcomeUnknown:
             if not await self._has_won(claim):
                 raise
-            self.broker.tracer.mark("election_won_unknowingly")
+            self.services.tracer.mark("election_won_unknowingly")
         return claim
 
     async def _has_won(self, claim: Claim) -> bool:
@@ -407,15 +413,22 @@ class ControllerShell:
 
     async def _serve(self, claim: Claim) -> None:
         """Be the controller until the term ends."""
-        if self._closing or self.broker.session.is_lost():
+        if self._closing or not self.services.identity.is_registered:
             return
-        term = self._term = Term(self, claim)
-        self.broker.tracer.event("controller_elected", epoch=claim.controller_epoch)
+        term = self._term = Term(
+            self.services,
+            self._cluster_events,
+            self._store,
+            claim,
+            offer=self.offer,
+            verify=self.verify,
+        )
+        self.services.tracer.event("controller_elected", epoch=claim.controller_epoch)
         self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
         term.events.elected()
         await self._announcements.load(term)
         term.balancing.begin()
-        self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
+        self.services.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
         while self._term is term:
             await self._turn(term)
 
@@ -432,7 +445,7 @@ class ControllerShell:
             self._announcements.read_again(unreadable)
         if image.unreadable_states:
             self._announcements.read_states_again()
-        self.broker.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
+        self.services.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
 
     async def _turn(self, term: Term) -> None:
         """Read what changed, decide, write, command, answer; or wait for something to do."""
@@ -475,7 +488,7 @@ class ControllerShell:
                 term.channels.when_told(complete, _HEARD_LIMIT_MS)
             else:
                 complete()
-        report(self.broker, term.claim.controller_epoch, effects)
+        report(self.services, term.claim.controller_epoch, effects)
         term.balancing.decided()
         # They are to be watched.
         self._announcements.look_at(effects.made)
@@ -483,8 +496,10 @@ class ControllerShell:
             self._announcements.read_again(effects.reread)
         if not term.is_draining and removals.to_drain(term.controller.image):
             term.is_draining = True
-            drain = Draining(self.broker, term, lambda: self._term is term, self.offer)
-            self.broker.tasks.spawn("drain", drain.run())
+            drain = Draining(
+                self.services, self._drains, term, lambda: self._term is term, self.offer
+            )
+            self.services.tasks.spawn("drain", drain.run())
 
     def _on_claim(self, event: WatchEvent) -> None:
         self._claim_changed = True
@@ -495,7 +510,7 @@ class ControllerShell:
             self._term.events.noticed()
 
     def _log(self, level: int, message: str) -> None:
-        self.broker.tracer.log("controller", level, message)
+        self.services.tracer.log("controller", level, message)
 
 
 def _new_topic_id(raw: bytes) -> TopicId:

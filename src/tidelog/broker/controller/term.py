@@ -27,8 +27,10 @@ from tidelog.metadata import layout
 from tidelog.metadata.store import OutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
-    from tidelog.broker.controller.runtime import ControllerShell
+    from tidelog.broker.controller.observed_store import ObservedStore
+    from tidelog.broker.events.cluster_events import ClusterEvents
+    from tidelog.broker.services import Services
+    from tidelog.controller.events import Event
 
 #: Between two attempts at a store that cannot be reached.
 RETRY_MS = 50
@@ -56,13 +58,22 @@ class Waiting(NamedTuple):
 class Term:
     """One term of office: who decides, who reads and writes, who is told, who waits."""
 
-    def __init__(self, shell: ControllerShell, claim: Claim) -> None:
-        broker = shell.broker
-        config = broker.config
+    def __init__(
+        self,
+        services: Services,
+        cluster_events: ClusterEvents,
+        store: ObservedStore,
+        claim: Claim,
+        *,
+        offer: Callable[[Event], None],
+        verify: Callable[[], None],
+    ) -> None:
+        """`offer` takes events for the controller; `verify` has its claim looked at again."""
+        config = services.config
         self.claim = claim
         self.controller = Controller(
             Settings(
-                controller_id=broker.broker_id,
+                controller_id=services.broker_id,
                 controller_epoch=claim.controller_epoch,
                 topic_defaults=TopicDefaults(
                     num_partitions=config.num_partitions,
@@ -73,23 +84,23 @@ class Term:
                 unclean=config.unclean_leader_election_enable,
             )
         )
-        self.writer = StoreWriter(shell.store, broker.tasks, broker.tracer, claim.epoch_version)
-        self.reader = StoreReader(shell.store, broker.tasks, broker.tracer)
-        self.events = TermEvents(broker, claim.controller_epoch)
+        self.writer = StoreWriter(store, services.tasks, services.tracer, claim.epoch_version)
+        self.reader = StoreReader(store, services.tasks, services.tracer)
+        self.events = TermEvents(services, cluster_events, claim.controller_epoch)
         self.channels = Channels(
-            broker,
-            Sender(broker.broker_id, claim.controller_epoch, config.inter_broker_listener_name),
-            shell.offer,
-            shell.verify,
+            services,
+            Sender(services.broker_id, claim.controller_epoch, config.inter_broker_listener_name),
+            offer,
+            verify,
             self.events,
         )
-        self.balancing = Balancing(broker, self.controller.balance, shell.offer)
+        self.balancing = Balancing(services, self.controller.balance, offer)
         self.waiting: dict[int, Waiting] = {}
         #: Nothing is done any more in its name.
         self.is_over = False
         #: Somebody looks whether groups have read partitions that are to be removed.
         self.is_draining = False
-        self._broker = broker
+        self._services = services
 
     async def patiently(self, read: Callable[[], Any]) -> Any:
         """The result of a read; a store that cannot be reached is waited for (S3)."""
@@ -98,14 +109,14 @@ class Term:
                 return await read()
             except (StoreUnavailable, OutcomeUnknown) as error:
                 text = f"waiting for the store: {error}"
-                self._broker.tracer.log("controller", logging.WARNING, text)
-                await self._broker.tasks.sleep(RETRY_MS)
+                self._services.tracer.log("controller", logging.WARNING, text)
+                await self._services.tasks.sleep(RETRY_MS)
         raise DeposedError("the term has ended")
 
 
-def report(broker: Broker, controller_epoch: int, effects: Effects) -> None:
+def report(services: Services, controller_epoch: int, effects: Effects) -> None:
     """Tell traces and the log what a decision has brought about."""
-    tracer = broker.tracer
+    tracer = services.tracer
 
     def log(level: int, message: str) -> None:
         tracer.log("controller", level, message)

@@ -18,7 +18,8 @@ from tidelog.core.metrics import FAILOVER_MS, FAILOVERS, PARTITIONS_UNLED
 from tidelog.core.types import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.events.cluster_events import ClusterEvents as EventRecorder
+    from tidelog.broker.services import Services
     from tidelog.controller.image import Image
     from tidelog.controller.outcomes import Effects
 
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 class TermEvents:
     """Of one term."""
 
-    def __init__(self, broker: Broker, controller_epoch: int) -> None:
-        self._broker = broker
+    def __init__(
+        self, services: Services, cluster_events: EventRecorder, controller_epoch: int
+    ) -> None:
+        self._services = services
+        self._cluster_events = cluster_events
         self._controller_epoch = controller_epoch
         self._failovers = Failovers(controller_epoch)
         #: When it was noticed that something is to be read: at first, everything.
@@ -36,7 +40,7 @@ class TermEvents:
         self._times_behind = 0
 
     def _now_ms(self) -> int:
-        return self._broker.clock.monotonic_ms()
+        return self._services.clock.monotonic_ms()
 
     # phases of a turn
 
@@ -71,14 +75,14 @@ class TermEvents:
     def elected(self) -> None:
         """The term begins."""
         self._record(
-            [cluster_events.controller_elected(self._broker.broker_id, self._controller_epoch)]
+            [cluster_events.controller_elected(self._services.broker_id, self._controller_epoch)]
         )
 
     def resigned(self, cause: str) -> None:
         """The term is over."""
         self._tell_failovers(self._failovers.resigned(self._now_ms()))
-        self._broker.metrics.drop(PARTITIONS_UNLED)
-        broker_id = self._broker.broker_id
+        self._services.metrics.drop(PARTITIONS_UNLED)
+        broker_id = self._services.broker_id
         self._record([cluster_events.controller_resigned(broker_id, self._controller_epoch, cause)])
 
     def commanded(self, effects: Effects, image: Image) -> None:
@@ -88,8 +92,8 @@ class TermEvents:
         over = self._failovers.commanded(self._turn, now_ms, loss, effects.changes)
         for name in effects.removed:
             over += self._failovers.removed(name, now_ms)
-        self._broker.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
-        if self._broker.cluster_events.is_on:
+        self._services.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
+        if self._cluster_events.is_on:
             self._tell(effects, image)
         self._tell_failovers(over)
 
@@ -108,7 +112,7 @@ class TermEvents:
                 leaving[leader] = True
         if not leaving:
             return None
-        silent_ms = map(self._broker.peers.silent_since_ms, leaving)
+        silent_ms = map(self._services.peers.silent_since_ms, leaving)
         since_ms = min((one for one in silent_ms if one is not None), default=None)
         return Loss(sorted(leaving), all(leaving.values()), since_ms)
 
@@ -117,7 +121,7 @@ class TermEvents:
         self._record(cluster_events.ended(broker, epoch) for broker in effects.gone)
         self._record(cluster_events.registered(broker, epoch) for broker in effects.arrived)
         brokers, changes = image.brokers, effects.changes
-        self._broker.cluster_events.record_later(
+        self._cluster_events.record_later(
             len(changes),
             (
                 cluster_events.of_state(change, brokers, _preferred(image, change), epoch)
@@ -131,7 +135,7 @@ class TermEvents:
         """A broker has answered LeaderAndIsr."""
         taken = (one for one, error in outcomes if error is ErrorCode.NONE)
         over = self._failovers.answered(broker_id, taken, self._now_ms())
-        self._broker.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
+        self._services.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
         self._tell_failovers(over)
 
     def behind(self, broker_id: int, broker_epoch: int, behind_ms: int, *, is_over: bool) -> None:
@@ -153,7 +157,7 @@ class TermEvents:
             fields = event.fields
             self._count(fields)
             phases = ", ".join(f"{name} {ms} ms" for name, ms in fields["phases_ms"].items())
-            self._broker.tracer.log(
+            self._services.tracer.log(
                 "controller",
                 logging.INFO,
                 f"failover from brokers {fields['brokers']} ({fields['cause']}):"
@@ -163,14 +167,14 @@ class TermEvents:
         self._record(over)
 
     def _count(self, fields: Mapping[str, Any]) -> None:
-        metrics = self._broker.metrics
+        metrics = self._services.metrics
         for phase, ms in (("detect", fields["detection_ms"]), *fields["phases_ms"].items()):
             if ms >= 0:
                 metrics.add(FAILOVERS, label=phase)
                 metrics.add(FAILOVER_MS, ms, phase)
 
     def _record(self, events: Iterable[ClusterEvent]) -> None:
-        self._broker.cluster_events.record(events)
+        self._cluster_events.record(events)
 
 
 def _detection(fields: Mapping[str, Any]) -> str:

@@ -10,7 +10,8 @@ for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.broker.coordinators import offset_records
 from tidelog.core.completion import Completion
@@ -21,10 +22,10 @@ from tidelog.records.builder import NewRecord, build_batch, record_size_bytes
 from tidelog.wire.schema import SchemaError
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
-    from tidelog.broker.coordinators.groups import Coordination
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.purgatory import AcksWait
+    from tidelog.broker.services import Services
+    from tidelog.group.partition import GroupPartition
     from tidelog.log.partition_log import AppendInfo
 
 
@@ -41,18 +42,36 @@ def await_replication(partition: Partition, offset: int, wait: AcksWait) -> None
     partition.watchers.wait_for_acks(offset, wait)
 
 
+class Coordination(Protocol):
+    """The leadership whose appends are written; it hears of their outcomes."""
+
+    partition: Partition
+    core: GroupPartition
+    name: str
+    is_over: bool
+
+    def committed(self, numbers: Sequence[int]) -> None:
+        """The high watermark has passed these appends."""
+
+    def failed(self, numbers: Sequence[int], error: ErrorCode) -> None:
+        """These appends are not in the log."""
+
+    def timed_out(self, numbers: Sequence[int], error: ErrorCode) -> None:
+        """These appends take too long."""
+
+
 class RecordWriter:
     """The appends of one coordinator."""
 
-    def __init__(self, broker: Broker, coordination: Coordination) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, coordination: Coordination) -> None:
+        self._services = services
         self._coordination = coordination
         self._gathered: list[_Gathered] = []
 
     def gather(self, append: Append) -> None:
         """Take an append; it is written by the next `flush`."""
         size_bytes, limit_bytes = 0, self._limit_bytes()
-        now_ms = self._broker.clock.wall_ms()
+        now_ms = self._services.clock.wall_ms()
         records: list[NewRecord] = []
         for record in append.records:
             try:
@@ -90,7 +109,7 @@ class RecordWriter:
         return self._coordination.partition.log.config.max_message_bytes - HEADER_BYTES
 
     def _append(self, gathered: list[_Gathered]) -> None:
-        broker, coordination = self._broker, self._coordination
+        services, coordination = self._services, self._coordination
         partition = coordination.partition
         numbers = tuple(one.number for one in gathered)
         if not partition.is_leader or partition.leader_epoch != coordination.core.leader_epoch:
@@ -98,34 +117,41 @@ class RecordWriter:
             return
         batch = build_batch(
             [record for one in gathered for record in one.records],
-            codec=broker.config.offsets_topic_compression_codec,
+            codec=services.config.offsets_topic_compression_codec,
         )
         try:
-            completion = partition.append(memoryview(batch), -1, broker.clock.wall_ms())
+            completion = partition.append(memoryview(batch), -1, services.clock.wall_ms())
         except KafkaError as error:
             coordination.failed(numbers, error.code)
             return
         except StorageError:
             coordination.failed(numbers, ErrorCode.KAFKA_STORAGE_ERROR)
             return
-        completion.then(_Outcome(broker, coordination, numbers).appended)
+        completion.then(_Outcome(services, coordination, numbers).appended)
 
 
 class _Outcome:
     """Waits for what becomes of one batch; an AcksWait."""
 
-    __slots__ = ("_broker", "_coordination", "_is_overdue", "_next_offset", "_numbers", "_timeout")
+    __slots__ = (
+        "_coordination",
+        "_is_overdue",
+        "_next_offset",
+        "_numbers",
+        "_services",
+        "_timeout",
+    )
 
     def __init__(
-        self, broker: Broker, coordination: Coordination, numbers: tuple[int, ...]
+        self, services: Services, coordination: Coordination, numbers: tuple[int, ...]
     ) -> None:
-        self._broker = broker
+        self._services = services
         self._coordination = coordination
         self._numbers = numbers
         self._next_offset = -1
         self._is_overdue = False
-        self._timeout = broker.serving_timers.after(
-            broker.config.offsets_commit_timeout_ms, self._timed_out
+        self._timeout = services.serving_timers.after(
+            services.config.offsets_commit_timeout_ms, self._timed_out
         )
 
     def appended(self, completion: Completion[AppendInfo]) -> None:
@@ -138,7 +164,7 @@ class _Outcome:
             if isinstance(error, KafkaError):
                 code = error.code
             elif not isinstance(error, StorageError):
-                self._broker.unexpected(f"append to {coordination.name}", error)
+                self._services.unexpected(f"append to {coordination.name}", error)
             coordination.failed(self._numbers, code)
             return
         self._next_offset = completion.result().last_offset + 1
@@ -169,5 +195,5 @@ class _Outcome:
         self._timeout.cancel()
         if not self._is_overdue:
             self._is_overdue = True
-            self._broker.tracer.mark("offsets_overdue")
+            self._services.tracer.mark("offsets_overdue")
             self._coordination.timed_out(self._numbers, error)

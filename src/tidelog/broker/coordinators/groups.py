@@ -42,8 +42,8 @@ from tidelog.group.settings import GroupSettings
 from tidelog.wire.data.consumer_protocol import SUBSCRIPTION
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.services import Services
 
 #: A timer is set for no longer than this and then again: cancelled ones stay in memory until their
 #: time has come, and members that come and go could set any number of them.
@@ -69,7 +69,7 @@ class Coordination:
         self.partition = partition
         self.name = str(partition.topic_partition)
         self.timers: dict[TimerName, Timeout] = {}
-        self.writer = RecordWriter(groups.broker, self)
+        self.writer = RecordWriter(groups.services, self)
         #: Partitions of topics that were removed while this was being loaded (V71).
         self.removed_meanwhile: dict[TopicPartition, None] = {}
         #: The leadership has ended: nothing is done any more.
@@ -104,8 +104,8 @@ class Coordination:
     def set_timer(self, name: TimerName, deadline_ms: int) -> None:
         """Keep one timer of that name."""
         self.cancel_timer(name)
-        left_ms = deadline_ms - self._groups.broker.clock.monotonic_ms()
-        self.timers[name] = self._groups.broker.serving_timers.after(
+        left_ms = deadline_ms - self._groups.services.clock.monotonic_ms()
+        self.timers[name] = self._groups.services.serving_timers.after(
             min(left_ms, _TIMER_STEP_MS), partial(self._fired, name, deadline_ms)
         )
 
@@ -127,9 +127,18 @@ class Coordination:
 class GroupCoordinators:
     """The coordinators of groups on one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        config = broker.config
+    def __init__(
+        self,
+        services: Services,
+        submit_appends: Callable[[], object],
+        request_failed: Callable[[Request, Exception], Any],
+    ) -> None:
+        """`submit_appends` has planned appends written; `request_failed` makes the response to a
+        request whose handling raised an error."""
+        self.services = services
+        self._submit_appends = submit_appends
+        self._request_failed = request_failed
+        config = services.config
         self._partitions = GroupPartitions(_settings(config))
         #: By partition.
         self._coordinations: dict[int, Coordination] = {}
@@ -147,7 +156,7 @@ class GroupCoordinators:
 
     def now(self) -> Now:
         """The time, as decisions want it."""
-        clock = self.broker.clock
+        clock = self.services.clock
         return Now(clock.monotonic_ms(), clock.wall_ms())
 
     # Who coordinates whom.
@@ -160,7 +169,7 @@ class GroupCoordinators:
     def _look_at_topic(self) -> None:
         """The number of partitions is what the controller has told. It refuses to add any to an
         internal topic (V70), so the number does not change while the topic is there."""
-        topic = self.broker.view.topics.get(CONSUMER_OFFSETS)
+        topic = self.services.view.topics.get(CONSUMER_OFFSETS)
         if topic is not None:
             self._partitions.partition_count = len(topic.partitions)
 
@@ -172,7 +181,7 @@ class GroupCoordinators:
             return
         self._end(number, last)
         coordination = self._coordinations[number] = Coordination(self, core, partition)
-        self.broker.tasks.spawn(f"load {coordination.name}", self._load(coordination))
+        self.services.tasks.spawn(f"load {coordination.name}", self._load(coordination))
 
     def role_ended(self, partition: Partition) -> None:
         """This broker does not lead the partition any more."""
@@ -187,10 +196,10 @@ class GroupCoordinators:
         if coordination is None:
             return
         if coordination.core.phase is Phase.LOADING:
-            self.broker.tracer.mark("coordinator_moved_while_loading")
+            self.services.tracer.mark("coordinator_moved_while_loading")
         for group in coordination.core.groups.values():
             if group.state in _REBALANCING:
-                self.broker.tracer.mark("coordinator_moved_during_rebalance")
+                self.services.tracer.mark("coordinator_moved_during_rebalance")
 
     def replica_gone(self, partition: Partition) -> None:
         """The replica is not here any more, perhaps because the topic was deleted."""
@@ -203,28 +212,28 @@ class GroupCoordinators:
         if coordination is None:
             return
         self._unflushed.pop(coordination, None)
-        self.broker.tracer.event(
+        self.services.tracer.event(
             "groups_unloaded", partition=number, leader_epoch=coordination.core.leader_epoch
         )
         self.carry_out(coordination, last)
         coordination.end()
 
     async def _load(self, coordination: Coordination) -> None:
-        broker, core = self.broker, coordination.core
-        began_ms = broker.clock.monotonic_ms()
-        if not await load(broker, coordination.partition, core):
+        services, core = self.services, coordination.core
+        began_ms = services.clock.monotonic_ms()
+        if not await load(services, coordination.partition, core):
             return
-        broker.tracer.event(
+        services.tracer.event(
             "groups_loaded",
             partition=core.partition,
             leader_epoch=core.leader_epoch,
             groups=len(core.groups),
         )
-        broker.tracer.log(
+        services.tracer.log(
             "server",
             logging.INFO,
             f"{coordination.name} is loaded for leader epoch {core.leader_epoch}: "
-            f"{len(core.groups)} groups in {broker.clock.monotonic_ms() - began_ms} ms",
+            f"{len(core.groups)} groups in {services.clock.monotonic_ms() - began_ms} ms",
         )
         self.carry_out(coordination, core.loaded(self.now()))
         removed, coordination.removed_meanwhile = coordination.removed_meanwhile, {}
@@ -284,7 +293,7 @@ class GroupCoordinators:
             for index in range(len(asked)):
                 ask(index)
         else:
-            self.broker.tasks.spawn("ask of groups", self._ask_in_turns(len(asked), ask, pending))
+            self.services.tasks.spawn("ask of groups", self._ask_in_turns(len(asked), ask, pending))
         return pending
 
     async def _ask_in_turns(self, count: int, ask: Callable[[int], None], pending: Pending) -> None:
@@ -292,7 +301,7 @@ class GroupCoordinators:
         for start in range(0, count, _ASKED_PER_TURN):
             for index in range(start, min(start + _ASKED_PER_TURN, count)):
                 ask(index)
-            await self.broker.tasks.sleep(0)
+            await self.services.tasks.sleep(0)
             if pending.done:
                 return
 
@@ -332,7 +341,7 @@ class GroupCoordinators:
             except AssertionError:
                 raise
             except Exception as error:  # a defect of ours: this request pays, the group lives
-                pending.complete(self.broker.request_failed(request, error))
+                pending.complete(self._request_failed(request, error))
 
         self._waiting[ticket] = taken
         pending.on_cancel(lambda: self._forget(ticket))
@@ -376,7 +385,7 @@ class GroupCoordinators:
         """The appends are written in the loop's next turn: commits of all connections that were
         read in this one, and of whatever else happened in it, share batches."""
         if not self._unflushed:
-            self.broker.ports.loop.call_soon(self.flush)
+            self.services.ports.loop.call_soon(self.flush)
         self._unflushed[coordination] = None
 
     def flush(self) -> None:
@@ -384,7 +393,7 @@ class GroupCoordinators:
         unflushed, self._unflushed = self._unflushed, {}
         for coordination in unflushed:
             coordination.writer.flush()
-        self.broker.planned_appends.submit()
+        self._submit_appends()
 
     # What time and topics do.
 
@@ -404,17 +413,17 @@ class GroupCoordinators:
                 self.carry_out(coordination, effects)
 
     def _expire_later(self) -> None:
-        interval_ms = self.broker.config.offsets_retention_check_interval_ms
-        self.broker.serving_timers.after(interval_ms, self._expire)
+        interval_ms = self.services.config.offsets_retention_check_interval_ms
+        self.services.serving_timers.after(interval_ms, self._expire)
 
     def _expire(self) -> None:
-        self.broker.tasks.spawn("expire offsets", self._expire_all())
+        self.services.tasks.spawn("expire offsets", self._expire_all())
         self._expire_later()
 
     async def _expire_all(self) -> None:
         for coordination in list(self._coordinations.values()):
             self.carry_out(coordination, coordination.core.expire_offsets(self.now()))
-            await self.broker.tasks.sleep(0)
+            await self.services.tasks.sleep(0)
 
 
 def _settings(config: BrokerConfig) -> GroupSettings:

@@ -21,8 +21,8 @@ from tidelog.records.batch import BatchView, CorruptBatch, iter_batches
 from tidelog.records.reader import read_columns
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.services import Services
 
 #: Records between two turns of the loop: a few milliseconds.
 RECORDS_PER_TURN = 200
@@ -34,20 +34,20 @@ def load_end(partition: Partition) -> int:
     return partition.log.log_end_offset
 
 
-async def load(broker: Broker, partition: Partition, core: GroupPartition) -> bool:
+async def load(services: Services, partition: Partition, core: GroupPartition) -> bool:
     """Replay the log into `core`; whether it got to the end before its leadership was over.
 
     What cannot be read now is tried again: without it, offsets would go back.
     """
     log = partition.log
-    replay = _Replay(broker, partition, core)
+    replay = _Replay(services, partition, core)
     end = load_end(partition)
     position = log.log_start_offset
     while position < end and core.phase is Phase.LOADING:
         position = max(position, log.log_start_offset)
         try:
             part = await log.read(
-                position, broker.config.offsets_load_buffer_size, end, min_one_batch=True
+                position, services.config.offsets_load_buffer_size, end, min_one_batch=True
             )
             if part.next_offset < 0:
                 break
@@ -57,23 +57,23 @@ async def load(broker: Broker, partition: Partition, core: GroupPartition) -> bo
                 position = batch.next_offset
         except (KafkaError, StorageError, CorruptBatch) as error:
             _report(
-                broker,
+                services,
                 f"loading {partition.topic_partition} waits: offset {position} cannot be read:"
                 f" {error}",
             )
-            await broker.tasks.sleep(_RETRY_MS)
-    await committed(broker, partition, core, end)
+            await services.tasks.sleep(_RETRY_MS)
+    await committed(services, partition, core, end)
     return core.phase is Phase.LOADING
 
 
 async def committed(
-    broker: Broker, partition: Partition, core: GroupPartition, offset: int
+    services: Services, partition: Partition, core: GroupPartition, offset: int
 ) -> None:
     """Wait until everything below `offset` is in all in-sync replicas, or the load is over. An ISR
     below the minimum is waited out."""
     is_committed = partition.high_watermark >= offset
     while core.phase is Phase.LOADING and not is_committed:
-        broker.tracer.mark("coordinator_loaded_above_high_watermark")
+        services.tracer.mark("coordinator_loaded_above_high_watermark")
         wait = _Wait()
         partition.watchers.wait_for_acks(offset, wait)
         is_committed = await wait.told
@@ -100,8 +100,8 @@ class _Wait:
 class _Replay:
     """Gives records to a coordinator; every RECORDS_PER_TURN of them the loop is let go."""
 
-    def __init__(self, broker: Broker, partition: Partition, core: GroupPartition) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, partition: Partition, core: GroupPartition) -> None:
+        self._services = services
         self._partition = partition
         self._core = core
         #: Counted over batches: most commits make one of a single record.
@@ -113,7 +113,7 @@ class _Replay:
         columns = read_columns(
             batch,
             with_headers=False,
-            max_decompressed_bytes=self._broker.config.max_decompressed_message_bytes,
+            max_decompressed_bytes=self._services.config.max_decompressed_message_bytes,
         )
         for offset, key, value in zip(columns.offsets, columns.keys, columns.values, strict=True):
             try:
@@ -121,17 +121,17 @@ class _Replay:
             except ProtocolError as error:
                 # Nobody but coordinators may write here: a defect, which costs this record alone.
                 where = f"{self._partition.topic_partition} offset {offset}"
-                _report(self._broker, f"{where} is no record of a group: {error}")
+                _report(self._services, f"{where} is no record of a group: {error}")
                 continue
             if record is not None:
                 core.replay(record)
             self._turn_in -= 1
             if not self._turn_in:
                 self._turn_in = RECORDS_PER_TURN
-                await self._broker.tasks.sleep(0)
+                await self._services.tasks.sleep(0)
                 if core.phase is not Phase.LOADING:
                     return
 
 
-def _report(broker: Broker, message: str) -> None:
-    broker.tracer.log("server", logging.ERROR, message)
+def _report(services: Services, message: str) -> None:
+    services.tracer.log("server", logging.ERROR, message)

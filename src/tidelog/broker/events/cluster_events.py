@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent
@@ -33,7 +33,7 @@ from tidelog.wire.messages.produce import (
 from tidelog.wire.registry import PRODUCE
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.services import Services
 
 #: The topic's only partition: what happened has one order.
 _PARTITION: Final = TopicPartition(CLUSTER_EVENTS, 0)
@@ -60,6 +60,20 @@ _PASSING: Final = (
 )
 
 
+class ProducerIdSource(Protocol):
+    """Where the producer id of the events comes from."""
+
+    async def wait(self) -> int | None:
+        """Return an id, None when the controller did not give any in time."""
+
+
+class TopicCreation(Protocol):
+    """Has topics made on first use."""
+
+    def create(self, names: Iterable[str]) -> None:
+        """Have these topics made, unless they are being made already."""
+
+
 class _Told(NamedTuple):
     """An event, and when it was recorded by the wall clock."""
 
@@ -80,12 +94,16 @@ class _Recorded:
 class ClusterEvents:
     """The events of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, services: Services, producer_ids: ProducerIdSource, topics: TopicCreation
+    ) -> None:
+        self._services = services
+        self._producer_ids = producer_ids
+        self._topics = topics
         self._queue: deque[_Recorded] = deque()
         #: Events in the queue.
         self._waiting = 0
-        self._wake = Signal(broker.ports.loop)
+        self._wake = Signal(services.ports.loop)
         self._is_running = False
         #: Sent, with an outcome that is not known yet or to be sent again.
         self._batch: list[NewRecord] = []
@@ -102,7 +120,7 @@ class ClusterEvents:
     @property
     def is_on(self) -> bool:
         """Whether events are told."""
-        return self._broker.config.cluster_events_enable
+        return self._services.config.cluster_events_enable
 
     @property
     def is_idle(self) -> bool:
@@ -124,11 +142,11 @@ class ClusterEvents:
             self._drop(count - room)
             count = room
         if count:
-            self._queue.append(_Recorded(self._broker.clock.wall_ms(), events, count))
+            self._queue.append(_Recorded(self._services.clock.wall_ms(), events, count))
             self._waiting += count
         if not self._is_running:
             self._is_running = True
-            self._broker.tasks.spawn("cluster events", self._run())
+            self._services.tasks.spawn("cluster events", self._run())
         self._wake.set()
 
     def close(self) -> None:
@@ -141,7 +159,7 @@ class ClusterEvents:
         if self._dropped == 0:
             self._log(f"events of the cluster are missing in {CLUSTER_EVENTS} from here on")
         self._dropped += count
-        self._broker.metrics.add(EVENTS_DROPPED, count)
+        self._services.metrics.add(EVENTS_DROPPED, count)
 
     # sending
 
@@ -150,18 +168,18 @@ class ClusterEvents:
             await self._wake.wait()
             while self._batch or self._queue:
                 if not await self._send():
-                    await self._broker.tasks.sleep(_RETRY_MS)
+                    await self._services.tasks.sleep(_RETRY_MS)
 
     async def _send(self) -> bool:
         """Send what is next; False where that has to be tried again."""
-        broker = self._broker
-        partition = broker.view.partition(_PARTITION)
+        services = self._services
+        partition = services.view.partition(_PARTITION)
         if partition is None:
             return self._failed(self._make_topic())
         if partition.leader == NO_LEADER:
             return self._failed("nobody leads it")
         if self._producer_id < 0 or (not self._batch and self._sequence > _MAX_SEQUENCE):
-            taken = await broker.producer_ids.wait()
+            taken = await self._producer_ids.wait()
             if taken is None:
                 return self._failed("there is no producer id")
             self._producer_id, self._sequence = taken, 0
@@ -175,7 +193,7 @@ class ClusterEvents:
             acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=[TopicProduceData(CLUSTER_EVENTS, [data])]
         )
         try:
-            connection = broker.peers.connection(partition.leader, _PURPOSE)
+            connection = services.peers.connection(partition.leader, _PURPOSE)
             answer: ProduceResponse = await connection.call(
                 PRODUCE, _VERSION, request, 2 * _TIMEOUT_MS
             )
@@ -186,17 +204,17 @@ class ClusterEvents:
     def _make_topic(self) -> str:
         """Ask for the topic; soon after a start only where it gets all its replicas, as they could
         not be added later. Returns what is waited for."""
-        broker = self._broker
-        now_ms = broker.clock.monotonic_ms()
+        services = self._services
+        now_ms = services.clock.monotonic_ms()
         if self._lacking_since_ms is None:
             self._lacking_since_ms = now_ms
         live, wanted = (
-            len(broker.view.brokers),
-            broker.config.cluster_events_topic_replication_factor,
+            len(services.view.brokers),
+            services.config.cluster_events_topic_replication_factor,
         )
         if live < wanted and now_ms - self._lacking_since_ms < _FEW_BROKERS_MS:
             return f"there is no topic yet, and {live} of {wanted} brokers to hold it"
-        broker.auto_creation.create([CLUSTER_EVENTS])
+        self._topics.create([CLUSTER_EVENTS])
         return "there is no topic yet"
 
     def _answered(self, code: ErrorCode) -> bool:
@@ -213,13 +231,13 @@ class ClusterEvents:
         return self._failed(code.name)
 
     def _next_batch(self) -> list[NewRecord]:
-        broker_id, epoch = self._broker.broker_id, self._broker.broker_epoch
+        broker_id, epoch = self._services.broker_id, self._services.broker_epoch
         told: list[_Told] = []
         if self._dropped:
             count, self._dropped = self._dropped, 0
             self._times_dropped += 1
             missing = cluster_events.dropped(broker_id, epoch, self._times_dropped, count)
-            told.append(_Told(self._broker.clock.wall_ms(), missing))
+            told.append(_Told(self._services.clock.wall_ms(), missing))
         for _ in range(_BATCH_EVENTS):
             if not self._queue:
                 break
@@ -243,4 +261,4 @@ class ClusterEvents:
         return False
 
     def _log(self, message: str) -> None:
-        self._broker.tracer.log("server", logging.WARNING, message)
+        self._services.tracer.log("server", logging.WARNING, message)

@@ -26,7 +26,7 @@ from tidelog.wire.messages.create_topics import (
 from tidelog.wire.registry import CREATE_TOPICS
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.services import Services
 
 _VERSION = 7
 _TIMEOUT_MS = 15_000
@@ -36,8 +36,8 @@ _DAY_MS = 24 * 3_600_000
 class AutoCreation:
     """Asks the controller for topics."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
         #: Asked for, and not answered.
         self._asked: dict[str, None] = {}
         #: Why `__consumer_offsets` could not be made when it was last tried; "" else.
@@ -45,12 +45,12 @@ class AutoCreation:
 
     def create(self, names: Iterable[str]) -> None:
         """Have these topics made, unless they are being made already."""
-        if not self._broker.view.is_known:
+        if not self._services.view.is_known:
             return  # the topics may exist: no view of the cluster has come yet
         wanted = [name for name in dict.fromkeys(names) if name not in self._asked]
         if wanted:
             self._asked.update(dict.fromkeys(wanted))
-            self._broker.tasks.spawn("create topics on first use", self._create(wanted))
+            self._services.tasks.spawn("create topics on first use", self._create(wanted))
 
     def offsets_topic(self) -> TopicView | None:
         """`__consumer_offsets`; None while it does not exist: then it has been asked for.
@@ -58,14 +58,14 @@ class AutoCreation:
         For the coordinator of groups, which answers COORDINATOR_NOT_AVAILABLE meanwhile. It is made
         whatever auto.create.topics.enable says, as in Kafka.
         """
-        topic = self._broker.view.topics.get(CONSUMER_OFFSETS)
+        topic = self._services.view.topics.get(CONSUMER_OFFSETS)
         if topic is None:
             self.create([CONSUMER_OFFSETS])
         return topic
 
     def wanted(self, name: str) -> CreatableTopic:
         """How a topic of this name is made."""
-        config = self._broker.config
+        config = self._services.config
         if name == CLUSTER_EVENTS:
             return self._events_topic()
         if name != CONSUMER_OFFSETS:
@@ -85,8 +85,8 @@ class AutoCreation:
     def _events_topic(self) -> CreatableTopic:
         """`__cluster_events`: one partition, as what happens has one order; days are whole files,
         so that none is kept much longer than asked."""
-        config = self._broker.config
-        live = max(1, len(self._broker.view.brokers))
+        config = self._services.config
+        live = max(1, len(self._services.view.brokers))
         settings = {
             "cleanup.policy": "delete",
             "compression.type": "producer",
@@ -101,12 +101,12 @@ class AutoCreation:
         )
 
     async def _create(self, names: list[str]) -> None:
-        broker = self._broker
+        services = self._services
         request = CreateTopicsRequest(
             topics=[self.wanted(name) for name in names], timeout_ms=_TIMEOUT_MS
         )
         try:
-            connection = broker.peers.connection(broker.view.controller_id, "admin")
+            connection = services.peers.connection(services.view.controller_id, "admin")
             answer: CreateTopicsResponse = await connection.call(
                 CREATE_TOPICS, _VERSION, request, _TIMEOUT_MS
             )
@@ -134,4 +134,4 @@ class AutoCreation:
             self._log(f"topic {result.name} was not created: {reason}")
 
     def _log(self, message: str) -> None:
-        self._broker.tracer.log("server", logging.WARNING, message)
+        self._services.tracer.log("server", logging.WARNING, message)

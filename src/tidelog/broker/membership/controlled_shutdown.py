@@ -22,7 +22,8 @@ from tidelog.wire.messages.controlled_shutdown import (
 from tidelog.wire.registry import CONTROLLED_SHUTDOWN
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.replica_set import Replicas
+    from tidelog.broker.services import Services
 
 _VERSION = 3
 _PURPOSE = "controlled-shutdown"
@@ -33,29 +34,32 @@ _NAMED = 20
 class HandingOver:
     """What one broker hands over before it stops."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._wake = Signal(broker.ports.loop)
+    def __init__(self, services: Services, replicas: Replicas) -> None:
+        self._services = services
+        self._replicas = replicas
+        self._wake = Signal(services.ports.loop)
         #: Of whom it was asked last: (epoch, broker id).
         self._asked = (-1, -1)
         self._given_up = False
         self._answered: asyncio.Future[str] | None = None
-        #: Whether this broker is on its way out.
-        self.has_begun = False
 
     async def run(self) -> None:
         """Return when everything is handed over, or nothing can be any more."""
-        broker = self._broker
-        config = broker.config
-        if self.has_begun or not config.controlled_shutdown_enable or not self._is_of_use():
+        services = self._services
+        config = services.config
+        if (
+            services.identity.is_leaving
+            or not config.controlled_shutdown_enable
+            or not self._is_of_use()
+        ):
             return
-        self.has_begun = True
-        began_ms = broker.clock.monotonic_ms()
+        services.identity.is_leaving = True
+        began_ms = services.clock.monotonic_ms()
         for attempt in range(1, config.controlled_shutdown_max_retries + 1):
             why = await self._ask()
-            took_ms = broker.clock.monotonic_ms() - began_ms
+            took_ms = services.clock.monotonic_ms() - began_ms
             if not why:
-                broker.tracer.event("handed_over", attempts=attempt)
+                services.tracer.event("handed_over", attempts=attempt)
                 self._log(logging.INFO, f"handed over what it led in {took_ms} ms")
                 return
             self._log(logging.WARNING, f"attempt {attempt} to hand over what it leads: {why}")
@@ -63,7 +67,7 @@ class HandingOver:
                 await self._pause(config.controlled_shutdown_retry_backoff_ms)
             if self._given_up:
                 break
-        broker.tracer.mark("stopped_without_handing_over")
+        services.tracer.mark("stopped_without_handing_over")
         self._log(logging.WARNING, f"stops without having handed over {self._led()}")
 
     def give_up(self) -> None:
@@ -83,21 +87,21 @@ class HandingOver:
 
     def _is_of_use(self) -> bool:
         """Whether there is anything to hand over, and anybody who might take it."""
-        broker = self._broker
-        others = [one for one in broker.view.brokers if one != broker.broker_id]
-        return len(broker.replicas) > 0 and bool(others)
+        services = self._services
+        others = [one for one in services.view.brokers if one != services.broker_id]
+        return len(self._replicas) > 0 and bool(others)
 
     def _controller(self) -> tuple[int, int]:
-        return self._broker.view.controller_epoch, self._broker.view.controller_id
+        return self._services.view.controller_epoch, self._services.view.controller_id
 
     async def _ask(self) -> str:
         """Ask the controller once; returns why not everything is handed over."""
-        broker = self._broker
-        if broker.session.is_lost():
+        services = self._services
+        if not services.identity.is_registered:
             return "it is not registered"
         self._asked = self._controller()
         _, controller_id = self._asked
-        answered: asyncio.Future[str] = broker.ports.loop.create_future()
+        answered: asyncio.Future[str] = services.ports.loop.create_future()
         self._answered = answered
 
         def on_answer(answer: Any, error: Exception | None) -> None:
@@ -105,11 +109,11 @@ class HandingOver:
                 answered.set_result(_verdict(answer, error))
 
         try:
-            broker.peers.connection(controller_id, _PURPOSE).send(
+            services.peers.connection(controller_id, _PURPOSE).send(
                 CONTROLLED_SHUTDOWN,
                 _VERSION,
-                ControlledShutdownRequest(broker.broker_id, broker.broker_epoch),
-                broker.config.controller_socket_timeout_ms,
+                ControlledShutdownRequest(services.broker_id, services.broker_epoch),
+                services.config.controller_socket_timeout_ms,
                 on_answer,
             )
         except ConnectionLost as error:
@@ -126,17 +130,17 @@ class HandingOver:
             is_over = True
             self._wake.set()
 
-        timeout = self._broker.timers.after(backoff_ms, end)
+        timeout = self._services.timers.after(backoff_ms, end)
         while not (is_over or self._given_up or self._asked != self._controller()):
             await self._wake.wait()
         timeout.cancel()
 
     def _led(self) -> str:
-        led = [one.topic_partition for one in self._broker.replicas.all() if one.is_leader]
+        led = [one.topic_partition for one in self._replicas.all() if one.is_leader]
         return _named(list(map(str, led))) if led else "any of the ISRs that it is in"
 
     def _log(self, level: int, message: str) -> None:
-        self._broker.tracer.log("server", level, f"controlled shutdown: {message}")
+        self._services.tracer.log("server", level, f"controlled shutdown: {message}")
 
 
 def _verdict(answer: Any, error: Exception | None) -> str:

@@ -19,7 +19,7 @@ from tidelog.wire.messages.allocate_producer_ids import (
 from tidelog.wire.registry import ALLOCATE_PRODUCER_IDS
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.services import Services
 
 _VERSION = 0
 _TIMEOUT_MS = 2_000
@@ -33,8 +33,8 @@ _PREFETCH_DIVISOR = 10
 class ProducerIds:
     """Hands out producer ids."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._next = 0
         self._end = 0
         self._prefetch_at = 0
@@ -58,19 +58,19 @@ class ProducerIds:
 
     async def wait(self) -> int | None:
         """An id, None when the controller did not give a block in time."""
-        broker = self._broker
-        deadline_ms = broker.clock.monotonic_ms() + _PATIENCE_MS
+        services = self._services
+        deadline_ms = services.clock.monotonic_ms() + _PATIENCE_MS
         while True:
             taken = self.take()
             if taken is not None:
                 return taken
-            left_ms = deadline_ms - broker.clock.monotonic_ms()
+            left_ms = deadline_ms - services.clock.monotonic_ms()
             if left_ms <= 0:
                 return None
             self._ask()
-            future: asyncio.Future[None] = broker.ports.loop.create_future()
+            future: asyncio.Future[None] = services.ports.loop.create_future()
             self._waiting.append(future)
-            timer = broker.clock.call_later(left_ms, partial(_resolve, future))
+            timer = services.clock.call_later(left_ms, partial(_resolve, future))
             try:
                 await future
             finally:
@@ -79,7 +79,7 @@ class ProducerIds:
     def _ask(self) -> None:
         if not self._asking:
             self._asking = True
-            self._broker.tasks.spawn("producer ids", self._fetch())
+            self._services.tasks.spawn("producer ids", self._fetch())
 
     async def _fetch(self) -> None:
         """Ask until there is a block; whoever waits is woken then."""
@@ -87,7 +87,7 @@ class ProducerIds:
             while self._following is None:
                 block = await self._block()
                 if block is None:
-                    await self._broker.tasks.sleep(_RETRY_MS)
+                    await self._services.tasks.sleep(_RETRY_MS)
                 else:
                     self._following = block
         finally:
@@ -97,10 +97,10 @@ class ProducerIds:
                 _resolve(future)
 
     async def _block(self) -> tuple[int, int] | None:
-        broker = self._broker
-        request = AllocateProducerIdsRequest(broker.broker_id, broker.broker_epoch)
+        services = self._services
+        request = AllocateProducerIdsRequest(services.broker_id, services.broker_epoch)
         try:
-            connection = broker.peers.connection(broker.view.controller_id, "producer-ids")
+            connection = services.peers.connection(services.view.controller_id, "producer-ids")
             answer: AllocateProducerIdsResponse = await connection.call(
                 ALLOCATE_PRODUCER_IDS, _VERSION, request, _TIMEOUT_MS
             )
@@ -117,7 +117,7 @@ class ProducerIds:
         return first, first + count
 
     def _report(self, reason: str) -> None:
-        self._broker.tracer.log(
+        self._services.tracer.log(
             "controller", logging.INFO, f"no block of producer ids yet: {reason}"
         )
 

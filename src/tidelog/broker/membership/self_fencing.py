@@ -30,7 +30,8 @@ from tidelog.metadata.store import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.server.admission import Admission
+    from tidelog.broker.services import Services
 
 _RETRY_MS = 50
 
@@ -38,15 +39,12 @@ _RETRY_MS = 50
 class SelfFencing:
     """Fences this broker after a gap between two turns of its loop."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, admission: Admission) -> None:
+        self._services = services
+        self._fence = services.fence
+        self._admission = admission
         self._limit_ms = 0
         self._last_turn_ms = 0
-        #: The monotonic time from which on a turn comes too late; 0 until `start`.
-        self.late_from_ms = 0
-        self.is_fenced = False
-        #: Whether this broker, while it is fenced, cannot know if its session is over.
-        self.is_in_doubt = False
         #: Gaps so far: an answer to a question that was asked before the last one proves nothing.
         self._gaps = 0
         self._asking = False
@@ -54,51 +52,50 @@ class SelfFencing:
     def start(self) -> None:
         """Compare turns from now on; the session has begun, and its timeout is agreed on."""
         self._take_limit()
-        self._note_turn(self._broker.clock.monotonic_ms())
-        self._broker.ports.on_turn(self.turned)
+        self._note_turn(self._services.clock.monotonic_ms())
+        self._services.ports.on_turn(self.turned)
+        self._fence.watch(self.turned)
 
     def turned(self) -> None:
         """A turn of the loop begins, or a read event in it."""
-        now_ms = self._broker.clock.monotonic_ms()
-        if now_ms >= self.late_from_ms:
-            self._fence(now_ms - self._last_turn_ms)
+        now_ms = self._services.clock.monotonic_ms()
+        if now_ms >= self._fence.late_from_ms:
+            self._close(now_ms - self._last_turn_ms)
         self._note_turn(now_ms)
 
     def _take_limit(self) -> None:
         """The store may grant a shorter session than the broker asked for."""
-        self._limit_ms = self._broker.store.session_timeout_ms * 2 // 3
+        self._limit_ms = self._services.store.session_timeout_ms * 2 // 3
 
     def _note_turn(self, now_ms: int) -> None:
         self._last_turn_ms = now_ms
-        self.late_from_ms = now_ms + self._limit_ms
+        self._fence.late_from_ms = now_ms + self._limit_ms
 
-    def _fence(self, gap_ms: int) -> None:
-        broker = self._broker
+    def _close(self, gap_ms: int) -> None:
+        services = self._services
         self._gaps += 1
-        broker.tracer.log(
+        services.tracer.log(
             "server",
             logging.WARNING,
             f"the loop did not turn for {gap_ms} ms (limit {self._limit_ms}): requests wait until"
             " the metadata store confirms the session",
         )
-        broker.tracer.event("fenced_itself", gap_ms=gap_ms)
-        self.is_fenced = True
-        self.is_in_doubt = broker.broker_epoch != NO_BROKER_EPOCH
-        broker.serving_timers.hold()
-        broker.admission.changed()
+        services.tracer.event("fenced_itself", gap_ms=gap_ms)
+        self._fence.is_fenced = True
+        self._fence.is_in_doubt = services.identity.is_registered
+        services.serving_timers.hold()
+        self._admission.changed()
         self._ask_later()
 
     def session_over(self) -> None:
-        """The session has ended: from here on answers say that this broker leads nothing.
+        """Note that the session has ended: from here on this broker leads nothing.
 
         The view of a broker that was stopped meanwhile is as old as the gap: clients wait for the
         controller's next one.
         """
-        if self.is_fenced:
-            self._broker.view.is_known = False
-        self.is_in_doubt = False
-        for connection in self._broker.connections():
-            connection.session_over()
+        if self._fence.is_fenced:
+            self._services.view.is_known = False
+        self._fence.is_in_doubt = False
 
     def registered(self) -> None:
         """The broker is registered; the store confirms that after the last gap too."""
@@ -106,42 +103,46 @@ class SelfFencing:
         self._ask_later()
 
     def _ask_later(self) -> None:
-        if self.is_fenced and not self._asking and self._broker.broker_epoch != NO_BROKER_EPOCH:
+        if (
+            self._fence.is_fenced
+            and not self._asking
+            and self._services.broker_epoch != NO_BROKER_EPOCH
+        ):
             self._asking = True
-            self._broker.tasks.spawn("confirm the session", self._ask())
+            self._services.tasks.spawn("confirm the session", self._ask())
 
     async def _ask(self) -> None:
         """Ask until the store has answered a question that is younger than the last gap."""
         try:
-            while self.is_fenced and not await self._is_confirmed():
-                if self._broker.broker_epoch == NO_BROKER_EPOCH:
+            while self._fence.is_fenced and not await self._is_confirmed():
+                if not self._services.identity.is_registered:
                     return  # `registered` asks again
         finally:
             self._asking = False
 
     async def _is_confirmed(self) -> bool:
-        broker = self._broker
+        services = self._services
         gaps = self._gaps
-        path = layout.broker_path(broker.broker_id)
+        path = layout.broker_path(services.broker_id)
         try:
-            await broker.store.transact([Check(path, ANY_VERSION)])
+            await services.store.transact([Check(path, ANY_VERSION)])
         except TransactionFailed:
             pass  # refused by what the node is, not by the end of the session
         except SessionExpired:
-            await broker.tasks.sleep(_RETRY_MS)
+            await services.tasks.sleep(_RETRY_MS)
             return False
         except (StoreUnavailable, OutcomeUnknown):
-            await broker.tasks.sleep(_RETRY_MS)
+            await services.tasks.sleep(_RETRY_MS)
             return False
-        if gaps != self._gaps or broker.broker_epoch == NO_BROKER_EPOCH:
+        if gaps != self._gaps or not services.identity.is_registered:
             return False
         self._lift()
         return True
 
     def _lift(self) -> None:
-        broker = self._broker
-        self.is_fenced = self.is_in_doubt = False
-        broker.tracer.event("fence_lifted")
-        broker.tracer.mark("session_confirmed_after_a_gap")
-        broker.admission.changed()
-        broker.serving_timers.release()
+        services = self._services
+        self._fence.is_fenced = self._fence.is_in_doubt = False
+        services.tracer.event("fence_lifted")
+        services.tracer.mark("session_confirmed_after_a_gap")
+        self._admission.changed()
+        services.serving_timers.release()

@@ -12,10 +12,11 @@ stays until the controller replaces it: clients drop the brokers that an empty o
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, topic_id_to_text
+from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, Endpoint, topic_id_to_text
 from tidelog.metadata import layout
 from tidelog.metadata.store import (
     BadVersion,
@@ -30,7 +31,8 @@ from tidelog.metadata.store import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.membership.self_fencing import SelfFencing
+    from tidelog.broker.services import Services
 
 _RETRY_MS = 50
 #: Renewals per session timeout; a third without one is too many (rule 4).
@@ -41,12 +43,31 @@ class BrokerIdInUseError(TidelogError):
     """Another live broker is registered under this broker's id."""
 
 
+class Tenant(Protocol):
+    """Those parts of a broker that live under its registration."""
+
+    def session_expired(self) -> None:
+        """Stop acting under the registration, which is gone."""
+
+    def session_renewed(self) -> None:
+        """Catch up: the broker is registered again, with changes missed meanwhile."""
+
+
 class Session:
     """Registers this broker and keeps it registered."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._store = broker.store
+    def __init__(
+        self,
+        services: Services,
+        fencing: SelfFencing,
+        tenant: Tenant,
+        advertised_endpoints: Callable[[], tuple[Endpoint, ...]],
+    ) -> None:
+        self._services = services
+        self._fencing = fencing
+        self._tenant = tenant
+        self._advertised_endpoints = advertised_endpoints
+        self._store = services.store
         self._closing = False
         self._registering = False
         #: How many sessions have ended by themselves.
@@ -57,7 +78,7 @@ class Session:
         self._store.on_session(self._session_event)
         await self._store.open()
         self._beat()
-        self._broker.fencing.start()
+        self._fencing.start()
         await self._ensure_roots()
         return await self._cluster_id()
 
@@ -71,12 +92,12 @@ class Session:
 
     def is_lost(self) -> bool:
         """Whether this broker has no registration that it could act under."""
-        return self._broker.broker_epoch == NO_BROKER_EPOCH
+        return not self._services.identity.is_registered
 
     async def close(self) -> None:
         """End the session: the registration goes at once."""
         self._closing = True
-        self._broker.broker_epoch = NO_BROKER_EPOCH
+        self._services.identity.broker_epoch = NO_BROKER_EPOCH
         await self._store.close()
 
     # renewal and expiry
@@ -86,35 +107,34 @@ class Session:
             return
         self._store.beat()
         interval_ms = self._store.session_timeout_ms / _BEATS_PER_TIMEOUT
-        self._broker.clock.call_later(interval_ms, self._beat)
+        self._services.clock.call_later(interval_ms, self._beat)
 
     def _session_event(self, event: SessionEvent) -> None:
-        broker = self._broker
-        broker.tracer.event("store_session", session=event.name)
+        services = self._services
+        services.tracer.event("store_session", session=event.name)
         if event is not SessionEvent.EXPIRED or self._closing:
             return
         self._expiries += 1
-        broker.tracer.log("server", logging.WARNING, "the session with the store has expired")
-        broker.broker_epoch = NO_BROKER_EPOCH
-        broker.controller.resign("the session has expired")
-        broker.fencing.session_over()
-        broker.replicas.stop_leading("the session has expired")
+        services.tracer.log("server", logging.WARNING, "the session with the store has expired")
+        services.identity.broker_epoch = NO_BROKER_EPOCH
+        self._tenant.session_expired()
         if not self._registering:
-            broker.tasks.spawn("register again", self._register_again())
+            services.tasks.spawn("register again", self._register_again())
 
     async def _register_again(self) -> None:
-        broker = self._broker
+        services = self._services
         self._registering = True
         try:
             while not self._closing:
                 try:
                     await self._store.open()
                     await self._register()
-                    broker.controller.session_renewed()
-                    broker.live_configs.session_renewed()
+                    self._tenant.session_renewed()
                 except (SessionExpired, StoreUnavailable, OutcomeUnknown) as error:
-                    broker.tracer.log("server", logging.WARNING, f"cannot register again: {error}")
-                    await broker.tasks.sleep(_RETRY_MS)
+                    services.tracer.log(
+                        "server", logging.WARNING, f"cannot register again: {error}"
+                    )
+                    await services.tasks.sleep(_RETRY_MS)
                 else:
                     return
         finally:
@@ -123,19 +143,19 @@ class Session:
     # registration
 
     async def _register(self) -> None:
-        broker = self._broker
-        deadline_ms = broker.clock.monotonic_ms() + 2 * self._store.session_timeout_ms
-        path = layout.broker_path(broker.broker_id)
+        services = self._services
+        deadline_ms = services.clock.monotonic_ms() + 2 * self._store.session_timeout_ms
+        path = layout.broker_path(services.broker_id)
         expiries = self._expiries
         while True:
             info = BrokerInfo(
-                broker_id=broker.broker_id,
+                broker_id=services.broker_id,
                 broker_epoch=NO_BROKER_EPOCH,
-                endpoints=broker.advertised_endpoints(),
-                rack=broker.config.broker_rack or None,
-                previous_broker_epoch=broker.clean_shutdown_epoch,
+                endpoints=self._advertised_endpoints(),
+                rack=services.config.broker_rack or None,
+                previous_broker_epoch=services.identity.clean_shutdown_epoch,
             )
-            data = layout.encode_broker(info, broker.clock.wall_ms())
+            data = layout.encode_broker(info, services.clock.wall_ms())
             try:
                 results = await self._store.transact(
                     [Create(path, b"", ephemeral=True), SetData(path, data, 0)]
@@ -145,20 +165,20 @@ class Session:
                     raise
                 if await self._is_own(path, expiries):
                     return
-                if broker.clock.monotonic_ms() >= deadline_ms:
+                if services.clock.monotonic_ms() >= deadline_ms:
                     raise BrokerIdInUseError(
-                        f"broker id {broker.broker_id} is registered by another live broker;"
+                        f"broker id {services.broker_id} is registered by another live broker;"
                         " every broker of a cluster needs an id of its own"
                     ) from failure
                 # A dying session still holds it: it goes at its timeout (S5).
-                broker.tracer.mark("broker_id_still_taken")
-                await broker.tasks.sleep(_RETRY_MS)
+                services.tracer.mark("broker_id_still_taken")
+                await services.tasks.sleep(_RETRY_MS)
             except OutcomeUnknown:
                 if await self._is_own(path, expiries):
-                    broker.tracer.mark("registered_unknowingly")
+                    services.tracer.mark("registered_unknowingly")
                     return
             except StoreUnavailable:
-                await broker.tasks.sleep(_RETRY_MS)
+                await services.tasks.sleep(_RETRY_MS)
             else:
                 stat = results[1].stat
                 assert stat is not None
@@ -171,7 +191,7 @@ class Session:
             try:
                 node = await self._store.get(path)
             except (StoreUnavailable, OutcomeUnknown):
-                await self._broker.tasks.sleep(_RETRY_MS)
+                await self._services.tasks.sleep(_RETRY_MS)
                 continue
             break
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
@@ -183,13 +203,16 @@ class Session:
         """Take over what the store answered, unless the session that it was asked in is over: the
         registration has gone with it, and nobody would tell of that again."""
         if self._expiries != expiries:
-            self._broker.tracer.mark("session_lost_while_registering")
+            self._services.tracer.mark("session_lost_while_registering")
             raise SessionExpired()
-        broker = self._broker
-        broker.registered(broker_epoch)
-        broker.tracer.event("broker_registered", broker=broker.broker_id, epoch=broker_epoch)
-        broker.tracer.log(
-            "server", logging.INFO, f"registered as broker {broker.broker_id} epoch {broker_epoch}"
+        services = self._services
+        services.identity.registered(broker_epoch)
+        self._fencing.registered()
+        services.tracer.event("broker_registered", broker=services.broker_id, epoch=broker_epoch)
+        services.tracer.log(
+            "server",
+            logging.INFO,
+            f"registered as broker {services.broker_id} epoch {broker_epoch}",
         )
 
     async def _ensure_roots(self) -> None:
@@ -204,19 +227,19 @@ class Session:
                 if not isinstance(failure.error, NodeExists):
                     raise
             except (StoreUnavailable, OutcomeUnknown):
-                await self._broker.tasks.sleep(_RETRY_MS)
+                await self._services.tasks.sleep(_RETRY_MS)
 
     async def _get(self, path: str) -> bytes | None:
         while True:
             try:
                 node = await self._store.get(path)
             except (StoreUnavailable, OutcomeUnknown):
-                await self._broker.tasks.sleep(_RETRY_MS)
+                await self._services.tasks.sleep(_RETRY_MS)
                 continue
             return None if node is None else node.data
 
     async def _cluster_id(self) -> str:
-        fresh = topic_id_to_text(self._broker.ports.random.randbytes(16))
+        fresh = topic_id_to_text(self._services.ports.random.randbytes(16))
         await self._create_if_missing(layout.CLUSTER_ID, layout.encode_cluster_id(fresh))
         data = await self._get(layout.CLUSTER_ID)
         if data is None:

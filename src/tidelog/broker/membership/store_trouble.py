@@ -13,13 +13,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.apis.support.refusals import refusal
 from tidelog.broker.server.requests import Pending, Request
+from tidelog.broker.server.served import ErrorResponse
 from tidelog.core.errors import ErrorCode
 from tidelog.metadata.store import SessionEvent
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.services import Services
 
 #: Of requests that name no time of their own.
 DEFAULT_TIMEOUT_MS = 30_000
@@ -28,19 +28,20 @@ DEFAULT_TIMEOUT_MS = 30_000
 class StoreTrouble:
     """Since when the metadata store does not answer this broker, and what clients hear of it."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, error_response: ErrorResponse) -> None:
+        self._services = services
+        self._error_response = error_response
         self._since_ms: int | None = None
-        broker.store.on_session(self._session_event)
+        services.store.on_session(self._session_event)
 
     def text(self) -> str | None:
         """Return a sentence that names the store; None while the store answers."""
         if self._since_ms is None:
             return None
-        broker = self._broker
+        services = self._services
         return (
-            f"the metadata store {broker.config.metadata_store} has not answered broker"
-            f" {broker.broker_id} for {self._away_ms():,} ms: it has no quorum, or the"
+            f"the metadata store {services.config.metadata_store} has not answered broker"
+            f" {services.broker_id} for {self._away_ms():,} ms: it has no quorum, or the"
             " broker cannot reach it; nothing can be changed until it is back"
         )
 
@@ -67,37 +68,39 @@ class StoreTrouble:
         For questions that a controller answers from memory, without its store. Too long is a
         session timeout, or three quarters of the time that the client gave.
         """
-        limit_ms = min(self._broker.store.session_timeout_ms, timeout_ms * 3 // 4)
+        limit_ms = min(self._services.store.session_timeout_ms, timeout_ms * 3 // 4)
         text = self.text() if self._away_ms() >= limit_ms else None
         if text is None:
             return ask(partial(self._not_controller, request))
-        return _explained(refusal(request, ErrorCode.REQUEST_TIMED_OUT), text)
+        return _explained(self._error_response(request, ErrorCode.REQUEST_TIMED_OUT), text)
 
     def _session_event(self, event: SessionEvent) -> None:
         if event is SessionEvent.CONNECTED:
             self._since_ms = None
         elif self._since_ms is None:
-            self._since_ms = self._broker.clock.monotonic_ms()
+            self._since_ms = self._services.clock.monotonic_ms()
 
     def _away_ms(self) -> int:
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._services.clock.monotonic_ms()
         return 0 if self._since_ms is None else now_ms - self._since_ms
 
     def _not_controller(self, request: Request) -> Any:
         text = self.text() or "this broker is not the controller"
-        return _explained(refusal(request, ErrorCode.NOT_CONTROLLER), text)
+        return _explained(self._error_response(request, ErrorCode.NOT_CONTROLLER), text)
 
     def _look_later(self, request: Request, pending: Pending, left_ms: int) -> None:
-        step_ms = max(0, min(left_ms, self._broker.store.session_timeout_ms))
+        step_ms = max(0, min(left_ms, self._services.store.session_timeout_ms))
         look = partial(self._look, request, pending, left_ms - step_ms)
-        self._broker.timers.after(step_ms, look)
+        self._services.timers.after(step_ms, look)
 
     def _look(self, request: Request, pending: Pending, left_ms: int) -> None:
         if pending.done:
             return
         text = self.text()
         if text is not None:
-            pending.complete(_explained(refusal(request, ErrorCode.REQUEST_TIMED_OUT), text))
+            pending.complete(
+                _explained(self._error_response(request, ErrorCode.REQUEST_TIMED_OUT), text)
+            )
         elif left_ms > 0:
             self._look_later(request, pending, left_ms)
 

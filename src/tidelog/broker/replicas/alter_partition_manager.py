@@ -26,7 +26,7 @@ from tidelog.wire.messages.alter_partition import (
 from tidelog.wire.registry import ALTER_PARTITION
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.services import Services
 
 _VERSION = 3
 _FIRST_RETRY_MS = 50
@@ -40,8 +40,8 @@ _Sent = dict[tuple[TopicId, int], tuple[Partition, IsrChange]]
 class IsrChanges:
     """The queue of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._queue: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
         self._in_flight = False
         #: Which request is awaited, and of which controller: (epoch, broker id).
@@ -76,7 +76,7 @@ class IsrChanges:
         if self._in_flight and self._asked != self._controller():
             self._attempt += 1
             self._failures = 0
-            self._broker.tracer.mark("isr_changes_put_to_new_controller")
+            self._services.tracer.mark("isr_changes_put_to_new_controller")
             self._unanswered(self._awaited, "there is another controller")
 
     def close(self) -> None:
@@ -87,12 +87,12 @@ class IsrChanges:
     # sending
 
     def _controller(self) -> tuple[int, int]:
-        return self._broker.view.controller_epoch, self._broker.view.controller_id
+        return self._services.view.controller_epoch, self._services.view.controller_id
 
     def _soon(self) -> None:
         if not self._due and not self._in_flight:
             self._due = True
-            self._broker.ports.loop.call_soon(self._send)
+            self._services.ports.loop.call_soon(self._send)
 
     def _later(self) -> None:
         if self._due or self._in_flight or self._closed:
@@ -100,7 +100,7 @@ class IsrChanges:
         self._due = True
         delay_ms = min(_FIRST_RETRY_MS << min(self._failures, 10), _MAX_RETRY_MS)
         self._failures += 1
-        self._broker.serving_timers.after(delay_ms, self._send)
+        self._services.serving_timers.after(delay_ms, self._send)
 
     def _send(self) -> None:
         self._due = False
@@ -116,14 +116,14 @@ class IsrChanges:
                 )
         if not changes:
             return
-        broker = self._broker
+        services = self._services
         self._in_flight = True
         self._awaited = changes
         self._asked = self._controller()
         self._attempt += 1
         attempt = self._attempt
         try:
-            connection = broker.peers.connection(broker.view.controller_id, _PURPOSE)
+            connection = services.peers.connection(services.view.controller_id, _PURPOSE)
         except ConnectionLost as error:
             self._unanswered(changes, str(error))
             return
@@ -132,15 +132,15 @@ class IsrChanges:
         connection.send(
             ALTER_PARTITION,
             _VERSION,
-            _request(broker.broker_id, broker.broker_epoch, changes),
-            broker.config.request_timeout_ms,
+            _request(services.broker_id, services.broker_epoch, changes),
+            services.config.request_timeout_ms,
             lambda answer, error: self._answered(attempt, changes, answer, error),
         )
 
     def _answered(self, attempt: int, changes: _Sent, answer: Any, error: Exception | None) -> None:
         if self._closed or attempt != self._attempt:
             if error is None and not self._closed:
-                self._broker.tracer.mark("isr_answer_after_new_controller")
+                self._services.tracer.mark("isr_answer_after_new_controller")
             return
         if error is not None:
             self._unanswered(changes, str(error))
@@ -172,10 +172,10 @@ class IsrChanges:
     def _unanswered(self, changes: _Sent, why: str) -> None:
         """Nothing is known of any change: repeat the request, with what has come since (A2)."""
         self._in_flight = False
-        broker = self._broker
-        broker.tracer.mark("isr_change_asked_again")
-        broker.tracer.event("isr_changes_unanswered", count=len(changes), why=why)
-        broker.tracer.log(
+        services = self._services
+        services.tracer.mark("isr_change_asked_again")
+        services.tracer.event("isr_changes_unanswered", count=len(changes), why=why)
+        services.tracer.log(
             "server", logging.INFO, f"{len(changes)} ISR changes are to be repeated: {why}"
         )
         for partition, change in changes.values():

@@ -11,6 +11,7 @@ no role is taken any more.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.replicas.partition import Partition
@@ -33,7 +34,9 @@ from tidelog.wire.messages.stop_replica import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.fetchers import Fetchers
+    from tidelog.broker.replicas.replica_set import Replicas
+    from tidelog.broker.services import Services
     from tidelog.log.config import LogConfig
     from tidelog.log.directory import LogDirectory
 
@@ -54,9 +57,18 @@ class _Command(NamedTuple):
 class _LeaderAndIsr:
     """One LeaderAndIsr under way."""
 
-    def __init__(self, broker: Broker, request: LeaderAndIsrRequest) -> None:
-        self.broker = broker
-        self.replicas = broker.replicas
+    def __init__(
+        self,
+        services: Services,
+        replicas: Replicas,
+        fetchers: Fetchers,
+        release: Callable[[Partition], Awaitable[None]],
+        request: LeaderAndIsrRequest,
+    ) -> None:
+        self.services = services
+        self.replicas = replicas
+        self.fetchers = fetchers
+        self.release = release
         self.request = request
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.obeyed: list[tuple[Partition, _Command]] = []
@@ -72,6 +84,24 @@ class _LeaderAndIsr:
             for state in topic.partition_states
         }
 
+    def response(self, version: int) -> LeaderAndIsrResponse:
+        """Return the outcome of each partition; by topic from the version with topic ids on."""
+        response = LeaderAndIsrResponse()
+        topics: dict[TopicId, LeaderAndIsrTopicError] = {}
+        for topic_partition, topic_id, _ in self.commands.values():
+            outcome = LeaderAndIsrPartitionError(
+                topic_partition.topic, topic_partition.partition, self.errors[topic_partition]
+            )
+            if version < _TOPIC_ID_VERSION:
+                response.partition_errors.append(outcome)
+                continue
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = LeaderAndIsrTopicError(topic_id)
+                response.topics.append(topic)
+            topic.partition_errors.append(outcome)
+        return response
+
     async def run(self) -> ErrorCode:
         """Carry it out; returns the error of the whole."""
         generation = self.replicas.generation
@@ -82,7 +112,7 @@ class _LeaderAndIsr:
         await self._create()
         await self._quieten()
         if self.replicas.generation != generation:
-            self.broker.tracer.mark("command_outlived_registration")
+            self.services.tracer.mark("command_outlived_registration")
             return ErrorCode.STALE_BROKER_EPOCH
         self._take_roles()
         return ErrorCode.NONE
@@ -90,7 +120,7 @@ class _LeaderAndIsr:
     def _judge(self, command: _Command) -> None:
         """Decide what happens to one partition."""
         topic_partition, topic_id, state = command
-        broker_id = self.broker.broker_id
+        broker_id = self.services.broker_id
         partition = self.replicas.get(topic_partition)
         error = ErrorCode.NONE
         if min(topic_partition.partition, state.leader_epoch, state.partition_epoch) < 0:
@@ -114,7 +144,7 @@ class _LeaderAndIsr:
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
                 if self.request.type == _UNTOLD:
                     error = ErrorCode.KAFKA_STORAGE_ERROR
-                self.broker.tracer.mark("replica_lost")
+                self.services.tracer.mark("replica_lost")
             elif state.leader == broker_id and broker_id not in state.isr:
                 # No controller elects so (V12, V13): records of the ISR may be missing here.
                 error = ErrorCode.INVALID_REQUEST
@@ -131,22 +161,22 @@ class _LeaderAndIsr:
                 self.obeyed.append((partition, command))
             else:
                 error = ErrorCode.STALE_CONTROLLER_EPOCH
-                self.broker.tracer.mark("command_of_older_epoch")
+                self.services.tracer.mark("command_of_older_epoch")
         self.errors[topic_partition] = error
         if error:
-            self.broker.tracer.event(
+            self.services.tracer.event(
                 "partition_command_refused", partition=str(topic_partition), error=error.name
             )
 
     def _stop_serving(self) -> None:
         """Who changes role stops at once. A leader that leads on under a new epoch goes on until
         its next role is taken, if its log is quiet: nobody has to ask again."""
-        broker_id = self.broker.broker_id
+        broker_id = self.services.broker_id
         for partition, (_, _, state) in self.obeyed:
             if partition.has_role_of(state.leader_epoch):
                 continue
             self.changing.append(partition)
-            self.broker.fetchers.remove(partition)
+            self.fetchers.remove(partition)
             leads_on = partition.is_leader and state.leader == broker_id
             if not leads_on or not partition.is_quiet():
                 partition.rest()
@@ -183,7 +213,9 @@ class _LeaderAndIsr:
             except StorageError as error:
                 for command in share:
                     self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
-                self.broker.tracer.log("server", logging.ERROR, f"cannot create replicas: {error}")
+                self.services.tracer.log(
+                    "server", logging.ERROR, f"cannot create replicas: {error}"
+                )
                 continue
             for command, log in zip(share, logs, strict=True):
                 self.obeyed.append((self.replicas.add(directory, log, 0), command))
@@ -193,7 +225,7 @@ class _LeaderAndIsr:
         return command.topic_partition, command.topic_id, config
 
     def _take_roles(self) -> None:
-        broker_id = self.broker.broker_id
+        broker_id = self.services.broker_id
         followers = []
         for partition, (_, topic_id, state) in self.obeyed:
             self.replicas.adopt_topic_id(partition, topic_id)
@@ -203,9 +235,9 @@ class _LeaderAndIsr:
                 partition.become_leader(state)
             else:
                 partition.become_follower(state)
-                if broker_id in state.isr or not self.broker.handing_over.has_begun:
+                if broker_id in state.isr or not self.services.identity.is_leaving:
                     followers.append(partition)
-        self.broker.fetchers.add(followers)
+        self.fetchers.add(followers)
 
     async def _set_strays_aside(self) -> None:
         """Move aside what a full command does not list (V35), what is not the commanded topic's, or
@@ -223,9 +255,9 @@ class _LeaderAndIsr:
         if not strays:
             return
         count = len(self.replicas)
-        self.broker.tracer.mark("stray_set_aside")
-        self.broker.tracer.event("strays", count=len(strays), of=count)
-        self.broker.tracer.log(
+        self.services.tracer.mark("stray_set_aside")
+        self.services.tracer.event("strays", count=len(strays), of=count)
+        self.services.tracer.log(
             "server",
             logging.WARNING,
             f"{len(strays)} of {count} replicas are not this broker's any more and are moved"
@@ -235,11 +267,11 @@ class _LeaderAndIsr:
         for topic_partition in strays:
             partition = self.replicas.get(topic_partition)
             assert partition is not None
-            await release(self.broker, partition)
+            await self.release(partition)
             try:
                 await partition.directory.set_aside(topic_partition, partition.high_watermark)
             except StorageError as error:
-                self.broker.tracer.log("server", logging.ERROR, f"cannot set aside: {error}")
+                self.services.tracer.log("server", logging.ERROR, f"cannot set aside: {error}")
         await self.replicas.upkeep.hold_strays()
 
     def _leftovers(self) -> list[TopicPartition]:
@@ -258,10 +290,10 @@ class _LeaderAndIsr:
                 first_leader_epoch=state.first_leader_epoch,
                 is_new=state.is_new,
             ):
-                self.broker.tracer.mark("replica_of_former_life")
+                self.services.tracer.mark("replica_of_former_life")
                 found.append(topic_partition)
             elif commands.is_nameless_leftover(
-                broker_id=self.broker.broker_id,
+                broker_id=self.services.broker_id,
                 own_topic_id=partition.topic_id,
                 is_empty=partition.log.log_end_offset == 0,
                 is_new=state.is_new,
@@ -272,90 +304,96 @@ class _LeaderAndIsr:
         return found
 
 
-async def release(broker: Broker, partition: Partition) -> None:
-    """End a replica's role and host it no longer; afterwards nothing uses its log."""
-    broker.fetchers.remove(partition)
-    partition.rest()
-    broker.replicas.forget(partition)
-    await partition.quiet()
+class ReplicaCommands:
+    """Carries out the controller's commands on this broker's replicas, one after another."""
 
+    def __init__(self, services: Services, replicas: Replicas, fetchers: Fetchers) -> None:
+        self._services = services
+        self._replicas = replicas
+        self._fetchers = fetchers
 
-async def leader_and_isr(
-    broker: Broker, request: LeaderAndIsrRequest, version: int
-) -> LeaderAndIsrResponse:
-    """Carry out one request; the caller keeps requests in order."""
-    error = broker.replicas.check_controller(
-        request.controller_id, request.controller_epoch, request.broker_epoch
-    )
-    if error:
-        return LeaderAndIsrResponse(error_code=error)
-    command = _LeaderAndIsr(broker, request)
-    error = await command.run()
-    response = LeaderAndIsrResponse(error_code=error)
-    if error:
-        return response
-    topics: dict[TopicId, LeaderAndIsrTopicError] = {}
-    for topic_partition, topic_id, _ in command.commands.values():
-        outcome = LeaderAndIsrPartitionError(
-            topic_partition.topic, topic_partition.partition, command.errors[topic_partition]
-        )
-        if version < _TOPIC_ID_VERSION:
-            response.partition_errors.append(outcome)
-            continue
-        topic = topics.get(topic_id)
-        if topic is None:
-            topic = topics[topic_id] = LeaderAndIsrTopicError(topic_id)
-            response.topics.append(topic)
-        topic.partition_errors.append(outcome)
-    broker.tracer.log(
-        "state_change",
-        logging.INFO,
-        f"controller {request.controller_id} epoch {request.controller_epoch} commanded "
-        f"{len(command.commands)} partitions"
-        + (" (everything)" if request.type == _FULL else "")
-        + f": {len(command.obeyed)} obeyed",
-    )
-    return response
-
-
-async def stop_replica(broker: Broker, request: StopReplicaRequest) -> StopReplicaResponse:
-    """Carry out one request; the caller keeps requests in order (V30, V34)."""
-    replicas = broker.replicas
-    error = replicas.check_controller(
-        request.controller_id, request.controller_epoch, request.broker_epoch
-    )
-    response = StopReplicaResponse(error_code=error)
-    if error:
-        return response
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            topic_partition = TopicPartition(topic.topic_name, state.partition_index)
-            partition = replicas.get(topic_partition)
-            outcome = ErrorCode.NONE
-            if partition is not None:
-                if commands.stop_is_current(partition.leader_epoch, state.leader_epoch):
-                    outcome = await _stop(broker, partition, state.delete_partition)
-                else:
-                    outcome = ErrorCode.FENCED_LEADER_EPOCH
-            response.partition_errors.append(
-                StopReplicaPartitionError(topic.topic_name, state.partition_index, outcome)
-            )
-    return response
-
-
-async def _stop(broker: Broker, partition: Partition, delete: bool) -> ErrorCode:
-    if not delete:
-        broker.fetchers.remove(partition)
+    def rest(self, partition: Partition) -> None:
+        """End a replica's role; appends may still be under way on its log."""
+        self._fetchers.remove(partition)
         partition.rest()
+
+    async def release(self, partition: Partition) -> None:
+        """End a replica's role and host it no longer; afterwards nothing uses its log."""
+        self.rest(partition)
+        self._replicas.forget(partition)
+        await partition.quiet()
+
+    async def leader_and_isr(
+        self, request: LeaderAndIsrRequest, version: int
+    ) -> LeaderAndIsrResponse:
+        """Take the roles that the controller gives."""
+        async with self._replicas.command_order:
+            return await self._leader_and_isr(request, version)
+
+    async def _leader_and_isr(
+        self, request: LeaderAndIsrRequest, version: int
+    ) -> LeaderAndIsrResponse:
+        error = self._replicas.check_controller(
+            request.controller_id, request.controller_epoch, request.broker_epoch
+        )
+        if error:
+            return LeaderAndIsrResponse(error_code=error)
+        command = _LeaderAndIsr(
+            self._services, self._replicas, self._fetchers, self.release, request
+        )
+        error = await command.run()
+        if error:
+            return LeaderAndIsrResponse(error_code=error)
+        self._services.tracer.log(
+            "state_change",
+            logging.INFO,
+            f"controller {request.controller_id} epoch {request.controller_epoch} commanded "
+            f"{len(command.commands)} partitions"
+            + (" (everything)" if request.type == _FULL else "")
+            + f": {len(command.obeyed)} obeyed",
+        )
+        return command.response(version)
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop following or leading, and delete where the controller says so (V34)."""
+        async with self._replicas.command_order:
+            return await self._stop_replica(request)
+
+    async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        error = self._replicas.check_controller(
+            request.controller_id, request.controller_epoch, request.broker_epoch
+        )
+        response = StopReplicaResponse(error_code=error)
+        if error:
+            return response
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                topic_partition = TopicPartition(topic.topic_name, state.partition_index)
+                partition = self._replicas.get(topic_partition)
+                outcome = ErrorCode.NONE
+                if partition is not None:
+                    if commands.stop_is_current(partition.leader_epoch, state.leader_epoch):
+                        outcome = await self._stop(partition, state.delete_partition)
+                    else:
+                        outcome = ErrorCode.FENCED_LEADER_EPOCH
+                response.partition_errors.append(
+                    StopReplicaPartitionError(topic.topic_name, state.partition_index, outcome)
+                )
+        return response
+
+    async def _stop(self, partition: Partition, delete: bool) -> ErrorCode:
+        if not delete:
+            self.rest(partition)
+            return ErrorCode.NONE
+        await self.release(partition)
+        tracer = self._services.tracer
+        try:
+            await partition.directory.delete(partition.topic_partition)
+        except StorageError as error:
+            tracer.log("server", logging.ERROR, f"cannot delete a replica: {error}")
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        tracer.event("replica_deleted", partition=str(partition.topic_partition))
         return ErrorCode.NONE
-    await release(broker, partition)
-    try:
-        await partition.directory.delete(partition.topic_partition)
-    except StorageError as error:
-        broker.tracer.log("server", logging.ERROR, f"cannot delete a replica: {error}")
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    broker.tracer.event("replica_deleted", partition=str(partition.topic_partition))
-    return ErrorCode.NONE
 
 
 def _name_error(topic: str) -> ErrorCode:

@@ -28,9 +28,10 @@ from tidelog.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.replica_set import Replicas
     from tidelog.broker.server.timers import Timeout
+    from tidelog.broker.services import Services
     from tidelog.log.partition_log import LogSlice
 
 #: Partitions that a request has checked already: they may be read here.
@@ -67,12 +68,13 @@ class FetchWait:
         "_all_partitions",
         "_answered",
         "_answers",
-        "_broker",
         "_listener",
         "_max_bytes",
         "_min_bytes",
         "_missing_bytes",
         "_reading",
+        "_replicas",
+        "_services",
         "_session",
         "_timeout",
         "_version",
@@ -81,7 +83,8 @@ class FetchWait:
 
     def __init__(
         self,
-        broker: Broker,
+        services: Services,
+        replicas: Replicas,
         session: FetchSession,
         version: int,
         min_bytes: int,
@@ -90,7 +93,8 @@ class FetchWait:
         listener: str,
     ) -> None:
         """`listener` accepted the request: leader hints name endpoints there."""
-        self._broker = broker
+        self._services = services
+        self._replicas = replicas
         self._listener = listener
         self._session = session
         self._version = version
@@ -156,7 +160,7 @@ class FetchWait:
 
     def _wait(self, max_wait_ms: int) -> None:
         self._session.waiting = self
-        self._timeout = self._broker.serving_timers.after(max_wait_ms, self._timed_out)
+        self._timeout = self._services.serving_timers.after(max_wait_ms, self._timed_out)
 
     def _timed_out(self) -> None:
         if not self._answered and not self._reading:
@@ -203,7 +207,7 @@ class FetchWait:
             if read is not None:
                 size = 0
                 if read.done:
-                    size = _take(self._broker, answer, read)
+                    size = _take(self._services, answer, read)
                     urgent = urgent or answer.error_code != 0
                 else:
                     reads.append(_Read(item, answer, read))
@@ -245,7 +249,7 @@ class FetchWait:
                 refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 self._answers[read.item] = self._refused(read.item, refusal)
             else:
-                _take(self._broker, read.answer, read.completion)
+                _take(self._services, read.answer, read.completion)
             self._reading -= 1
             if self._reading == 0 and not self._answered:
                 self._answered = True
@@ -262,7 +266,7 @@ class FetchWait:
         where an incremental fetch has nothing new to tell. `partition` is the replica where the
         request has found already that it may be read."""
         if partition is None:
-            found = readable(self._broker, self._session, item)
+            found = readable(self._replicas, self._session, item)
             if isinstance(found, Refusal):
                 return self._refused(item, found), None
             partition = found
@@ -300,7 +304,7 @@ class FetchWait:
             and item.topic_partition is not None
             and self._version >= _LEADER_HINT_VERSION
         ):
-            _hint(self._broker, item.topic_partition, answer)
+            _hint(self._services, item.topic_partition, answer)
         return answer
 
     # answering
@@ -324,7 +328,7 @@ class FetchWait:
         response = FetchResponse(session_id=session.session_id, responses=list(topics.values()))
         if self._version >= _LEADER_HINT_VERSION:
             for leader in hinted:
-                endpoint = self._broker.view.endpoint(leader, self._listener)
+                endpoint = self._services.view.endpoint(leader, self._listener)
                 if endpoint is not None:
                     response.node_endpoints.append(
                         NodeEndpoint(leader, endpoint.host, endpoint.port)
@@ -344,7 +348,7 @@ def _answer(item: SessionPartition, partition: Partition | None) -> PartitionDat
     return answer
 
 
-def _take(broker: Broker, answer: PartitionData, read: Completion[LogSlice]) -> int:
+def _take(services: Services, answer: PartitionData, read: Completion[LogSlice]) -> int:
     """Put what was read into the answer; returns its size in bytes."""
     error = read.error
     if error is None:
@@ -356,7 +360,7 @@ def _take(broker: Broker, answer: PartitionData, read: Completion[LogSlice]) -> 
     elif isinstance(error, StorageError):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     else:
-        broker.unexpected("read for a fetch", error)
+        services.unexpected("read for a fetch", error)
         answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
     return 0
 
@@ -378,8 +382,8 @@ def _topic_response(item: SessionPartition) -> FetchableTopicResponse:
     return FetchableTopicResponse(topic=name_or_id)
 
 
-def _hint(broker: Broker, topic_partition: TopicPartition, answer: PartitionData) -> None:
+def _hint(services: Services, topic_partition: TopicPartition, answer: PartitionData) -> None:
     """KIP-951: name the leader that we know of."""
-    view = broker.view.partition(topic_partition)
+    view = services.view.partition(topic_partition)
     if view is not None and view.leader >= 0:
         answer.current_leader = LeaderIdAndEpoch(view.leader, view.leader_epoch)

@@ -13,9 +13,9 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH, EpochEnd, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
     from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.replica_set import Replicas
 
 
 class Refusal(NamedTuple):
@@ -27,9 +27,11 @@ class Refusal(NamedTuple):
     partition: Partition | None = None
 
 
-def readable(broker: Broker, session: FetchSession, item: SessionPartition) -> Partition | Refusal:
+def readable(
+    replicas: Replicas, session: FetchSession, item: SessionPartition
+) -> Partition | Refusal:
     """The replica that may be read for a session's partition from its fetch offset on."""
-    partition = _find(broker, item)
+    partition = _find(replicas, item)
     if isinstance(partition, ErrorCode):
         return Refusal(partition)
     if session.replica_id >= 0:
@@ -55,15 +57,15 @@ def readable(broker: Broker, session: FetchSession, item: SessionPartition) -> P
     return partition
 
 
-def _find(broker: Broker, item: SessionPartition) -> Partition | ErrorCode:
+def _find(replicas: Replicas, item: SessionPartition) -> Partition | ErrorCode:
     if item.topic_partition is None:
-        topic = broker.topic_name(item.key[0])  # type: ignore[arg-type]
+        topic = replicas.published_topic_name(item.key[0])  # type: ignore[arg-type]
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         item.topic_partition = TopicPartition(topic, item.key[1])
-    partition = broker.replicas.get(item.topic_partition)
+    partition = replicas.get(item.topic_partition)
     if partition is None:
-        return broker.missing_replica_error(item.topic_partition)
+        return replicas.missing_replica_error(item.topic_partition)
     topic_id = item.key[0]
     if isinstance(topic_id, bytes) and not partition.has_topic_id(topic_id):
         return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -71,17 +73,17 @@ def _find(broker: Broker, item: SessionPartition) -> Partition | ErrorCode:
 
 
 def note_follower(
-    broker: Broker, session: FetchSession, item: SessionPartition, now_ms: int
+    replicas: Replicas, session: FetchSession, item: SessionPartition, now_ms: int
 ) -> Partition | None:
     """Report to the partition what its follower has (V60); return the partition, which may be read.
 
     None where the fetch will be refused: an offset of a history that differs from ours says
     nothing. Why it is refused, the read will say.
     """
-    partition = readable(broker, session, item)
+    partition = readable(replicas, session, item)
     if isinstance(partition, Refusal):
-        if broker.takeovers.watched and partition.partition is not None:
-            _note_refusal(broker, session, partition, partition.partition, now_ms)
+        if replicas.takeovers.watched and partition.partition is not None:
+            _note_refusal(replicas, session, partition, partition.partition, now_ms)
         return None
     item.watch(partition)
     partition.role.follower_fetched(
@@ -95,10 +97,10 @@ def note_follower(
 
 
 def _note_refusal(
-    broker: Broker, session: FetchSession, refusal: Refusal, partition: Partition, now_ms: int
+    replicas: Replicas, session: FetchSession, refusal: Refusal, partition: Partition, now_ms: int
 ) -> None:
     """A follower of the present leader epoch, with a log that is not ours yet (V80)."""
     if refusal.diverging is not None:
-        broker.takeovers.diverged(partition, session.replica_id, now_ms)
+        replicas.takeovers.diverged(partition, session.replica_id, now_ms)
     else:
-        broker.takeovers.connected(partition, session.replica_id, now_ms)
+        replicas.takeovers.connected(partition, session.replica_id, now_ms)

@@ -169,6 +169,12 @@ class FetchSessions:
         """The session of this id."""
         return self._sessions.get(session_id)
 
+    def topics(self, session_id: int) -> list[str]:
+        """The topic of each partition of a session, as far as its name is known."""
+        session = self._sessions.get(session_id)
+        partitions = () if session is None else session.partitions.values()
+        return [one.topic_partition.topic for one in partitions if one.topic_partition is not None]
+
     def add(self, session: FetchSession, session_id: int, now_ms: int) -> bool:
         """Keep a session under an id that is not in use; False where there is no room."""
         size = len(session.partitions)

@@ -32,8 +32,8 @@ from tidelog.wire.messages.fetch import (
 from tidelog.wire.registry import FETCH
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
     from tidelog.broker.server.timers import Timeout
+    from tidelog.broker.services import Services
     from tidelog.replication.follower import FollowerReplica
 
 _VERSION = 17
@@ -54,8 +54,8 @@ _Key = tuple[TopicId, int]
 class Fetchers:
     """All fetchers of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._assigned: dict[TopicPartition, Fetcher] = {}
 
@@ -81,7 +81,7 @@ class Fetchers:
             if fetcher.is_empty:
                 # Not at once: a new leader epoch takes all partitions out and puts some back, and
                 # the fetch that the leader holds would delay a new fetcher's on this connection.
-                self._broker.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
+                self._services.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
 
     def _close_empty(self, fetcher: Fetcher) -> None:
         if fetcher.is_empty and self._fetchers.get(fetcher.key) is fetcher:
@@ -98,19 +98,19 @@ class Fetchers:
     def _fetcher(self, leader: int, topic_partition: TopicPartition) -> Fetcher:
         name_hash = zlib.crc32(topic_partition.topic.encode())
         index = (31 * name_hash + topic_partition.partition) % (
-            self._broker.config.num_replica_fetchers
+            self._services.config.num_replica_fetchers
         )
         fetcher = self._fetchers.get((leader, index))
         if fetcher is None:
-            fetcher = self._fetchers[leader, index] = Fetcher(self._broker, leader, index)
+            fetcher = self._fetchers[leader, index] = Fetcher(self._services, leader, index)
         return fetcher
 
 
 class Fetcher:
     """Everything that is fetched from one source over one connection."""
 
-    def __init__(self, broker: Broker, leader: int, index: int) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, leader: int, index: int) -> None:
+        self._services = services
         self.key = (leader, index)
         self._leader = leader
         self._purpose = f"fetcher-{index}"
@@ -149,7 +149,7 @@ class Fetcher:
         if earlier is not None:
             earlier.end()
             self._drop_from_session(earlier)
-        followed = FollowedPartition(self._broker, self, key, partition, role)
+        followed = FollowedPartition(self._services, self, key, partition, role)
         self._followed[key] = followed
         followed.begin()
 
@@ -219,9 +219,9 @@ class Fetcher:
         self._send()
 
     def _send(self) -> None:
-        broker = self._broker
+        services = self._services
         try:
-            connection = broker.peers.connection(self._leader, self._purpose)
+            connection = services.peers.connection(self._leader, self._purpose)
         except ConnectionLost as error:
             self._failed(str(error))
             return
@@ -233,12 +233,12 @@ class Fetcher:
             FETCH,
             _VERSION,
             request,
-            broker.config.replica_socket_timeout_ms,
+            services.config.replica_socket_timeout_ms,
             lambda answer, error: self._answered(number, sequence, connection, answer, error),
         )
 
     def _request(self) -> FetchRequest:
-        config = self._broker.config
+        config = self._services.config
         is_full = self._session_epoch == _FULL_EPOCH
         if is_full:
             self._forgotten.clear()
@@ -267,7 +267,7 @@ class Fetcher:
                 )
             )
         request = FetchRequest(
-            replica_state=ReplicaState(self._broker.broker_id, self._broker.broker_epoch),
+            replica_state=ReplicaState(self._services.broker_id, self._services.broker_epoch),
             # The first fetch only makes the session: held, it would hold back what comes next.
             max_wait_ms=0
             if is_full and not self._is_sessionless
@@ -305,7 +305,7 @@ class Fetcher:
     ) -> None:
         if self._closed or number != self._connection_number:
             if error is None:
-                self._broker.tracer.mark("fetch_answer_of_earlier_connection")
+                self._services.tracer.mark("fetch_answer_of_earlier_connection")
             return
         self._in_flight -= 1
         if error is not None:
@@ -336,7 +336,7 @@ class Fetcher:
                 if followed is not None and 0 < followed.sent_in <= sequence:
                     keep = followed.answered(data) or keep
                 else:
-                    self._broker.tracer.mark("fetch_answer_overtaken")
+                    self._services.tracer.mark("fetch_answer_overtaken")
         if keep:
             connection.keep_frames()
 
@@ -345,7 +345,7 @@ class Fetcher:
         if not self._appending:
             self.pump()
         elif self._wait is None:
-            self._wait = self._broker.timers.after(_BUSY_WAIT_MS, self._waited)
+            self._wait = self._services.timers.after(_BUSY_WAIT_MS, self._waited)
 
     def _waited(self) -> None:
         """Go on without the partitions whose disk is slow (V66)."""
@@ -370,8 +370,8 @@ class Fetcher:
 
     def _session_refused(self, error_code: int) -> None:
         """The leader's session is not ours (any more): begin a new one (KIP-227)."""
-        self._broker.tracer.mark("fetch_session_lost")
-        self._broker.tracer.event("fetch_session_refused", leader=self._leader, error=error_code)
+        self._services.tracer.mark("fetch_session_lost")
+        self._services.tracer.event("fetch_session_refused", leader=self._leader, error=error_code)
         self._failed(f"error {error_code} for the fetch session", is_session=True)
 
     def _name_all_again(self) -> None:
@@ -385,7 +385,7 @@ class Fetcher:
 
     def _failed(self, why: str, is_session: bool = False) -> None:
         """Begin anew, after a pause that grows; nothing is known of what was in flight."""
-        broker = self._broker
+        services = self._services
         self._connection_number += 1
         self._in_flight = 0
         if not is_session:
@@ -393,13 +393,13 @@ class Fetcher:
         self._session_epoch = _FULL_EPOCH
         self._is_sessionless = False
         self._name_all_again()
-        broker.tracer.log(
+        services.tracer.log(
             "server", logging.DEBUG, f"fetching from broker {self._leader} failed: {why}"
         )
         delay_ms = min(_FIRST_RETRY_MS << min(self._failures, 10), _MAX_RETRY_MS)
         self._failures += 1
         self._is_pausing = True
-        broker.timers.after(delay_ms, self._paused)
+        services.timers.after(delay_ms, self._paused)
 
     def _paused(self) -> None:
         self._is_pausing = False

@@ -8,7 +8,7 @@ while it must wait: a truncation, a question to the leader, a backoff that grows
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import (
@@ -39,10 +39,9 @@ from tidelog.wire.messages.list_offsets import (
 from tidelog.wire.registry import LIST_OFFSETS
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
-    from tidelog.broker.replicas.fetchers import Fetcher
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.server.timers import Timeout
+    from tidelog.broker.services import Services
 
 _LIST_OFFSETS_VERSION = 9
 _EARLIEST_TIMESTAMP = -2
@@ -52,15 +51,34 @@ _OFFSETS_PURPOSE = "fetcher-offsets"
 _FIRST_BACKOFF_MS = 10
 
 
+class FetchOrder(Protocol):
+    """The fetcher of a followed partition: decides what is asked for next."""
+
+    def ready(self, followed: FollowedPartition) -> None:
+        """The partition may be fetched."""
+
+    def not_ready(self, followed: FollowedPartition) -> None:
+        """The partition is not fetched until it is ready again."""
+
+    def append_begun(self, followed: FollowedPartition) -> None:
+        """Fetched records are on their way to the log."""
+
+    def append_done(self, followed: FollowedPartition) -> None:
+        """Fetched records are in the log, or could not be written."""
+
+    def pump(self) -> None:
+        """Send the next fetch, where there is something to ask for."""
+
+
 class FollowedPartition:
     """A follower role as its fetcher sees it."""
 
     __slots__ = (
         "_backoff",
-        "_broker",
         "_ended",
         "_failures",
         "_fetcher",
+        "_services",
         "is_ready",
         "key",
         "partition",
@@ -72,13 +90,13 @@ class FollowedPartition:
 
     def __init__(
         self,
-        broker: Broker,
-        fetcher: Fetcher,
+        services: Services,
+        fetcher: FetchOrder,
         key: tuple[bytes, int],
         partition: Partition,
         role: FollowerReplica,
     ) -> None:
-        self._broker = broker
+        self._services = services
         self._fetcher = fetcher
         self.key = key
         self.partition = partition
@@ -128,7 +146,7 @@ class FollowedPartition:
             return self._append(data.records)  # type: ignore[arg-type]
         if effects:
             if self.role.high_watermark < high_watermark:
-                self._broker.tracer.mark("truncated_below_high_watermark")
+                self._services.tracer.mark("truncated_below_high_watermark")
             self._run(effects)
         if not data.error_code:
             self._failures = 0
@@ -170,7 +188,7 @@ class FollowedPartition:
 
     def _appended_late(self, completion: Completion[Any]) -> None:
         if self._ended:
-            self._broker.tracer.mark("append_outlived_role")
+            self._services.tracer.mark("append_outlived_role")
         else:
             self._appended(completion)
             self._fetcher.append_done(self)
@@ -182,9 +200,9 @@ class FollowedPartition:
         elif isinstance(error, StorageError):
             code = ErrorCode.KAFKA_STORAGE_ERROR
         else:
-            self._broker.unexpected(f"append to {self.partition.topic_partition}", error)
+            self._services.unexpected(f"append to {self.partition.topic_partition}", error)
             code = ErrorCode.UNKNOWN_SERVER_ERROR
-        self._broker.tracer.log(
+        self._services.tracer.log(
             "server",
             logging.ERROR,
             f"cannot append what broker {self.role.leader} sent for "
@@ -223,21 +241,21 @@ class FollowedPartition:
 
     def _back_off(self, error: int) -> None:
         self._not_ready()
-        limit_ms = self._broker.config.replica_fetch_backoff_ms
+        limit_ms = self._services.config.replica_fetch_backoff_ms
         delay_ms = min(_FIRST_BACKOFF_MS << min(self._failures, 10), limit_ms)
         self._failures += 1
         if error == ErrorCode.FENCED_LEADER_EPOCH:
-            self._broker.tracer.mark("follower_behind_leader_epoch")
+            self._services.tracer.mark("follower_behind_leader_epoch")
         elif error == ErrorCode.UNKNOWN_LEADER_EPOCH:
-            self._broker.tracer.mark("follower_ahead_of_leader_epoch")
-        self._broker.tracer.event(
+            self._services.tracer.mark("follower_ahead_of_leader_epoch")
+        self._services.tracer.event(
             "fetch_backoff",
             partition=str(self.partition.topic_partition),
             leader=self.role.leader,
             error=error,
             delay_ms=delay_ms,
         )
-        self._backoff = self._broker.timers.after(delay_ms, self._backed_off)
+        self._backoff = self._services.timers.after(delay_ms, self._backed_off)
 
     def _backed_off(self) -> None:
         self._backoff = None
@@ -259,14 +277,14 @@ class FollowedPartition:
     def _report_cut(self, offset: int) -> None:
         self._mark_cut(offset)
         log_end_offset = self.role.log_end_offset
-        self._broker.tracer.event(
+        self._services.tracer.event(
             "truncated",
             partition=str(self.partition.topic_partition),
             leader_epoch=self.role.leader_epoch,
             log_end_offset=log_end_offset,
             to=offset,
         )
-        self._broker.tracer.log(
+        self._services.tracer.log(
             "server",
             logging.INFO,
             f"cutting {self.partition.topic_partition} from {log_end_offset} to {offset}, "
@@ -274,7 +292,7 @@ class FollowedPartition:
         )
 
     def _mark_cut(self, offset: int) -> None:
-        tracer = self._broker.tracer
+        tracer = self._services.tracer
         tracer.mark("truncated")
         starts = [start for _, start in self.partition.log.epochs.entries()]
         if any(offset < start < self.role.log_end_offset for start in starts):
@@ -290,7 +308,7 @@ class FollowedPartition:
 
     def _cut_done_late(self, completion: Completion[None]) -> None:
         if self._ended:
-            self._broker.tracer.mark("truncation_outlived_role")
+            self._services.tracer.mark("truncation_outlived_role")
         else:
             self._cut_done(completion)
             self._fetcher.pump()
@@ -299,11 +317,11 @@ class FollowedPartition:
 
     def _ask_log_start(self) -> None:
         self._not_ready()
-        broker = self._broker
+        services = self._services
         name, number = self.partition.topic_partition
         question = ListOffsetsPartition(number, self.role.leader_epoch, _EARLIEST_TIMESTAMP)
         try:
-            connection = broker.peers.connection(self.role.leader, _OFFSETS_PURPOSE)
+            connection = services.peers.connection(self.role.leader, _OFFSETS_PURPOSE)
         except ConnectionLost:
             self._run(self.role.failed(ErrorCode.NETWORK_EXCEPTION))
             return
@@ -311,9 +329,9 @@ class FollowedPartition:
             LIST_OFFSETS,
             _LIST_OFFSETS_VERSION,
             ListOffsetsRequest(
-                replica_id=broker.broker_id, topics=[ListOffsetsTopic(name, [question])]
+                replica_id=services.broker_id, topics=[ListOffsetsTopic(name, [question])]
             ),
-            broker.config.replica_socket_timeout_ms,
+            services.config.replica_socket_timeout_ms,
             self._log_start_answered,
         )
 

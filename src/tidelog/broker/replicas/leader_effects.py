@@ -20,35 +20,37 @@ from tidelog.replication.effects import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.context import PartitionContext
     from tidelog.broker.replicas.partition import Partition
     from tidelog.core.ports import Tracer
     from tidelog.replication.isr import IsrChange
     from tidelog.replication.leader import LeaderReplica
 
 
-def run(broker: Broker, partition: Partition, core: LeaderReplica, effects: Effects) -> None:
+def run(
+    context: PartitionContext, partition: Partition, core: LeaderReplica, effects: Effects
+) -> None:
     """Run the effects of one decision of `core`; raises InvariantError for a follower's effect."""
-    watchers = partition.watchers
+    watchers, tracer = partition.watchers, context.services.tracer
     for effect in effects:
         kind = type(effect)
         if kind is HighWatermarkMoved:
-            if broker.takeovers.watched:
-                broker.takeovers.committed(partition)
+            if context.takeovers.watched:
+                context.takeovers.committed(partition)
             watchers.high_watermark_moved(partition)
         elif kind is IsrCommitted:
-            _isr_committed(broker.tracer, partition, core)
+            _isr_committed(tracer, partition, core)
         elif kind is IsrBelowMinimum:
             if watchers.acks_waiting:
-                broker.tracer.mark("acks_waiting_at_small_isr")
+                tracer.mark("acks_waiting_at_small_isr")
             watchers.isr_below_minimum(partition, below_minimum(partition, core))
         elif isinstance(effect, SendAlterPartition):
-            broker.isr_changes.submit(partition, effect.change)
+            context.isr_changes.submit(partition, effect.change)
         elif isinstance(effect, WithdrawAlterPartition):
-            broker.tracer.mark("isr_change_withdrawn")
-            broker.isr_changes.withdraw(partition)
+            tracer.mark("isr_change_withdrawn")
+            context.isr_changes.withdraw(partition)
         elif isinstance(effect, RetryAlterPartition):
-            broker.isr_changes.retry(partition, effect.change)
+            context.isr_changes.retry(partition, effect.change)
         else:
             raise InvariantError(f"{effect} is not an effect of a leader")
 

@@ -26,7 +26,7 @@ from tidelog.replication.isr import IsrState
 from tidelog.replication.leader import LeaderReplica, epoch_error
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.context import PartitionContext
     from tidelog.log.config import LogConfig
     from tidelog.log.directory import LogDirectory
     from tidelog.log.partition_log import AppendInfo, PartitionLog
@@ -37,8 +37,9 @@ class Partition:
     """A replica on this broker; without a role until the controller gives it one (V44)."""
 
     __slots__ = (
-        "_broker",
+        "_context",
         "_pending",
+        "_services",
         "directory",
         "is_closing",
         "leader_epoch",
@@ -50,15 +51,20 @@ class Partition:
     )
 
     def __init__(
-        self, broker: Broker, directory: LogDirectory, log: PartitionLog, high_watermark: int
+        self,
+        context: PartitionContext,
+        directory: LogDirectory,
+        log: PartitionLog,
+        high_watermark: int,
     ) -> None:
-        self._broker = broker
+        self._context = context
+        self._services = context.services
         self.directory = directory
         self.log = log
         self.topic_partition = log.topic_partition
         known = watermark.on_follower(high_watermark, log.log_start_offset, log.log_end_offset)
         #: What it does now; another object with each role that begins or ends.
-        self.role: Role = NoRole(broker, log, NO_EPOCH, known)
+        self.role: Role = NoRole(context.services, log, NO_EPOCH, known)
         #: The leader epoch of the last command obeyed; kept when the role ends (V30).
         self.leader_epoch = NO_EPOCH
         #: It is about to be removed: no more records are taken (V71).
@@ -147,7 +153,7 @@ class Partition:
 
     def flush_appends(self) -> bool:
         """Submit what is planned here; True when all that was appended is written already."""
-        return self.submit(self._broker.planned_appends.take(self))
+        return self.submit(self._context.appends.take(self))
 
     def submit(self, planned: Sequence[Completion[AppendInfo]]) -> bool:
         """Submit these planned appends; True when all that was appended is written already.
@@ -203,7 +209,7 @@ class Partition:
         while self._pending:
             completion = self._pending.pop()
             if not completion.done:
-                self._broker.tracer.mark("log_busy_at_role_change")
+                self._services.tracer.mark("log_busy_at_role_change")
                 waiter: Completion[None] = Completion()
                 completion.then(lambda _, waiter=waiter: waiter.resolve(None))  # type: ignore[misc]
                 await waiter
@@ -225,37 +231,37 @@ class Partition:
         ended = self.role
         if ended.is_assigned:
             known = ended.core.high_watermark
-            self.role = NoRole(self._broker, self.log, ended.partition_epoch, known)
+            self.role = NoRole(self._services, self.log, ended.partition_epoch, known)
             ended.end()
 
     def become_leader(self, state: LeaderAndIsrPartitionState) -> None:
         """Lead under a new leader epoch (V31); the log is quiet."""
-        broker, log = self._broker, self.log
+        services, log = self._services, self.log
         log_end_offset = log.log_end_offset
-        role_traces.mark_election(broker.tracer, self, state)
+        role_traces.mark_election(services.tracer, self, state)
         latest_epoch = log.epochs.latest_epoch
         if latest_epoch != state.leader_epoch:
             # Followers reconcile with this entry, even if no record of the epoch ever comes.
             log.assign_epoch(state.leader_epoch, log_end_offset)
         core = LeaderReplica(
-            broker_id=broker.broker_id,
-            broker_epoch=broker.broker_epoch,
+            broker_id=services.broker_id,
+            broker_epoch=services.broker_epoch,
             leader_epoch=state.leader_epoch,
             isr=IsrState(tuple(state.isr), state.partition_epoch),
             replicas=tuple(state.replicas),
             epoch_start_offset=log_end_offset,
             log_end_offset=log_end_offset,
             high_watermark=self._starting_high_watermark(),
-            min_insync_replicas=broker.replicas.topic_config(
+            min_insync_replicas=self._context.topic_config(
                 self.topic_partition.topic
             ).min_insync_replicas,
-            max_lag_ms=broker.config.replica_lag_time_max_ms,
-            max_lag_bytes=broker.config.replica_lag_max_bytes,
-            is_eligible=broker.view.is_alive,
-            now_ms=broker.clock.monotonic_ms(),
+            max_lag_ms=services.config.replica_lag_time_max_ms,
+            max_lag_bytes=services.config.replica_lag_max_bytes,
+            is_eligible=services.view.is_alive,
+            now_ms=services.clock.monotonic_ms(),
             recovery_state=state.leader_recovery_state,
         )
-        role = LeaderRole(self, broker, core, self.role.late)
+        role = LeaderRole(self, self._context, core, self.role.late)
         self._take_role(role, core, state, "became_leader")
         role.begin(state, latest_epoch)
 
@@ -266,7 +272,7 @@ class Partition:
         """
         log = self.log
         if state.leader == NO_LEADER:
-            self._broker.tracer.mark("follower_without_leader")
+            self._services.tracer.mark("follower_without_leader")
         core = FollowerReplica(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
@@ -276,7 +282,7 @@ class Partition:
             latest_epoch=log.epochs.latest_epoch,
             high_watermark=self._starting_high_watermark(),
         )
-        self._take_role(FollowerRole(self, self._broker, core), core, state, "became_follower")
+        self._take_role(FollowerRole(self, self._services, core), core, state, "became_follower")
 
     def recommanded(self, state: LeaderAndIsrPartitionState) -> None:
         """A command of the leader epoch that the role is of; a repeated one resets nothing."""
@@ -297,4 +303,4 @@ class Partition:
         self.role = role
         self.leader_epoch = state.leader_epoch
         self.is_closing = state.is_closing
-        role_traces.role_taken(self._broker.tracer, self, core, state, event)
+        role_traces.role_taken(self._services.tracer, self, core, state, event)

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidelog.broker.replicas import commands as replica_commands
+from tidelog.broker.replicas.context import Coordinators, PartitionContext
 from tidelog.broker.replicas.early_batches import EarlyBatches
 from tidelog.broker.replicas.partition import Partition
 from tidelog.broker.replicas.upkeep import ReplicaUpkeep
@@ -35,12 +35,14 @@ from tidelog.metadata import layout
 from tidelog.metadata.json_fields import LayoutError
 from tidelog.metadata.store import OutcomeUnknown, SessionExpired, StoreUnavailable
 from tidelog.replication import commands
-from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.events.cluster_events import ClusterEvents
+    from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+    from tidelog.broker.replicas.planned_appends import PlannedAppends
+    from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.server.requests import Request
+    from tidelog.broker.services import Services
     from tidelog.log.directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
@@ -50,15 +52,35 @@ _STORE_RETRY_MS = 50
 class Replicas:
     """The replicas of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        services: Services,
+        appends: PlannedAppends,
+        isr_changes: IsrChanges,
+        takeovers: Takeovers,
+        coordinators: Coordinators,
+        events: ClusterEvents,
+    ) -> None:
+        self._services = services
+        self._coordinators = coordinators
+        self.takeovers = takeovers
+        self._context = PartitionContext(
+            services,
+            appends,
+            isr_changes,
+            takeovers,
+            coordinators,
+            events,
+            self.get,
+            self.topic_config,
+        )
         self._partitions: dict[TopicPartition, Partition] = {}
         #: topic id -> (topic, how many of its partitions are here).
         self._topics: dict[TopicId, tuple[str, int]] = {}
         #: What topics say themselves, as stored; only those that say something.
         self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, TopicConfig] = {}
-        self._default_config = TopicConfig.of(broker.config, {})
+        self._default_config = TopicConfig.of(services.config, {})
         self.directories: list[LogDirectory] = []
         #: Clients' batches that came before their partitions' replicas.
         self.early_batches = EarlyBatches()
@@ -72,7 +94,7 @@ class Replicas:
         self.generation = 0
         #: One command is run at a time, in the order in which they came.
         self.command_order = asyncio.Lock()
-        self.upkeep = ReplicaUpkeep(broker)
+        self.upkeep = ReplicaUpkeep(services, self, takeovers)
         #: Live brokers when the partitions were last told.
         self._alive: list[int] = []
 
@@ -98,6 +120,17 @@ class Replicas:
         entry = None if topic_id == ZERO_TOPIC_ID else self._topics.get(topic_id)
         return None if entry is None else entry[0]
 
+    def published_topic_name(self, topic_id: TopicId) -> str | None:
+        """The name behind a topic id, by published state or by a replica that is here already."""
+        return self._services.view.topic_name(topic_id) or self.topic_name(topic_id)
+
+    def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
+        """Why a partition is not led here: it is elsewhere, or there is none."""
+        view = self._services.view
+        if not view.is_known or view.partition(topic_partition) is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     def by_topic_id(self, topic_id: TopicId, partition: int) -> Partition | None:
         """The replica of a partition, named by topic id."""
         entry = self._topics.get(topic_id)
@@ -111,7 +144,7 @@ class Replicas:
         # The topic's configuration may have changed while the log was made.
         log.config = self.log_config(log.topic_partition.topic)
         log.producers.refused = self.early_batches.taken(log.topic_partition)
-        partition = Partition(self._broker, directory, log, high_watermark)
+        partition = Partition(self._context, directory, log, high_watermark)
         self._partitions[log.topic_partition] = partition
         self._count_topic(partition, 1)
         return partition
@@ -123,7 +156,7 @@ class Replicas:
         del self._partitions[partition.topic_partition]
         self._count_topic(partition, -1)
         if partition.topic_partition.topic == CONSUMER_OFFSETS:
-            self._broker.groups.replica_gone(partition)
+            self._coordinators.replica_gone(partition)
 
     def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
         """Give a replica whose topic id was lost the one that it is commanded under; the log
@@ -133,8 +166,8 @@ class Replicas:
             partition.log.topic_id = topic_id
             partition.log.metadata_unsynced = True
             self._count_topic(partition, 1)
-            self._broker.tracer.mark("topic_id_adopted")
-            self._broker.tracer.event(
+            self._services.tracer.mark("topic_id_adopted")
+            self._services.tracer.event(
                 "topic_id_adopted",
                 partition=str(partition.topic_partition),
                 topic_id=topic_id_to_text(topic_id),
@@ -156,11 +189,11 @@ class Replicas:
 
     def default_log_config(self) -> LogConfig:
         """What holds for the log of a topic without a configuration of its own."""
-        return _log_config(self._broker.config, self._default_config)
+        return _log_config(self._services.config, self._default_config)
 
     def log_config(self, topic: str) -> LogConfig:
         """What holds for the logs of a topic."""
-        return _log_config(self._broker.config, self.topic_config(topic))
+        return _log_config(self._services.config, self.topic_config(topic))
 
     def least_flush_ms(self) -> int:
         """The smallest flush.ms of any topic known here."""
@@ -174,9 +207,9 @@ class Replicas:
         paths = [layout.config_path("topics", topic) for topic in wanted]
         while True:
             try:
-                nodes = await self._broker.store.get_many(paths)
+                nodes = await self._services.store.get_many(paths)
             except (StoreUnavailable, OutcomeUnknown, SessionExpired):
-                await self._broker.tasks.sleep(_STORE_RETRY_MS)
+                await self._services.tasks.sleep(_STORE_RETRY_MS)
             else:
                 break
         for topic, path, node in zip(wanted, paths, nodes, strict=True):
@@ -188,15 +221,15 @@ class Replicas:
         try:
             overrides = layout.decode_config(path, data)
         except LayoutError as error:
-            self._broker.tracer.log("server", logging.ERROR, f"topic configuration: {error}")
+            self._services.tracer.log("server", logging.ERROR, f"topic configuration: {error}")
             return
         if overrides:
             self._overrides[topic] = overrides
-            self._configs[topic], problems = TopicConfig.lenient(self._broker.config, overrides)
+            self._configs[topic], problems = TopicConfig.lenient(self._services.config, overrides)
             for problem in problems:
-                self._broker.tracer.log("server", logging.ERROR, f"{path}: {problem}")
+                self._services.tracer.log("server", logging.ERROR, f"{path}: {problem}")
             for note in settings_without_effect(overrides):
-                self._broker.tracer.log("server", logging.WARNING, f"topic {topic}: {note}")
+                self._services.tracer.log("server", logging.WARNING, f"topic {topic}: {note}")
 
     def configs_changed(self, topics: Iterable[str]) -> None:
         """Give replicas of these topics what was loaded for them (V60)."""
@@ -209,7 +242,7 @@ class Replicas:
 
     def defaults_changed(self) -> None:
         """The broker's own configuration has changed: it shows through in every topic."""
-        config = self._broker.config
+        config = self._services.config
         self._default_config = TopicConfig.of(config, {})
         self._configs = {
             topic: TopicConfig.lenient(config, overrides)[0]
@@ -238,7 +271,7 @@ class Replicas:
     def stop_leading(self, reason: str) -> None:
         """Lead nothing any more; everything that waits gets NOT_LEADER_OR_FOLLOWER (V38, V65)."""
         self.generation += 1
-        self._broker.tracer.event("stopped_leading", reason=reason)
+        self._services.tracer.event("stopped_leading", reason=reason)
         for partition in self.all():
             if partition.is_leader:
                 partition.rest()
@@ -255,7 +288,7 @@ class Replicas:
             await self.upkeep.write_high_watermarks()
         except StorageError as error:
             # The directory knows: it will not be marked as closed cleanly.
-            self._broker.tracer.log("server", logging.ERROR, f"high watermarks: {error}")
+            self._services.tracer.log("server", logging.ERROR, f"high watermarks: {error}")
 
     # commands
 
@@ -263,21 +296,21 @@ class Replicas:
         self, controller_id: int, controller_epoch: int, broker_epoch: int
     ) -> ErrorCode:
         """Whether a command is refused whole (V30); one that is not sets the controller epoch."""
-        broker = self._broker
-        self._latest_broker_epoch = max(self._latest_broker_epoch, broker.broker_epoch)
+        services = self._services
+        self._latest_broker_epoch = max(self._latest_broker_epoch, services.broker_epoch)
         error = commands.request_error(
             known_controller_epoch=self.controller_epoch,
             controller_epoch=controller_epoch,
             own_broker_epoch=self._latest_broker_epoch,
-            is_registered=broker.broker_epoch != NO_BROKER_EPOCH,
+            is_registered=services.broker_epoch != NO_BROKER_EPOCH,
             broker_epoch=broker_epoch,
         )
         if error:
             if error is ErrorCode.STALE_CONTROLLER_EPOCH:
-                broker.tracer.mark("command_of_deposed_controller")
+                services.tracer.mark("command_of_deposed_controller")
             elif error is ErrorCode.STALE_BROKER_EPOCH:
-                broker.tracer.mark("command_for_earlier_life")
-            broker.tracer.event(
+                services.tracer.mark("command_for_earlier_life")
+            services.tracer.event(
                 "command_refused",
                 controller=controller_id,
                 controller_epoch=controller_epoch,
@@ -298,8 +331,8 @@ class Replicas:
         if under == self._commanded_under and commands.is_overtaken(
             self._latest_correlation_id, correlation_id
         ):
-            self._broker.tracer.mark("command_overtaken")
-            self._broker.tracer.event(
+            self._services.tracer.mark("command_overtaken")
+            self._services.tracer.event(
                 "command_overtaken", api=request.header.api_key, peer=request.connection.peer
             )
             return True
@@ -308,28 +341,13 @@ class Replicas:
             self._latest_correlation_id = correlation_id
         return False
 
-    async def apply_leader_and_isr(
-        self, request: LeaderAndIsrRequest, version: int
-    ) -> LeaderAndIsrResponse:
-        """Take the roles that the controller gives."""
-        async with self.command_order:
-            return await replica_commands.leader_and_isr(self._broker, request, version)
-
-    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop following or leading, and delete where told."""
-        async with self.command_order:
-            return await replica_commands.stop_replica(self._broker, request)
-
     def view_changed(self) -> None:
-        """The controller told this broker of the cluster: other brokers may be alive now, another
-        one may be the controller."""
-        view = self._broker.view
-        self._broker.isr_changes.controller_changed()
-        self._broker.handing_over.view_changed()
+        """The controller published the cluster's state: other brokers may be alive now."""
+        view = self._services.view
         alive = sorted(view.brokers)
         if alive != self._alive:
             self._alive = alive
-            self._broker.peers.view_changed()
+            self._services.peers.view_changed()
             for partition in self.all():
                 partition.role.brokers_changed(view.is_alive)
 

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tidelog.broker.replicas.commands import release
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError, TidelogError
 from tidelog.core.types import NO_BROKER_EPOCH, TopicPartition
 from tidelog.log.strays import Recovered, StrayFound
@@ -38,8 +37,10 @@ from tidelog.wire.messages.request_commands import (
 from tidelog.wire.registry import REQUEST_COMMANDS
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.commands import ReplicaCommands
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.replica_set import Replicas
+    from tidelog.broker.services import Services
     from tidelog.log.directory import LogDirectory
 
 _VERSION = 0
@@ -50,8 +51,10 @@ _RETRY_MS = 50
 class Strays:
     """The strays of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, replicas: Replicas, commands: ReplicaCommands) -> None:
+        self._services = services
+        self._replicas = replicas
+        self._commands = commands
         self._asking = self._wanted = False
 
     # what there is
@@ -59,8 +62,8 @@ class Strays:
     async def list(self) -> ListStraysResponse:
         """All strays, by log directory."""
         response = ListStraysResponse()
-        await self._broker.replicas.upkeep.hold_strays()
-        for directory in self._broker.replicas.directories:
+        await self._replicas.upkeep.hold_strays()
+        for directory in self._replicas.directories:
             told = ListedStrayDirectory(directory.path)
             response.directories.append(told)
             try:
@@ -73,7 +76,7 @@ class Strays:
 
     def _told(self, found: StrayFound) -> ListedStray:
         stray, key = found.stray, found.topic_partition
-        delay_ms = self._broker.config.log_stray_delete_delay_ms
+        delay_ms = self._services.config.log_stray_delete_delay_ms
         return ListedStray(
             name=stray.name,
             topic="" if key is None else key.topic,
@@ -94,7 +97,7 @@ class Strays:
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
         # What is left of those that went together waits on, however few they are then.
-        await self._broker.replicas.upkeep.hold_strays()
+        await self._replicas.upkeep.hold_strays()
         for named in request.strays:
             result = AlteredStray(named.log_dir, named.name)
             response.results.append(result)
@@ -114,19 +117,19 @@ class Strays:
         return response
 
     def _directory(self, named: NamedStray) -> LogDirectory:
-        for directory in self._broker.replicas.directories:
+        for directory in self._replicas.directories:
             if directory.path == named.log_dir:
                 if named.name in directory.strays:
                     return directory
                 break
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {self._broker.broker_id} has no stray {named.name!r:.300} in"
+            f"broker {self._services.broker_id} has no stray {named.name!r:.300} in"
             f" {named.log_dir!r:.300}: `tidelog strays list` shows what it has",
         )
 
     async def _delete(self, directory: LogDirectory, name: str) -> None:
-        tracer = self._broker.tracer
+        tracer = self._services.tracer
         await directory.stray_replicas.remove([name])
         tracer.event("stray_deleted", directory=directory.path, name=name)
         tracer.log(
@@ -134,7 +137,7 @@ class Strays:
         )
 
     async def _restore(self, directory: LogDirectory, name: str, result: AlteredStray) -> None:
-        async with self._broker.replicas.command_order:
+        async with self._replicas.command_order:
             if name not in directory.strays:
                 self._directory(NamedStray(directory.path, name))
             (found,) = [
@@ -147,12 +150,12 @@ class Strays:
                     ErrorCode.INVALID_REQUEST,
                     f"{directory.path}/{name} does not tell which partition it was of",
                 )
-            await self._broker.replicas.load_configs([key.topic])
-            config = self._broker.replicas.log_config(key.topic)
+            await self._replicas.load_configs([key.topic])
+            config = self._replicas.log_config(key.topic)
             recovered = await directory.stray_replicas.recover(found, config)
             leader_epoch = await self._make_room(recovered)
             log = await directory.stray_replicas.put_back(recovered, config)
-            partition = self._broker.replicas.add(directory, log, recovered.state.high_watermark)
+            partition = self._replicas.add(directory, log, recovered.state.high_watermark)
             # Commands older than the state that it was judged by are not for it (V30).
             partition.leader_epoch = leader_epoch
             result.log_start_offset = log.log_start_offset
@@ -162,7 +165,7 @@ class Strays:
     async def _check_latest(self, found: StrayFound) -> None:
         """Raise KafkaError where a later stray of the same partition has records: the earlier one
         lacks what was acknowledged in between, and the later one could not return any more."""
-        for directory in self._broker.replicas.directories:
+        for directory in self._replicas.directories:
             for other in await directory.stray_replicas.look():
                 if (
                     other.has_records
@@ -179,7 +182,7 @@ class Strays:
                     )
 
     def _tell(self, partition: Partition, name: str) -> None:
-        tracer, log = self._broker.tracer, partition.log
+        tracer, log = self._services.tracer, partition.log
         tracer.event(
             "stray_restored",
             partition=str(partition.topic_partition),
@@ -206,12 +209,11 @@ class Strays:
             loaded.epochs.latest_epoch,
         )
         leader_epoch = self._check(stray)
-        partition = self._broker.replicas.get(state.topic_partition)
+        partition = self._replicas.get(state.topic_partition)
         if partition is None:
             return leader_epoch
         follower_ends = _present(partition).follower_ends
-        self._broker.fetchers.remove(partition)
-        partition.rest()
+        self._commands.rest(partition)
         await partition.quiet()
         try:
             # Records may have been under way to it.
@@ -219,7 +221,7 @@ class Strays:
         except KafkaError:
             self.ask_for_commands()
             raise
-        await release(self._broker, partition)
+        await self._commands.release(partition)
         await partition.directory.delete(state.topic_partition)
         # Commands come before the metadata that tells of them.
         return max(leader_epoch, partition.leader_epoch)
@@ -227,8 +229,8 @@ class Strays:
     def _check(
         self, stray: strays.Returning, follower_ends: Mapping[int, int] | None = None
     ) -> int:
-        broker = self._broker
-        partition = broker.replicas.get(stray.topic_partition)
+        services = self._services
+        partition = self._replicas.get(stray.topic_partition)
         present = None
         if partition is not None:
             present = _present(partition)
@@ -237,11 +239,11 @@ class Strays:
                     present.log_start_offset, present.log_end_offset, True, follower_ends
                 )
         assigned = self._assigned(stray.topic_partition)
-        strays.check(broker.broker_id, stray, assigned, present)
+        strays.check(services.broker_id, stray, assigned, present)
         return -1 if assigned is None else assigned.leader_epoch
 
     def _assigned(self, topic_partition: TopicPartition) -> strays.Assigned | None:
-        view = self._broker.view
+        view = self._services.view
         topic, told = view.topics.get(topic_partition.topic), view.partition(topic_partition)
         if topic is None or told is None:
             return None
@@ -261,25 +263,25 @@ class Strays:
         self._wanted = True
         if not self._asking:
             self._asking = True
-            self._broker.tasks.spawn("ask for commands", self._ask())
+            self._services.tasks.spawn("ask for commands", self._ask())
 
     async def _ask(self) -> None:
         """A new registration is told everything anyway."""
-        epoch = self._broker.broker_epoch
+        epoch = self._services.broker_epoch
         try:
-            while self._wanted and self._broker.broker_epoch == epoch != NO_BROKER_EPOCH:
+            while self._wanted and self._services.broker_epoch == epoch != NO_BROKER_EPOCH:
                 self._wanted = False
                 if not await self._is_heard(epoch):
                     self._wanted = True
-                    await self._broker.tasks.sleep(_RETRY_MS)
+                    await self._services.tasks.sleep(_RETRY_MS)
         finally:
             self._asking = False
 
     async def _is_heard(self, epoch: int) -> bool:
-        broker = self._broker
-        request = RequestCommandsRequest(broker.broker_id, epoch)
+        services = self._services
+        request = RequestCommandsRequest(services.broker_id, epoch)
         try:
-            connection = broker.peers.connection(broker.view.controller_id, "strays")
+            connection = services.peers.connection(services.view.controller_id, "strays")
             answer: RequestCommandsResponse = await connection.call(
                 REQUEST_COMMANDS, _VERSION, request, _TIMEOUT_MS
             )
@@ -289,7 +291,7 @@ class Strays:
             if not answer.error_code:
                 return True
             reason = ErrorCode(answer.error_code).name
-        broker.tracer.log(
+        services.tracer.log(
             "controller",
             logging.INFO,
             f"the controller has not heard of a restored stray: {reason}",

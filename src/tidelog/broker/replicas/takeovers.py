@@ -17,8 +17,9 @@ from tidelog.core.metrics import TAKEOVER_MS, TAKEOVERS
 from tidelog.replication.takeover import NEVER, Takeover
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.services import Services
 
 #: What comes later says nothing of a failover: as long as clients wait for an answer by default.
 WATCHED_MS: Final = 30_000
@@ -32,8 +33,9 @@ LEADERSHIP_OVER: Final = "leadership_over"
 class Takeovers:
     """Those of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, events: ClusterEvents) -> None:
+        self._services = services
+        self._events = events
         #: In the order in which they began.
         self.watched: dict[Partition, Takeover] = {}
         #: Leaderships since nothing was watched, and which of them are: each so-and-so-manieth.
@@ -58,7 +60,7 @@ class Takeovers:
             self._stride *= 2
             if (self._begun - 1) % self._stride:
                 return
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._services.clock.monotonic_ms()
         watched[partition] = Takeover(
             leadership.leader_epoch, leadership.epoch_start_offset, now_ms
         )
@@ -88,7 +90,7 @@ class Takeovers:
         """The high watermark has moved."""
         takeover = self.watched.get(partition)
         if takeover is not None:
-            self._look(partition, takeover, self._broker.clock.monotonic_ms())
+            self._look(partition, takeover, self._services.clock.monotonic_ms())
 
     def ended(self, partition: Partition) -> None:
         """The leadership, if there was one, is over."""
@@ -98,7 +100,7 @@ class Takeovers:
 
     def expire(self) -> None:
         """Watch no longer what has been watched for long enough."""
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._services.clock.monotonic_ms()
         while self.watched:
             partition, takeover = next(iter(self.watched.items()))
             if takeover.age_ms(now_ms) < WATCHED_MS:
@@ -116,13 +118,13 @@ class Takeovers:
 
     def _end(self, partition: Partition, takeover: Takeover, ended_by: str) -> None:
         del self.watched[partition]
-        broker = self._broker
+        services = self._services
         phases_ms = takeover.phases_ms()
         for phase, ms in phases_ms.items():
             if ms != NEVER:
-                broker.metrics.add(TAKEOVERS, label=phase)
-                broker.metrics.add(TAKEOVER_MS, ms, phase)
-        if not broker.cluster_events.is_on:
+                services.metrics.add(TAKEOVERS, label=phase)
+                services.metrics.add(TAKEOVER_MS, ms, phase)
+        if not self._events.is_on:
             return
         followers = [
             {
@@ -134,7 +136,7 @@ class Takeovers:
             for replica_id, times in sorted(takeover.followers.items())
         ]
         fields = {
-            "leader": broker.broker_id,
+            "leader": services.broker_id,
             "phases_ms": phases_ms,
             "followers": followers,
             "ended_by": ended_by,
@@ -142,14 +144,13 @@ class Takeovers:
         event = cluster_events.takeover(
             partition.topic_partition, partition.topic_id, takeover.leader_epoch, fields
         )
-        broker.cluster_events.record([event])
+        self._events.record([event])
 
     def _tell_first_fetch(self, partition: Partition, takeover: Takeover, replica_id: int) -> None:
-        broker = self._broker
-        if not broker.cluster_events.is_on:
+        if not self._events.is_on:
             return
         fields = {
-            "leader": broker.broker_id,
+            "leader": self._services.broker_id,
             "follower": replica_id,
             "first_fetch_ms": takeover.followers[replica_id].fetched_ms,
             "log_end_offset": partition.log.log_end_offset,
@@ -157,4 +158,4 @@ class Takeovers:
         event = cluster_events.first_fetch(
             partition.topic_partition, partition.topic_id, takeover.leader_epoch, fields
         )
-        broker.cluster_events.record([event])
+        self._events.record([event])

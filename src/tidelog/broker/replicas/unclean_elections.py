@@ -15,18 +15,25 @@ from typing import TYPE_CHECKING
 from tidelog.controller import cluster_events
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.services import Services
     from tidelog.log.partition_log import PartitionLog
     from tidelog.replication.leader import LeaderReplica
 
 
-def tell(broker: Broker, partition: Partition, role: LeaderReplica, latest_epoch: int) -> None:
+def tell(
+    services: Services,
+    events: ClusterEvents,
+    partition: Partition,
+    role: LeaderReplica,
+    latest_epoch: int,
+) -> None:
     """Tell of a leadership that began uncleanly; `latest_epoch` is that of the log's last records,
     -1 for an empty log."""
     log = partition.log
     fields = {
-        "leader": broker.broker_id,
+        "leader": services.broker_id,
         "log_start_offset": log.log_start_offset,
         "log_end_offset": role.log_end_offset,
         "high_watermark": role.high_watermark,
@@ -34,7 +41,7 @@ def tell(broker: Broker, partition: Partition, role: LeaderReplica, latest_epoch
         "latest_epoch": latest_epoch,
         "latest_timestamp_ms": _latest_timestamp_ms(log),
     }
-    tracer = broker.tracer
+    tracer = services.tracer
     tracer.event(
         "unclean_leader",
         partition=str(partition.topic_partition),
@@ -44,12 +51,12 @@ def tell(broker: Broker, partition: Partition, role: LeaderReplica, latest_epoch
     tracer.log(
         "state_change",
         logging.WARNING,
-        f"unclean election: broker {broker.broker_id} leads {partition.topic_partition} from"
+        f"unclean election: broker {services.broker_id} leads {partition.topic_partition} from"
         f" outside the ISR, epoch {role.leader_epoch}, after epoch {latest_epoch} of its log"
         f" [{log.log_start_offset}, {role.log_end_offset}): {_lost(partition, role)}; from offset"
         f" {role.high_watermark} on it is not known whether others had the same",
     )
-    broker.cluster_events.record(
+    events.record(
         [
             cluster_events.unclean_election(
                 partition.topic_partition, partition.topic_id, role.leader_epoch, fields

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
@@ -19,7 +19,10 @@ from tidelog.log.cleaner import Cleaner, CleanerSettings
 from tidelog.replication import commands
 
 if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.takeovers import Takeovers
+    from tidelog.broker.services import Services
+    from tidelog.log.directory import LogDirectory
 
 T = TypeVar("T")
 _FLUSH_CHECK_MS = 1_000
@@ -28,14 +31,32 @@ _STRAY_CHECK_MS = 60_000
 _ONE_EVENT_MS = 60_000
 
 
+class HostedReplicas(Protocol):
+    """The replicas that are looked after."""
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """The log directories of this broker."""
+
+    def all(self) -> Sequence[Partition]:
+        """Every replica, in the order in which they came."""
+
+    def __len__(self) -> int: ...
+
+    def least_flush_ms(self) -> int:
+        """The least `flush.ms` of all topics here."""
+
+
 class ReplicaUpkeep:
     """The loops of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, hosted: HostedReplicas, takeovers: Takeovers) -> None:
+        self._services = services
+        self._hosted = hosted
+        self._takeovers = takeovers
         self._closing = False
-        settings = _cleaner_settings(broker.config)
-        self._cleaner = Cleaner(settings, broker.clock, broker.tasks.sleep)
+        settings = _cleaner_settings(services.config)
+        self._cleaner = Cleaner(settings, services.clock, services.tasks.sleep)
 
     def start(self) -> None:
         """Begin; each loop waits first."""
@@ -67,11 +88,11 @@ class ReplicaUpkeep:
             ("strays", lambda _: _STRAY_CHECK_MS, self._purge_strays),
         )
         for name, interval_ms, work in loops:
-            self._broker.tasks.spawn(f"replicas: {name}", self._repeat(name, interval_ms, work))
+            self._services.tasks.spawn(f"replicas: {name}", self._repeat(name, interval_ms, work))
 
     def configured(self) -> None:
         """The broker's configuration has changed (`log.cleaner.*`, KIP-226)."""
-        self._cleaner.settings = _cleaner_settings(self._broker.config)
+        self._cleaner.settings = _cleaner_settings(self._services.config)
 
     def close(self) -> None:
         """Begin nothing any more."""
@@ -84,19 +105,19 @@ class ReplicaUpkeep:
         work: Callable[[], Awaitable[None]],
     ) -> None:
         while not self._closing:
-            await self._broker.tasks.sleep(max(1, interval_ms(self._broker.config)))
+            await self._services.tasks.sleep(max(1, interval_ms(self._services.config)))
             if self._closing:
                 return
             try:
                 await work()
             except StorageError as error:
                 # The directory has judged it: a device error ends the broker, a full disk passes.
-                self._broker.tracer.event("storage_error", what=name, error=str(error))
-                self._broker.tracer.log("server", logging.ERROR, f"{name}: {error}")
+                self._services.tracer.event("storage_error", what=name, error=str(error))
+                self._services.tracer.log("server", logging.ERROR, f"{name}: {error}")
 
     async def write_high_watermarks(self) -> None:
         """Write the high watermarks of each directory down (V34)."""
-        replicas = self._broker.replicas
+        replicas = self._hosted
         for directory in replicas.directories:
             await directory.write_high_watermarks(
                 {
@@ -107,49 +128,51 @@ class ReplicaUpkeep:
             )
 
     async def _checkpoint(self) -> None:
-        for directory in self._broker.replicas.directories:
+        for directory in self._hosted.directories:
             await directory.checkpoint()
 
     async def _examine_followers(self) -> None:
-        if self._broker.fencing.is_fenced:
+        if self._services.fence.is_fenced:
             return  # the followers' fetches wait here (V47)
-        for partition in self._broker.replicas.all():
+        for partition in self._hosted.all():
             partition.role.examine()
-        self._broker.takeovers.expire()
+        self._takeovers.expire()
 
     async def _enforce_retention(self) -> None:
-        for partition in self._broker.replicas.all():
+        for partition in self._hosted.all():
             if not partition.has_role:
                 continue
             log = partition.log
             log_start_offset = log.log_start_offset
             try:
-                await log.enforce_retention(self._broker.clock.wall_ms(), partition.high_watermark)
+                await log.enforce_retention(
+                    self._services.clock.wall_ms(), partition.high_watermark
+                )
             finally:
                 if log.log_start_offset != log_start_offset:
                     partition.log_start_moved()
 
     async def _compact(self) -> None:
         """Compact the dirtiest log, then the next, until none is due."""
-        if not self._broker.config.log_cleaner_enable:
+        if not self._services.config.log_cleaner_enable:
             return
         more = True
         while more and not self._closing:
-            partitions = self._broker.replicas.all()
+            partitions = self._hosted.all()
             stats = await self._cleaner.clean_one(
                 [(partition.log, partition.high_watermark) for partition in partitions]
             )
             more = stats is not None
 
     async def _flush(self) -> None:
-        if self._broker.replicas.least_flush_ms() == INT64_MAX:
+        if self._hosted.least_flush_ms() == INT64_MAX:
             return
-        for directory in self._broker.replicas.directories:
-            await directory.flush_due(self._broker.clock.wall_ms())
+        for directory in self._hosted.directories:
+            await directory.flush_due(self._services.clock.wall_ms())
 
     async def hold_strays(self) -> None:
         """Have the strays that went with too many others wait for an operator's word (V35)."""
-        replicas = self._broker.replicas
+        replicas = self._hosted
         strays = sorted(
             (
                 (stray.since_ms, stray.name, directory)
@@ -164,8 +187,8 @@ class ReplicaUpkeep:
             new = [one for one in event if not one[2].strays[one[1]].is_held]
             if not new:
                 continue
-            self._broker.tracer.event("strays_wait", count=len(event))
-            self._broker.tracer.log(
+            self._services.tracer.event("strays_wait", count=len(event))
+            self._services.tracer.log(
                 "server",
                 logging.WARNING,
                 f"{len(event)} strays went at once: they are kept until `tidelog strays delete`"
@@ -178,14 +201,14 @@ class ReplicaUpkeep:
                     await directory.hold_strays(names)
                 except StorageError as error:
                     # They are kept as long as this process lives, and looked at anew by the next.
-                    self._broker.tracer.log("server", logging.ERROR, f"held strays: {error}")
+                    self._services.tracer.log("server", logging.ERROR, f"held strays: {error}")
 
     async def _purge_strays(self) -> None:
         """Delete strays that are old enough, unless too many went at once (V35)."""
         await self.hold_strays()
-        for directory in self._broker.replicas.directories:
+        for directory in self._hosted.directories:
             await directory.purge_strays(
-                self._broker.clock.wall_ms(), self._broker.config.log_stray_delete_delay_ms
+                self._services.clock.wall_ms(), self._services.config.log_stray_delete_delay_ms
             )
 
 

@@ -11,8 +11,11 @@ first waiting request, and is closed when that has waited for `MAX_REQUEST_HOLD_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
+from tidelog.broker.server.fence import Fence
+from tidelog.broker.server.timers import Timeout, TimerWheel
 from tidelog.core.limits import MAX_REQUEST_HOLD_MS
 from tidelog.wire.registry import (
     API_VERSIONS,
@@ -23,48 +26,70 @@ from tidelog.wire.registry import (
     PRODUCE,
 )
 
-if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
-    from tidelog.broker.server.connections import Connection
-    from tidelog.broker.server.timers import Timeout
-
 #: Requests that a broker answers by what it leads, without a view of the cluster.
 _BY_ROLE = (API_VERSIONS, PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
 _KEY_BYTES = 2
 
 
+class WaitingConnection(Protocol):
+    """A connection whose first request may wait."""
+
+    def begin(self) -> None:
+        """Send and begin what has waited."""
+
+    def close(self, reason: str) -> None:
+        """Close the connection from our side."""
+
+
 class Admission:
     """Decides for each request whether it is begun now."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        fence: Fence,
+        timers: TimerWheel,
+        *,
+        has_view: Callable[[], bool],
+        is_inter_broker: Callable[[int], bool],
+    ) -> None:
+        """`has_view`: whether the controller has sent a whole view of the cluster;
+        `is_inter_broker`: whether an API key is one between brokers."""
+        self._fence = fence
+        self._timers = timers
+        self._has_view = has_view
+        self._is_inter_broker = is_inter_broker
+        #: Requests are read only once this broker is registered: a command that is meant for an
+        #: earlier process under its id must find nobody who obeys it (V30).
+        self.is_serving = False
+        #: The accepted connections that are open, in their order.
+        self.connections: dict[WaitingConnection, None] = {}
         #: Whether no request has to wait: what connections look at first.
         self.is_open = False
         #: Connections whose first request waits, with the timeout that closes each.
-        self._waiting: dict[Connection, Timeout] = {}
+        self._waiting: dict[WaitingConnection, Timeout] = {}
 
     def holds(self, frame: memoryview) -> bool:
         """Whether the request in `frame` waits."""
         if self.is_open:
             return False
-        if self._broker.fencing.is_fenced:
+        if self._fence.is_fenced:
             return True
         key = int.from_bytes(frame[:_KEY_BYTES], "big", signed=True)
-        return not (key in _BY_ROLE or key >= FIRST_OWN_KEY or self._broker.is_inter_broker(key))
+        return not (key in _BY_ROLE or key >= FIRST_OWN_KEY or self._is_inter_broker(key))
 
     @property
     def sends_answers(self) -> bool:
         """Whether answers may leave."""
-        return self.is_open or not self._broker.fencing.is_fenced
+        return self.is_open or not self._fence.is_fenced
 
-    def waits(self, connection: Connection) -> None:
+    def waits(self, connection: WaitingConnection) -> None:
         """The first request of a connection waits."""
         if connection not in self._waiting:
-            self._waiting[connection] = self._broker.timers.after(
+            self._waiting[connection] = self._timers.after(
                 MAX_REQUEST_HOLD_MS, lambda: self._too_long(connection)
             )
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: WaitingConnection) -> None:
         """A connection is closed."""
         timeout = self._waiting.pop(connection, None)
         if timeout is not None:
@@ -72,16 +97,15 @@ class Admission:
 
     def changed(self) -> None:
         """The fence or the view has changed: begin what no longer waits."""
-        broker = self._broker
-        is_open = broker.view.is_known and not broker.fencing.is_fenced
-        self.is_open = is_open
-        if broker.is_serving and not broker.fencing.is_fenced:
+        is_fenced = self._fence.is_fenced
+        self.is_open = self._has_view() and not is_fenced
+        if self.is_serving and not is_fenced:
             waiting, self._waiting = self._waiting, {}
             for timeout in waiting.values():
                 timeout.cancel()
-            for connection in broker.connections():
+            for connection in list(self.connections):
                 connection.begin()
 
-    def _too_long(self, connection: Connection) -> None:
+    def _too_long(self, connection: WaitingConnection) -> None:
         del self._waiting[connection]
         connection.close(f"a request could not be begun for {MAX_REQUEST_HOLD_MS} ms")

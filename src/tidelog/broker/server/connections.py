@@ -13,12 +13,18 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
+from tidelog.broker.server.admission import Admission
+from tidelog.broker.server.dispatch import Dispatcher
+from tidelog.broker.server.fence import Fence
+from tidelog.broker.server.idle_connections import IdleConnections
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, ProtocolError
-from tidelog.core.ports import Buffer, Transport
+from tidelog.core.ports import Buffer, Clock, Tracer, Transport
 from tidelog.core.receive_budget import SMALL_REQUEST_BYTES
 from tidelog.wire.codec import (
     RequestHeader,
@@ -40,9 +46,6 @@ from tidelog.wire.registry import (
     STOP_REPLICA,
     UPDATE_METADATA,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
 
 #: A request that gets no answer (Produce with acks=0).
 _NO_ANSWER: list[Buffer] = []
@@ -67,17 +70,41 @@ class _Slot:
         self.pending: Pending | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionParts:
+    """What all connections of one broker share."""
+
+    dispatcher: Dispatcher
+    admission: Admission
+    fence: Fence
+    idle: IdleConnections
+    clock: Clock
+    tracer: Tracer
+    #: Submit the appends that the requests of a read event planned; False where a lane has not
+    #: written all of them yet.
+    submit_appends: Callable[[], bool]
+    #: Called when a connection is gone.
+    on_closed: Callable[[Connection], None]
+
+
 class Connection:
     """FrameHandler of one accepted connection."""
 
     def __init__(
         self,
-        broker: Broker,
+        parts: ConnectionParts,
         transport: Transport,
         serves_own: bool = True,
         listener: str = "PLAINTEXT",
     ) -> None:
-        self._broker = broker
+        self._parts = parts
+        self._dispatcher = parts.dispatcher
+        self._admission = parts.admission
+        self._fence = parts.fence
+        self._clock = parts.clock
+        self._idle = parts.idle
+        #: When something last went over it (`idle_connections`).
+        self.active_tick = parts.idle.tick
         #: Name of the listener that accepted this connection.
         self.listener = listener
         #: Whether APIs of ours are served here (G5).
@@ -97,11 +124,8 @@ class Connection:
         #: Whether an answer was made while this broker could not know that it still leads (V47).
         self._is_doubtful = False
         self._advancing = False
-        self._idle = broker.idle
-        #: When something last went over it (`broker.server.idle_connections`).
-        self.active_tick = broker.idle.tick
         self.peer = transport.peer
-        if not broker.is_serving:
+        if not parts.admission.is_serving:
             self._paused = True
             transport.pause_reading()
 
@@ -111,9 +135,8 @@ class Connection:
         """Begin every request of a read event, then submit their appends together."""
         self.active_tick = self._idle.tick
         self._frames.extend(frames)
-        fencing = self._broker.fencing
-        if self._broker.clock.monotonic_ms() >= fencing.late_from_ms:
-            fencing.turned()  # stopped within a turn
+        if self._clock.monotonic_ms() >= self._fence.late_from_ms:
+            self._fence.turned()  # stopped within a turn
         self._advance()
 
     def connection_lost(self, reason: str) -> None:
@@ -124,7 +147,7 @@ class Connection:
         for slot in slots:
             if slot.pending is not None:
                 slot.pending.cancel()
-        self._broker.connection_closed(self)
+        self._parts.on_closed(self)
 
     def send_queue_drained(self) -> None:
         """The peer reads again: so do we."""
@@ -172,7 +195,7 @@ class Connection:
 
     def _is_held(self) -> bool:
         """Whether the first request waits for what its broker does not know yet."""
-        admission = self._broker.admission
+        admission = self._admission
         if admission.is_open or not self._frames or not admission.holds(self._frames[0]):
             return False
         self.keep_frames()
@@ -201,13 +224,12 @@ class Connection:
             self._transport.resume_reading()
 
     def _begin_some(self) -> None:
-        broker = self._broker
         frames = self._frames
-        now_ms = broker.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         self._kept = False
         while self._may_begin():
             self._begin(frames.popleft(), now_ms)
-        if not broker.planned_appends.submit() or frames:
+        if not self._parts.submit_appends() or frames:
             self.keep_frames()
         if self._large:
             self._release_large()
@@ -223,10 +245,9 @@ class Connection:
                 self._transport.handled(size_bytes, slot.header.api_key)
 
     def _begin(self, frame: memoryview, now_ms: int) -> None:
-        broker = self._broker
         try:
             header, body_offset = decode_header(frame)
-            handler = broker.handler(header.api_key, header.api_version)
+            handler = self._dispatcher.handler(header.api_key, header.api_version)
             if handler is None or (header.api_key >= FIRST_OWN_KEY and not self.serves_own):
                 raise UnsupportedVersion(header)
             if len(frame) > limits.MAX_LISTING_REQUEST_BYTES and header.api_key not in _BULK_APIS:
@@ -239,7 +260,7 @@ class Connection:
             self._refuse_version(error, len(frame))
             return
         except ProtocolError as error:
-            broker.tracer.log("request", logging.WARNING, f"closing {self.peer}: {error}")
+            self._parts.tracer.log("request", logging.WARNING, f"closing {self.peer}: {error}")
             self._flush()
             self.close(f"malformed request: {error}")
             return
@@ -249,11 +270,11 @@ class Connection:
             self._large.append((slot, len(frame)))
         request = Request(header, message, self, now_ms)
         try:
-            answer = handler(broker, request)
+            answer = handler(request)
         except AssertionError:
             raise
         except Exception as error:  # a defect of ours: this request pays, the broker lives
-            answer = broker.request_failed(request, error)
+            answer = self._dispatcher.request_failed(request, error)
             if answer is None:
                 self.close(f"internal error in {API[header.api_key].name}, which has no answer")
                 return
@@ -268,7 +289,7 @@ class Connection:
         (KIP-511), as a client that has read our ranges would not send them."""
         header = error.header
         if header.api_key != API_VERSIONS:
-            self._broker.tracer.log("request", logging.WARNING, f"closing {self.peer}: {error}")
+            self._parts.tracer.log("request", logging.WARNING, f"closing {self.peer}: {error}")
             self._flush()
             self.close(f"unsupported version: {error}")
             return
@@ -278,7 +299,7 @@ class Connection:
             self._large.append((slot, frame_bytes))
         answer = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=self._broker.advertised_versions(include_own=False),
+            api_keys=self._dispatcher.advertised_versions(include_own=False),
         )
         self._fill(slot, answer)
 
@@ -289,7 +310,7 @@ class Connection:
         if self._closed:
             return
         self._fill(slot, message)
-        self._is_doubtful = self._is_doubtful or self._broker.fencing.is_in_doubt
+        self._is_doubtful = self._is_doubtful or self._fence.is_in_doubt
         if not self._advancing and self._slots and self._slots[0] is slot:
             self._flush()
             if self._paused:
@@ -310,7 +331,7 @@ class Connection:
             )
         except SchemaError as error:  # a defect of ours, and nothing that can be said in order
             name = f"{API[header.api_key].name} version {header.api_version}"
-            self._broker.unexpected(f"the answer to {name} of {self.peer}", error)
+            self._dispatcher.unexpected(f"the answer to {name} of {self.peer}", error)
             self.close(f"internal error in {name}")
             return
         slot.parts = parts
@@ -319,7 +340,7 @@ class Connection:
 
     def _flush(self) -> None:
         """Send the answers that no other one has to wait for."""
-        if not self._broker.admission.sends_answers:
+        if not self._admission.sends_answers:
             return
         slots = self._slots
         while slots and not self._closed:

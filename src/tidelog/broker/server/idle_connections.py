@@ -10,22 +10,30 @@ too: only bytes show that the other side is still there. Source: Selector.IdleEx
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tidelog.broker.server.timers import TimerWheel
 
-if TYPE_CHECKING:
-    from tidelog.broker.server.connections import Connection
-
 #: Ticks that a connection may be silent for.
 TICKS = 16
+
+
+class ActiveConnection(Protocol):
+    """A connection that notes when something last went over it."""
+
+    @property
+    def active_tick(self) -> int:
+        """`IdleConnections.tick` of that moment."""
+
+    def close(self, reason: str) -> None:
+        """Close the connection from our side."""
 
 
 class IdleConnections:
     """Watches the accepted connections of one broker."""
 
     def __init__(
-        self, timers: TimerWheel, max_idle_ms: int, connections: Iterable[Connection]
+        self, timers: TimerWheel, max_idle_ms: int, connections: Iterable[ActiveConnection]
     ) -> None:
         """`connections` is looked at anew with every tick; `max_idle_ms` below 0: never close."""
         self._timers = timers

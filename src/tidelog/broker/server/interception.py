@@ -17,16 +17,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import Any, Protocol
 
-from tidelog.broker.apis import Handler, Served
-from tidelog.broker.apis.support.refusals import refusal
+from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.requests import Pending, Request, RequestConnection
+from tidelog.broker.server.served import Handler, Served
 from tidelog.core.errors import ErrorCode
+from tidelog.core.ports import Clock
 from tidelog.wire.registry import API, FETCH
-
-if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
 
 #: What the test kit asks on its own behalf.
 KIT_CLIENT_ID = "tidelog-testing"
@@ -106,11 +105,26 @@ class Interceptions(Protocol):
         """It has happened to a request, told in one line."""
 
 
+@dataclass(frozen=True, slots=True)
+class Intercepted:
+    """The broker whose requests are intercepted."""
+
+    broker_id: int
+    clock: Clock
+    dispatcher: Dispatcher
+    #: Submit the appends that requests planned.
+    submit_appends: Callable[[], bool]
+    #: The name behind a topic id, None where it is not known.
+    topic_name: Callable[[bytes], str | None]
+    #: The topics of a fetch session, by its id.
+    topics_of_session: Callable[[int], Sequence[str]]
+
+
 class Interceptor:
     """Stands before the handlers of one broker."""
 
-    def __init__(self, broker: Broker, interceptions: Interceptions) -> None:
-        self._broker = broker
+    def __init__(self, intercepted: Intercepted, interceptions: Interceptions) -> None:
+        self._intercepted = intercepted
         self._interceptions = interceptions
         #: Requests behind a held one, by connection; None where all that comes is lost.
         self._lines: dict[RequestConnection, deque[_Waiting] | None] = {}
@@ -118,7 +132,7 @@ class Interceptor:
     def before(self, served: Served) -> Served:
         """The same API with this before its handler."""
         handle = served.handle
-        return Served(served.card, lambda _, request: self._begin(handle, request))
+        return Served(served.card, partial(self._begin, handle))
 
     def _begin(self, handle: Handler, request: Request) -> Any:
         connection = request.connection
@@ -131,7 +145,7 @@ class Interceptor:
             return pending
         rule = self._strikes(request)
         if rule is None:
-            return handle(self._broker, request)
+            return handle(request)
         return self._after(rule, handle, request) if rule.after else self._at(rule, handle, request)
 
     def _strikes(self, request: Request) -> Rule | None:
@@ -150,13 +164,13 @@ class Interceptor:
             return False
         if bool(_BROKER_CLIENT_ID.match(client_id)) is not rule.from_brokers:
             return False
-        if rule.brokers and self._broker.broker_id not in rule.brokers:
+        if rule.brokers and self._intercepted.broker_id not in rule.brokers:
             return False
         if rule.client_id is not None and rule.client_id != client_id:
             return False
         if rule.group_id is not None and rule.group_id not in _groups_of(request.message):
             return False
-        return rule.topic is None or rule.topic in topics_of(self._broker, request)
+        return rule.topic is None or rule.topic in topics_of(self._intercepted, request)
 
     # instead of the request, or before it
 
@@ -164,7 +178,7 @@ class Interceptor:
         connection = request.connection
         self._tell(rule, request)
         if rule.action is Action.ANSWER:
-            return refusal(request, rule.error)
+            return self._intercepted.dispatcher.error_response(request, rule.error)
         pending = Pending()
         pending.on_cancel(lambda: self._forget(connection))
         if rule.action is not Action.DELAY:
@@ -174,7 +188,7 @@ class Interceptor:
             return pending
         connection.keep_frames()
         self._lines[connection] = deque()
-        timer = self._broker.clock.call_later(
+        timer = self._intercepted.clock.call_later(
             rule.delay_ms, lambda: self._go_on(_Waiting(handle, request, pending))
         )
         pending.on_cancel(timer.cancel)
@@ -196,18 +210,18 @@ class Interceptor:
             self._lines[connection] = line if self._lines[connection] is not None else None
 
     def _begin_with(self, handle: Handler) -> Handler:
-        return lambda _, request: self._begin(handle, request)
+        return partial(self._begin, handle)
 
     def _run(self, handle: Handler, held: _Waiting) -> None:
         """Handle a request outside of its read event, as its connection would have."""
-        broker, request, pending = self._broker, held.request, held.pending
+        request, pending = held.request, held.pending
         try:
-            answer = handle(broker, request)
+            answer = handle(request)
         except AssertionError:
             raise
         except Exception as error:
-            answer = broker.request_failed(request, error)
-        broker.planned_appends.submit()
+            answer = self._intercepted.dispatcher.request_failed(request, error)
+        self._intercepted.submit_appends()
         if type(answer) is Pending:
             pending.on_cancel(answer.cancel)
             answer.deliver_to(pending.complete)
@@ -218,7 +232,7 @@ class Interceptor:
 
     def _after(self, rule: Rule, handle: Handler, request: Request) -> Any:
         """Let the request take effect; then its answer is lost, held, cut off or another."""
-        answer = handle(self._broker, request)
+        answer = handle(request)
         outer = Pending()
 
         def answered(message: Any) -> None:
@@ -227,12 +241,12 @@ class Interceptor:
                 return
             self._tell(rule, request)
             if rule.action is Action.DELAY:
-                timer = self._broker.clock.call_later(
+                timer = self._intercepted.clock.call_later(
                     rule.delay_ms, lambda: outer.complete(message)
                 )
                 outer.on_cancel(timer.cancel)
             elif rule.action is Action.ANSWER:
-                outer.complete(refusal(request, rule.error))
+                outer.complete(self._intercepted.dispatcher.error_response(request, rule.error))
             elif rule.action is Action.DISCONNECT:
                 request.connection.close(f"intercepted by rule {rule.number}")
                 outer.complete(None)
@@ -247,7 +261,7 @@ class Interceptor:
     def _tell(self, rule: Rule, request: Request) -> None:
         header = request.header
         told = (
-            f"broker {self._broker.broker_id}: {API[header.api_key].name}"
+            f"broker {self._intercepted.broker_id}: {API[header.api_key].name}"
             f" {header.correlation_id} of {header.client_id!r} at {request.connection.peer}"
         )
         self._interceptions.struck(rule, told)
@@ -269,7 +283,7 @@ def _groups_of(message: Any) -> list[str]:
     return [*named, getattr(message, "group_id", "")]
 
 
-def topics_of(broker: Broker, request: Request) -> Iterator[str]:
+def topics_of(intercepted: Intercepted, request: Request) -> Iterator[str]:
     """The topics that a request is about, as far as it names any, or its fetch session does."""
     message = request.message
     for name in getattr(message, "topic_names", None) or ():
@@ -278,14 +292,11 @@ def topics_of(broker: Broker, request: Request) -> Iterator[str]:
     for attribute in ("topics", "topic_data", "topic_partitions"):
         for holder in holders:
             for entry in getattr(holder, attribute, None) or ():
-                name = _topic_of(broker.topic_name, entry)
+                name = _topic_of(intercepted.topic_name, entry)
                 if name:
                     yield name
     if request.header.api_key == FETCH:
-        session = broker.fetch_sessions.get(message.session_id)
-        for partition in () if session is None else session.partitions.values():
-            if partition.topic_partition is not None:
-                yield partition.topic_partition.topic
+        yield from intercepted.topics_of_session(message.session_id)
 
 
 def _topic_of(topic_name: Callable[[bytes], str | None], entry: Any) -> str | None:

@@ -59,7 +59,7 @@ def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
     under whatever leader epoch."""
 
     def role_ended_with_replica(groups: Any, partition: Any) -> None:
-        if groups.broker.replicas.get(partition.topic_partition) is not partition:
+        if partition._context.hosted(partition.topic_partition) is not partition:
             role_ended(groups, partition)
 
     def load_once(partitions: Any, partition: int, leader_epoch: int) -> Any:

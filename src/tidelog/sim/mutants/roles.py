@@ -82,8 +82,8 @@ def fetch_epoch_unfenced(_: Any) -> Any:
 def truncation_unfenced(readable: Any) -> Any:
     """Where to cut its log is told to a follower of any leader epoch, and by who leads no more."""
 
-    def told_anyway(broker: Any, session: Any, item: Any) -> Any:
-        found = readable(broker, session, item)
+    def told_anyway(replicas: Any, session: Any, item: Any) -> Any:
+        found = readable(replicas, session, item)
         if not isinstance(found, Refusal) or session.replica_id < 0:
             return found
         if item.topic_partition is None or found.error not in (
@@ -92,7 +92,7 @@ def truncation_unfenced(readable: Any) -> Any:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ):
             return found
-        partition = broker.replicas.get(item.topic_partition)
+        partition = replicas.get(item.topic_partition)
         if partition is None:
             return found
         try:
@@ -244,7 +244,7 @@ def consumers_read_uncommitted(original: Any) -> Any:
 
     def look(wait: Any, item: Any, *limits: Any) -> Any:
         name = item.topic_partition
-        partition = None if name is None else wait._broker.replicas.get(name)
+        partition = None if name is None else wait._replicas.get(name)
         leadership = None if partition is None else partition.leadership
         if wait._session.replica_id >= 0 or leadership is None:
             return original(wait, item, *limits)

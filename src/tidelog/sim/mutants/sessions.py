@@ -13,7 +13,7 @@ CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 
 
-@_breaks("V47", "tidelog.broker.membership.self_fencing:SelfFencing._fence", profile="pauses")
+@_breaks("V47", "tidelog.broker.membership.self_fencing:SelfFencing._close", profile="pauses")
 def serves_on_after_a_pause(_: Any) -> Any:
     """A broker that was stopped for longer than its session serves on, as if no time had passed."""
     return lambda fencing, gap_ms: None
@@ -30,7 +30,7 @@ def view_forgotten(original: Any) -> Any:
     """A broker that registers again answers from an empty view until the controller fills it."""
 
     async def register(session: Any) -> None:
-        view = session._broker.view
+        view = session._services.view
         if view.is_known:
             view.brokers, view.topics = {}, {}
         await original(session)
@@ -41,4 +41,4 @@ def view_forgotten(original: Any) -> Any:
 @_breaks("V82", "tidelog.broker.server.admission:Admission.holds", profile="pauses")
 def answers_before_the_first_view(_: Any) -> Any:
     """A broker that has just started answers clients before the controller has sent a view."""
-    return lambda admission, frame: admission._broker.fencing.is_fenced
+    return lambda admission, frame: admission._fence.is_fenced

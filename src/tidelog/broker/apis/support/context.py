@@ -1,0 +1,49 @@
+"""What the handlers of APIs work with: the rooms of this broker, each by its public objects.
+
+A test of one handler passes an object with the few of them that the handler uses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.broker.configs.config_store import ConfigStore
+    from tidelog.broker.configs.live_configs import LiveConfigs
+    from tidelog.broker.controller.runtime import ControllerShell
+    from tidelog.broker.coordinators.groups import GroupCoordinators
+    from tidelog.broker.membership.auto_creation import AutoCreation
+    from tidelog.broker.membership.controlled_shutdown import HandingOver
+    from tidelog.broker.membership.producer_ids import ProducerIds
+    from tidelog.broker.membership.store_trouble import StoreTrouble
+    from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+    from tidelog.broker.replicas.commands import ReplicaCommands
+    from tidelog.broker.replicas.fetch_sessions import FetchSessions
+    from tidelog.broker.replicas.replica_set import Replicas
+    from tidelog.broker.replicas.stray_replicas import Strays
+    from tidelog.broker.server.admission import Admission
+    from tidelog.broker.server.dispatch import Dispatcher
+    from tidelog.broker.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    """Made once by the composition; every handler gets it first."""
+
+    services: Services
+    dispatcher: Dispatcher
+    admission: Admission
+    replicas: Replicas
+    commands: ReplicaCommands
+    isr_changes: IsrChanges
+    fetch_sessions: FetchSessions
+    strays: Strays
+    groups: GroupCoordinators
+    controller: ControllerShell
+    producer_ids: ProducerIds
+    auto_creation: AutoCreation
+    shutdown: HandingOver
+    store_trouble: StoreTrouble
+    config_store: ConfigStore
+    live_configs: LiveConfigs

@@ -1,0 +1,50 @@
+"""What a partition may ask of the broker around it.
+
+`Coordinators` is the one call upwards: groups live in partitions, and must hear of their roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.core.topic_config import TopicConfig
+from tidelog.core.types import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.broker.events.cluster_events import ClusterEvents
+    from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.planned_appends import PlannedAppends
+    from tidelog.broker.replicas.takeovers import Takeovers
+    from tidelog.broker.services import Services
+
+
+class Coordinators(Protocol):
+    """Those who decide for partitions of internal topics while this broker leads them."""
+
+    def role_taken(self, partition: Partition, leader_epoch: int) -> None:
+        """This broker leads the partition from now on."""
+
+    def role_ended(self, partition: Partition) -> None:
+        """This broker leads the partition no longer."""
+
+    def replica_gone(self, partition: Partition) -> None:
+        """The partition is hosted here no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionContext:
+    """Shared by all partitions of one broker."""
+
+    services: Services
+    appends: PlannedAppends
+    isr_changes: IsrChanges
+    takeovers: Takeovers
+    coordinators: Coordinators
+    events: ClusterEvents
+    #: The replica of a partition that is hosted here, None when there is none.
+    hosted: Callable[[TopicPartition], Partition | None]
+    #: The configuration of a topic by name.
+    topic_config: Callable[[str], TopicConfig]

@@ -1,0 +1,93 @@
+"""From a decoded request to its handler, and from a failed one to its response.
+
+The composition fills the table of APIs (`apis.handlers`); connections and the interceptor of tests
+read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tidelog.broker.server.requests import Pending, Request
+from tidelog.broker.server.served import ErrorResponse, Handler, Served
+from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.tasks import Tasks
+from tidelog.wire.messages.api_versions import ApiVersion
+from tidelog.wire.registry import API, FIRST_OWN_KEY
+
+
+class Dispatcher:
+    """The APIs of one broker, by key."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        error_response: ErrorResponse,
+        unexpected: Callable[[str, BaseException], None],
+    ) -> None:
+        """`unexpected` logs a defect of ours, with the place where it showed."""
+        self._tasks = tasks
+        self.error_response = error_response
+        self.unexpected = unexpected
+        self._served: dict[int, Served] = {}
+        #: Whether the broker takes from its handlers what they stand on.
+        self.is_stopping = False
+
+    def serve(self, served: dict[int, Served]) -> None:
+        """Take the APIs; before the first request only."""
+        self._served = served
+
+    def wrap(self, wrap: Callable[[Served], Served]) -> None:
+        """Put something before every handler; before the first request only."""
+        self._served = {key: wrap(entry) for key, entry in self._served.items()}
+
+    def handler(self, api_key: int, version: int) -> Handler | None:
+        """Return the handler of an API, None where the version is not served."""
+        entry = self._served.get(api_key)
+        if entry is None or not entry.card.min_version <= version <= entry.card.max_version:
+            return None
+        return entry.handle
+
+    def is_inter_broker(self, api_key: int) -> bool:
+        """Whether an API is one between brokers, by its card."""
+        entry = self._served.get(api_key)
+        return entry is not None and entry.card.inter_broker
+
+    def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
+        """Return the ranges that ApiVersions answers, derived from the cards. Our own APIs are
+        among them for those clients alone that know their keys (G5)."""
+        return [
+            ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)
+            for key, entry in self._served.items()
+            if include_own or key < FIRST_OWN_KEY
+        ]
+
+    def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request) -> Pending:
+        """Run an async handler; what it returns is the response. Its errors are those of any
+        handler (`request_failed`); a broken invariant ends the broker."""
+        pending = Pending()
+
+        async def run() -> None:
+            try:
+                answer = await coroutine
+            except AssertionError:
+                raise
+            except Exception as error:
+                answer = self.request_failed(request, error)
+            pending.complete(answer)
+
+        self._tasks.spawn(API[request.header.api_key].name, run())
+        return pending
+
+    def request_failed(self, request: Request, error: Exception) -> Any:
+        """Return UNKNOWN_SERVER_ERROR for a request whose handler raised an unforeseen error.
+        Other requests go on (DESIGN.md, rule 9)."""
+        header = request.header
+        if not (self.is_stopping and isinstance(error, TidelogError)):
+            self.unexpected(
+                f"{API[header.api_key].name} version {header.api_version} of client "
+                f"{header.client_id!r} at {request.connection.peer}",
+                error,
+            )
+        return self.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)

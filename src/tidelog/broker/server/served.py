@@ -1,0 +1,29 @@
+"""What a connection knows of an API: its card, and a handler of its requests.
+
+Handlers are bound to the rooms that they work with (`apis.support.context`) before they come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from tidelog.broker.server.requests import Card, Request
+from tidelog.core.errors import ErrorCode
+
+#: Returns the response, a `Pending`, or None for no response (DESIGN.md, rule 5).
+Handler = Callable[[Request], Any]
+
+
+class ErrorResponse(Protocol):
+    """Makes the response to a request that failed as a whole."""
+
+    def __call__(self, request: Request, error: ErrorCode, message: str | None = None) -> Any:
+        """Return it; None for a request that wants no response."""
+
+
+class Served(NamedTuple):
+    """A card and its handler."""
+
+    card: Card
+    handle: Handler

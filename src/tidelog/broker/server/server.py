@@ -1,0 +1,138 @@
+"""The listeners of one broker and the connections that they accept.
+
+Connections are accepted from the start on, so that clients need not connect again, and are read
+once the broker is registered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from tidelog.broker.server.admission import Admission
+from tidelog.broker.server.connections import Connection, ConnectionParts
+from tidelog.broker.server.dispatch import Dispatcher
+from tidelog.broker.server.fence import Fence
+from tidelog.broker.server.idle_connections import IdleConnections
+from tidelog.broker.server.timers import TimerWheel
+from tidelog.core.config import BrokerConfig
+from tidelog.core.errors import ConfigError
+from tidelog.core.ports import FrameHandler, Listener, Ports, Transport
+from tidelog.core.receive_budget import ReceiveBudget, budget_bytes
+from tidelog.core.types import Endpoint
+
+
+class Server:
+    """Accepts connections and begins their requests once the broker is registered (V30)."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        ports: Ports,
+        timers: TimerWheel,
+        fence: Fence,
+        admission: Admission,
+        dispatcher: Dispatcher,
+        submit_appends: Callable[[], bool],
+    ) -> None:
+        self._config = config
+        self._ports = ports
+        self._admission = admission
+        self._connections: dict[Connection, None] = {}
+        self.idle = IdleConnections(timers, config.connections_max_idle_ms, self._connections)
+        self._parts = ConnectionParts(
+            dispatcher,
+            admission,
+            fence,
+            self.idle,
+            ports.clock,
+            ports.tracer,
+            submit_appends,
+            self._connection_closed,
+        )
+        self._listeners: list[Listener] = []
+        self._ports_listened: dict[str, int] = {}
+        self._receive_budget = self._make_receive_budget()
+
+    def _make_receive_budget(self) -> ReceiveBudget | None:
+        max_bytes = budget_bytes(self._config)
+        if max_bytes is None:
+            return None
+        return ReceiveBudget(
+            max_bytes,
+            self._config.socket_request_max_bytes,
+            self._ports.clock,
+            partial(self._ports.tracer.log, "request", logging.WARNING),
+        )
+
+    async def listen(self) -> None:
+        """Listen on every configured address; ConfigError names one that cannot be had."""
+        for endpoint in self._config.listeners:
+            listener = await self._listen(endpoint)
+            self._listeners.append(listener)
+            self._ports_listened[endpoint.listener] = listener.port
+
+    async def _listen(self, endpoint: Endpoint) -> Listener:
+        try:
+            return await self._ports.network.listen(
+                endpoint.host,
+                endpoint.port,
+                partial(self.accept, endpoint.listener),
+                self._config.socket_request_max_bytes,
+                self._receive_budget,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"listeners={endpoint.listener}://{endpoint.host}:{endpoint.port}:"
+                f" {error.strerror or error}; an address of this machine with a port that no"
+                " process listens on expected"
+            ) from error
+
+    def advertised_endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the own endpoints; a listener on port 0 is advertised with the port it got."""
+        return tuple(
+            endpoint._replace(port=endpoint.port or self._ports_listened[endpoint.listener])
+            for endpoint in self._config.advertised_listeners
+        )
+
+    def begin(self) -> None:
+        """Begin requests from now on: the broker is registered."""
+        self._admission.is_serving = True
+        for connection in self.connections():
+            connection.begin()
+        self.idle.start()
+
+    def accept(self, listener: str, transport: Transport) -> FrameHandler:
+        """Return the handler of a connection that the listener of that name accepted."""
+        serves_own = listener == self._config.inter_broker_listener_name
+        connection = Connection(self._parts, transport, serves_own, listener)
+        if len(self._connections) >= self._config.max_connections:
+            connection.close(f"max.connections={self._config.max_connections} reached")
+        self._connections[connection] = None
+        self._admission.connections[connection] = None
+        return connection
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+        self._admission.connections.pop(connection, None)
+        self._admission.gone(connection)
+
+    def connections(self) -> list[Connection]:
+        """Return the accepted connections that are open."""
+        return list(self._connections)
+
+    def session_over(self) -> None:
+        """Close connections with responses that were made in doubt of the session (V47)."""
+        for connection in self.connections():
+            connection.session_over()
+
+    def close_listeners(self) -> None:
+        """Accept no more connections."""
+        for listener in self._listeners:
+            listener.close()
+
+    def close_connections(self) -> None:
+        """Close every connection; the broker stops."""
+        for connection in self.connections():
+            connection.close("the broker is stopping")

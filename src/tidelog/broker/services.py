@@ -1,0 +1,106 @@
+"""What every room of a broker may use: configuration, clock, tracer, tasks, timers, view, peers.
+
+Made once by the composition (`broker.broker`) and passed down. It names no room: a collaborator
+that needs another room's object gets exactly that object as a parameter of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidelog.broker.cluster_view import ClusterView
+from tidelog.broker.peers import Peers
+from tidelog.broker.server.fence import Fence
+from tidelog.broker.server.timers import TimerWheel
+from tidelog.core.config import BrokerConfig
+from tidelog.core.metrics import Metrics
+from tidelog.core.ports import Clock, Ports, Tracer
+from tidelog.core.tasks import Tasks
+from tidelog.core.types import NO_BROKER_EPOCH
+
+if TYPE_CHECKING:
+    from tidelog.metadata.store import MetadataStore
+
+
+class Identity:
+    """Who this broker is: the id of its configuration, the epoch of its registration, its cluster.
+
+    The session writes it; every room reads it.
+    """
+
+    __slots__ = ("broker_epoch", "broker_id", "clean_shutdown_epoch", "cluster_id", "is_leaving")
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        #: Creation transaction id of the own registration; `NO_BROKER_EPOCH` while there is none.
+        self.broker_epoch = NO_BROKER_EPOCH
+        #: Empty until the session is open.
+        self.cluster_id = ""
+        #: Broker epoch of the clean shutdown that every log directory proves, until registered.
+        self.clean_shutdown_epoch = NO_BROKER_EPOCH
+        #: Whether the controlled shutdown has begun (V43).
+        self.is_leaving = False
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the broker has a registration that it could act under."""
+        return self.broker_epoch != NO_BROKER_EPOCH
+
+    def registered(self, broker_epoch: int) -> None:
+        """Take the epoch of a registration. The clean shutdown found at start proves nothing for a
+        later registration of this process (E3)."""
+        self.broker_epoch = broker_epoch
+        self.clean_shutdown_epoch = NO_BROKER_EPOCH
+
+
+class Settings:
+    """The configuration in force: the static one under what the store says (V25)."""
+
+    __slots__ = ("in_force",)
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.in_force = config
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Shared by all rooms of one broker."""
+
+    ports: Ports
+    store: MetadataStore
+    settings: Settings
+    identity: Identity
+    clock: Clock
+    tracer: Tracer
+    metrics: Metrics
+    tasks: Tasks
+    timers: TimerWheel
+    #: Timeouts of requests and groups: none fires while this broker is fenced (V47).
+    serving_timers: TimerWheel
+    fence: Fence
+    view: ClusterView
+    peers: Peers
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration in force at this moment."""
+        return self.settings.in_force
+
+    @property
+    def broker_id(self) -> int:
+        """This broker's id."""
+        return self.identity.broker_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """Epoch of the own registration; `NO_BROKER_EPOCH` while there is none."""
+        return self.identity.broker_epoch
+
+    def unexpected(self, where: str, error: BaseException) -> None:
+        """Log a defect of ours that one request or partition pays for (DESIGN.md, rule 9)."""
+        text = "".join(traceback.format_exception(error))
+        self.tracer.event("unexpected_error", where=where, error=repr(error))
+        self.tracer.log("server", logging.ERROR, f"unexpected error in {where}: {text}")
