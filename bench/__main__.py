@@ -114,7 +114,7 @@ def _tables(
 def _kafka(version: str) -> list[System]:
     """Apache Kafka where it can be had."""
     # Loaded here alone: it needs the tests' sources, and Java.
-    from tests.clients.matrix.driver import Absent
+    from tests.support.clients.absent import Absent
 
     from bench import kafka
 

@@ -2,8 +2,8 @@
 
 Java and heap options are those of Kafka's own start scripts: server VM, G1 with a pause aim of
 20 ms, 1 GiB of heap each. Its settings are the defaults, but for ports, directories and what both
-sides are told alike; nothing is logged. The jars come through Maven (`tests/clients/java`); where
-that does not work, `Absent` says why.
+sides are told alike; nothing is logged. The jars come through Maven (`tests/support/clients`);
+where that does not work, `Absent` says why.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.clients.java.jars import KAFKA, jars_of_kafka
-from tests.clients.java.tools import Tools
+from tests.support.clients.jars import KAFKA, jars_of_kafka
+from tests.support.clients.kafka_tools import Tools
 
 from bench.systems import BROKERS, Running, System
 from tidelog.core.errors import TidelogError

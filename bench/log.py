@@ -30,9 +30,9 @@ from bench.rig import spread, table
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Files, Work
 from tidelog.core.types import TopicPartition
-from tidelog.log.cleaner import Cleaner, CleanerSettings
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_cleaner import Cleaner, CleanerSettings
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records import compression
 from tidelog.records.builder import NewRecord, Producer, build_batch

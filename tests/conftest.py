@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 
 import pytest
-from tests import volume
-from tests.rules.document import rule_ids
+from tests.support import draws
+from tests.support.rules import rule_ids
 
-volume.load_profile()
+draws.load_profile()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

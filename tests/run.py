@@ -37,7 +37,7 @@ MARK = "TEST_RUN_OF_TIDELOG"
 #: A test file that cannot be read hides no other; a test that hangs tells where.
 PYTEST_OPTIONS = ("--continue-on-collection-errors", "-o", "faulthandler_timeout=300")
 DECISIONS = ("controller", "replication", "group")
-#: How many times the usual number of examples is drawn (tests/volume.py), and takes as long.
+#: How many times the usual number of examples is drawn (tests/support/draws.py), and takes as long.
 EXAMPLES = int(os.environ.get("TIDELOG_TEST_EXAMPLES", "1"))
 
 

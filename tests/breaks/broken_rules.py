@@ -64,7 +64,7 @@ def read_table(path: Path = TABLE) -> list[Break]:
     return [Break(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8"))["break"]]
 
 
-class Workshop:
+class SourceCopy:
     """A copy of the sources in which rules are broken; `close` removes it."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Workshop:
                 shutil.copy2(ROOT / name, self._root / name)
         self._applied = 0
 
-    def __enter__(self) -> Workshop:
+    def __enter__(self) -> SourceCopy:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,11 +144,11 @@ def main(rules: Sequence[str]) -> int:
     started = time.monotonic()
     wrong: list[str] = []
     caught = 0
-    with Workshop() as workshop:
-        workshop.check_healthy(list(dict.fromkeys(one.rule for one in breaks)))
+    with SourceCopy() as sources:
+        sources.check_healthy(list(dict.fromkeys(one.rule for one in breaks)))
         for one in breaks:
             try:
-                verdict = "caught" if workshop.is_caught(one) else "survived"
+                verdict = "caught" if sources.is_caught(one) else "survived"
             except BreakError as error:
                 verdict = "says nothing"
                 wrong.append(str(error))

@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from tests import volume
-from tests.breaks.broken_rules import Break, Workshop, read_table
+from tests.breaks.broken_rules import Break, SourceCopy, read_table
+from tests.support import draws
 
-SEED = volume.SEED or "sample"
+SEED = draws.SEED or "sample"
 SAMPLE = 10
 
 
@@ -20,17 +20,17 @@ def sample() -> list[Break]:
     for one in read_table():
         if not one.survives:
             by_rule.setdefault(one.rule, []).append(one)
-    rules = draw.sample(list(by_rule), min(SAMPLE * volume.FACTOR, len(by_rule)))
+    rules = draw.sample(list(by_rule), min(SAMPLE * draws.FACTOR, len(by_rule)))
     return [draw.choice(by_rule[rule]) for rule in rules]
 
 
 @pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop() as made:
+def sources() -> Iterator[SourceCopy]:
+    with SourceCopy() as made:
         made.check_healthy([one.rule for one in sample()])
         yield made
 
 
 @pytest.mark.parametrize("broken", sample(), ids=lambda one: one.rule)
-def test_a_broken_rule_is_noticed_by_its_tests(workshop: Workshop, broken: Break) -> None:
-    assert workshop.is_caught(broken), f"survived: {broken} (seed {SEED!r})"
+def test_a_broken_rule_is_noticed_by_its_tests(sources: SourceCopy, broken: Break) -> None:
+    assert sources.is_caught(broken), f"survived: {broken} (seed {SEED!r})"

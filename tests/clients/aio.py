@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from tests.clients.samples import Record
+from tests.support.clients.samples import Record
 
 PATIENCE_S = 30.0
 

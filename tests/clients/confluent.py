@@ -14,7 +14,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from tests.clients.samples import Record
+from tests.support.clients.samples import Record
 
 PATIENCE_S = 30.0
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from tests.clients import thorough
-from tests.clients.java.jars import KAFKA
-from tests.clients.java.tools import Tools
-from tests.clients.matrix.driver import Absent
-from tests.clients.matrix.world import World
+from tests.clients.matrix.harness import ClientHarness
+from tests.support.clients.absent import Absent
+from tests.support.clients.jars import KAFKA
+from tests.support.clients.kafka_tools import Tools
 
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
@@ -72,8 +72,8 @@ def server(bootstrap: str) -> tuple[str, str]:
 
 
 @pytest.fixture
-def world(cluster: LocalCluster, request: pytest.FixtureRequest) -> World:
+def harness(cluster: LocalCluster, request: pytest.FixtureRequest) -> ClientHarness:
     """Names and topics of a test of tools."""
     # The driver is not asked for anything: tools are.
     name = "".join(letter if letter.isalnum() else "-" for letter in f"tools-{request.node.name}")
-    return World(cluster, None, name)  # type: ignore[arg-type]
+    return ClientHarness(cluster, None, name)  # type: ignore[arg-type]

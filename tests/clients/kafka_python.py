@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from tests.clients.samples import Record
+from tests.support.clients.samples import Record
 
 PATIENCE_S = 30.0
 

@@ -8,9 +8,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Producer
 from kafka import KafkaConsumer
-from tests.clients import confluent, kafka_python, kcat
+from tests.clients import confluent, kafka_python
 from tests.clients.conftest import NUM_PARTITIONS
-from tests.clients.samples import Record
+from tests.support.clients import kcat
+from tests.support.clients.samples import Record
 
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient

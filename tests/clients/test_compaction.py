@@ -7,9 +7,10 @@ import time
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from tests.clients import confluent, kcat
+from tests.clients import confluent
 from tests.clients.conftest import MakeTopic
-from tests.clients.samples import Record
+from tests.support.clients import kcat
+from tests.support.clients.samples import Record
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster

@@ -7,9 +7,10 @@ import time
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata
-from tests.clients import confluent, kcat
+from tests.clients import confluent
 from tests.clients.conftest import MakeTopic
-from tests.clients.samples import CODECS, Record, records, stored_codecs
+from tests.support.clients import kcat
+from tests.support.clients.samples import CODECS, Record, records, stored_codecs
 
 from tidelog.core import types
 from tidelog.local import LocalCluster

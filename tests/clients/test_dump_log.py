@@ -18,10 +18,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients import confluent, thorough
-from tests.clients.java.jars import KAFKA
-from tests.clients.java.tools import Tools, dumped
-from tests.clients.matrix.driver import Absent
-from tests.clients.samples import CODECS, Record
+from tests.support.clients.absent import Absent
+from tests.support.clients.jars import KAFKA
+from tests.support.clients.kafka_tools import Tools, dumped
+from tests.support.clients.samples import CODECS, Record
 
 from tidelog.local import LocalCluster
 from tidelog.local.ports import free_ports

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from tests.clients import confluent
 from tests.clients.conftest import MakeTopic
-from tests.clients.samples import Record
+from tests.support.clients.samples import Record
 
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from kafka import KafkaAdminClient
 from kafka.protocol.api_key import ApiKey
-from tests.clients.matrix import on_franz
-from tests.clients.matrix.driver import Absent
 from tests.clients.matrix.worker import Program
+from tests.support.clients import franz_program
+from tests.support.clients.absent import Absent
 
 
 def test_kafka_python_guesses_3_9_and_knows_every_key(bootstrap: str) -> None:
@@ -24,10 +24,10 @@ def test_the_prober_of_franz_go_guesses_3_9(bootstrap: str) -> None:
     """At least: Metadata 13, AlterPartitionReassignments 1 and DescribeTopicPartitions are newer
     than what Kafka 3.9 serves in ZooKeeper mode."""
     try:
-        words = [str(on_franz._program())]
+        words = [str(franz_program.program())]
     except Absent as absent:
         pytest.skip(str(absent))
-    program = Program(words, on_franz.HERE, on_franz.CACHE / "franz-guess.log")
+    program = Program(words, franz_program.HERE, franz_program.CACHE / "franz-guess.log")
     try:
         program.ask("open", bootstrap=bootstrap)
         assert program.ask("version_guess") == "at least v3.9"

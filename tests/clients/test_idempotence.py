@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, Message, Producer
-from tests.clients import confluent, kcat
+from tests.clients import confluent
 from tests.clients.conftest import MakeTopic
+from tests.support.clients import kcat
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.clients import confluent, kcat
-from tests.clients.samples import CODECS, Headers, Record, stored_codecs
+from tests.clients import confluent
+from tests.support.clients import kcat
+from tests.support.clients.samples import CODECS, Headers, Record, stored_codecs
 
 from tidelog.core.types import TopicPartition
 

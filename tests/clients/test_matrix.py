@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients import thorough
-from tests.clients.matrix.driver import Absent, Driver
+from tests.clients.matrix.driver import Driver
+from tests.clients.matrix.harness import ClientHarness
 from tests.clients.matrix.table import CLIENTS, FEATURES, Check, Client, Feature, cell
-from tests.clients.matrix.world import World
+from tests.support.clients.absent import Absent
 
 from tidelog.local import LocalCluster
 
@@ -61,7 +62,7 @@ def test_feature(
     check = cell(client, feature)
     assert callable(check)
     run: Check = check
-    run(World(cluster, driver, f"matrix.{client.name}.{feature.name}"))
+    run(ClientHarness(cluster, driver, f"matrix.{client.name}.{feature.name}"))
 
 
 def test_the_table_names_only_features_that_there_are() -> None:

@@ -11,7 +11,7 @@ import pytest
 from kafka import codec as kafka_codec
 from tests.clients import confluent, kafka_python
 from tests.clients.conftest import MakeTopic
-from tests.clients.samples import CODECS, records, stored_codecs
+from tests.support.clients.samples import CODECS, records, stored_codecs
 
 from tidelog.core.types import TopicPartition
 

@@ -20,7 +20,8 @@ from kafka import TopicPartition as PythonPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from tests.clients.conftest import MakeTopic
 from tests.clients.matrix import on_kafkajs
-from tests.clients.matrix.driver import Absent, Refused
+from tests.clients.matrix.driver import Refused
+from tests.support.clients.absent import Absent
 
 from tidelog.runtime.blocking import BlockingClient
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.testing.confluent import PATIENCE_S, produce
+from tests.support.clients.librdkafka import PATIENCE_S, produce
 
 from tidelog.core.types import NO_LEADER
 from tidelog.testing import Cluster

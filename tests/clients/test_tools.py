@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.clients.java.tools import Tools
-from tests.clients.matrix.world import World
+from tests.clients.matrix.harness import ClientHarness
+from tests.support.clients.kafka_tools import Tools
 
 from tidelog.broker.apis import cards
 
 NUMBERS = "".join(f"{number}\n" for number in range(100))
 
 
-def test_kafka_topics(tools: Tools, server: tuple[str, str], world: World) -> None:
-    topic = world.name()
+def test_kafka_topics(tools: Tools, server: tuple[str, str], harness: ClientHarness) -> None:
+    topic = harness.name()
     words = ("--create", "--topic", topic, "--partitions", "2", "--replication-factor", "3")
     tools.run("kafka-topics", *server, *words, "--config", "retention.ms=86400000")
     assert "already exists" in tools.run("kafka-topics", *server, *words, fails=True)
@@ -28,8 +28,8 @@ def test_kafka_topics(tools: Tools, server: tuple[str, str], world: World) -> No
     assert topic not in tools.run("kafka-topics", *server, "--list").split()
 
 
-def test_kafka_configs(tools: Tools, server: tuple[str, str], world: World) -> None:
-    topic = world.make_topic()
+def test_kafka_configs(tools: Tools, server: tuple[str, str], harness: ClientHarness) -> None:
+    topic = harness.make_topic()
     of_topic = ("--entity-type", "topics", "--entity-name", topic)
     change = ("--alter", "--add-config", "retention.ms=1234567")
     tools.run("kafka-configs", *server, *of_topic, *change)
@@ -44,9 +44,9 @@ def test_kafka_configs(tools: Tools, server: tuple[str, str], world: World) -> N
 
 
 def test_kafka_tools_see_the_codec_of_the_topic_and_set_throttles(
-    tools: Tools, server: tuple[str, str], world: World
+    tools: Tools, server: tuple[str, str], harness: ClientHarness
 ) -> None:
-    topic = world.name()
+    topic = harness.name()
     words = ("--create", "--topic", topic, "--partitions", "1", "--replication-factor", "3")
     codec = ("--config", "compression.type=zstd", "--config", "compression.zstd.level=9")
     throttles = ("--config", "leader.replication.throttled.replicas=*")
@@ -55,7 +55,7 @@ def test_kafka_tools_see_the_codec_of_the_topic_and_set_throttles(
     tools.run("kafka-console-producer", *server, *sent, sent=NUMBERS)
     read = ("--topic", topic, "--from-beginning", "--max-messages", "100")
     assert tools.run("kafka-console-consumer", *server, *read) == NUMBERS
-    files = sorted(Path(world.cluster.directory).glob(f"**/{topic}-0/*.log"))
+    files = sorted(Path(harness.cluster.directory).glob(f"**/{topic}-0/*.log"))
     assert len(files) == 3
     lines = tools.run("kafka-dump-log", "--files", str(files[0])).splitlines()
     batches = [line for line in lines if line.startswith("baseOffset")]
@@ -70,9 +70,9 @@ def test_kafka_tools_see_the_codec_of_the_topic_and_set_throttles(
 
 
 def test_the_consoles_and_kafka_consumer_groups(
-    tools: Tools, server: tuple[str, str], world: World
+    tools: Tools, server: tuple[str, str], harness: ClientHarness
 ) -> None:
-    topic, group = world.make_topic(), world.name()
+    topic, group = harness.make_topic(), harness.name()
     tools.run("kafka-console-producer", *server, "--topic", topic, sent=NUMBERS)
     words = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "100")
     assert tools.run("kafka-console-consumer", *server, *words) == NUMBERS
@@ -93,10 +93,10 @@ def test_the_consoles_and_kafka_consumer_groups(
 
 
 def test_kafka_get_offsets_and_kafka_delete_records(
-    tools: Tools, server: tuple[str, str], world: World, tmp_path: Path
+    tools: Tools, server: tuple[str, str], harness: ClientHarness, tmp_path: Path
 ) -> None:
-    topic = world.make_topic()
-    world.fill(topic, 0, 100)
+    topic = harness.make_topic()
+    harness.fill(topic, 0, 100)
     asked = ("--topic", topic)
     assert tools.run("kafka-get-offsets", *server, *asked) == f"{topic}:0:100\n"
     wanted = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 40}]}
@@ -107,9 +107,9 @@ def test_kafka_get_offsets_and_kafka_delete_records(
     assert tools.run("kafka-get-offsets", *server, *asked, "--time", "-2") == f"{topic}:0:40\n"
 
 
-def test_kafka_log_dirs(tools: Tools, server: tuple[str, str], world: World) -> None:
-    topic = world.make_topic()
-    world.fill(topic, 0, 100)
+def test_kafka_log_dirs(tools: Tools, server: tuple[str, str], harness: ClientHarness) -> None:
+    topic = harness.make_topic()
+    harness.fill(topic, 0, 100)
     told = tools.run("kafka-log-dirs", *server, "--describe", "--topic-list", topic)
     [line] = [line for line in told.splitlines() if line.startswith("{")]
     found = {
@@ -120,35 +120,37 @@ def test_kafka_log_dirs(tools: Tools, server: tuple[str, str], world: World) -> 
         ]
         for broker in json.loads(line)["brokers"]
     }
-    assert found == {number: [(f"{topic}-0", True)] for number in world.cluster.broker_ids}
+    assert found == {number: [(f"{topic}-0", True)] for number in harness.cluster.broker_ids}
 
 
-def test_kafka_leader_election(tools: Tools, server: tuple[str, str], world: World) -> None:
-    topic = world.make_topic()
-    preferred = world.leader(topic, 0)
-    with world.killed(preferred):
-        world.await_leader_other_than(topic, preferred)
+def test_kafka_leader_election(
+    tools: Tools, server: tuple[str, str], harness: ClientHarness
+) -> None:
+    topic = harness.make_topic()
+    preferred = harness.leader(topic, 0)
+    with harness.killed(preferred):
+        harness.await_leader_other_than(topic, preferred)
     words = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
     told = tools.run("kafka-leader-election", *server, *words)
     assert "Successfully completed leader election (PREFERRED)" in told
-    assert world.leader(topic, 0) == preferred
+    assert harness.leader(topic, 0) == preferred
 
 
 def test_kafka_cluster_and_kafka_broker_api_versions(
-    tools: Tools, server: tuple[str, str], world: World
+    tools: Tools, server: tuple[str, str], harness: ClientHarness
 ) -> None:
     assert "Cluster ID: " in tools.run("kafka-cluster", "cluster-id", *server)
     told = tools.run("kafka-broker-api-versions", *server)
     produce = cards()[0]
-    assert told.count("Produce(0): ") == len(world.cluster.broker_ids)
+    assert told.count("Produce(0): ") == len(harness.cluster.broker_ids)
     assert f"Produce(0): {produce.first_advertised_version} to {produce.max_version}" in told
 
 
 def test_kafka_reassign_partitions(
-    tools: Tools, server: tuple[str, str], world: World, tmp_path: Path
+    tools: Tools, server: tuple[str, str], harness: ClientHarness, tmp_path: Path
 ) -> None:
-    topic = world.make_topic()
-    world.fill(topic, 0, 100)
+    topic = harness.make_topic()
+    harness.fill(topic, 0, 100)
     wanted = [{"topic": topic, "partition": 0, "replicas": [3, 2], "log_dirs": ["any", "any"]}]
     path = tmp_path / "moves.json"
     path.write_text(json.dumps({"version": 1, "partitions": wanted}))

@@ -6,7 +6,7 @@ Most APIs are answered as by a Kafka 3.9 broker without an authorizer and with P
 from __future__ import annotations
 
 import pytest
-from tests.clients.java.tools import Tools
+from tests.support.clients.kafka_tools import Tools
 
 from tidelog.broker.apis import cards
 

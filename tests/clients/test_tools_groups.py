@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
-from tests.clients.java.tools import Tools
 from tests.clients.matrix.driver import eventually
-from tests.clients.matrix.world import World
+from tests.clients.matrix.harness import ClientHarness
+from tests.support.clients.kafka_tools import Tools
 
 TOOL = "kafka-consumer-groups"
 
@@ -24,13 +24,13 @@ def said(told: str) -> str:
 
 
 def test_a_living_group_as_kafka_consumer_groups_shows_it(
-    tools: Tools, server: tuple[str, str], world: World
+    tools: Tools, server: tuple[str, str], harness: ClientHarness
 ) -> None:
-    topic, group = world.make_topic(2), world.name()
-    world.fill(topic, 1, 10)
+    topic, group = harness.make_topic(2), harness.name()
+    harness.fill(topic, 1, 10)
     consumer = Consumer(
         {
-            "bootstrap.servers": world.cluster.bootstrap,
+            "bootstrap.servers": harness.cluster.bootstrap,
             "group.id": group,
             "client.id": "who-reads",
             "auto.offset.reset": "earliest",
@@ -74,10 +74,14 @@ def test_a_living_group_as_kafka_consumer_groups_shows_it(
     ids=lambda value: value[0].strip("-") if isinstance(value, tuple) else None,
 )
 def test_offsets_are_reset_by_kafka_consumer_groups(
-    tools: Tools, server: tuple[str, str], world: World, wanted: tuple[str, ...], offset: str
+    tools: Tools,
+    server: tuple[str, str],
+    harness: ClientHarness,
+    wanted: tuple[str, ...],
+    offset: str,
 ) -> None:
-    topic, group = world.make_topic(), world.name()
-    world.fill(topic, 0, 100)
+    topic, group = harness.make_topic(), harness.name()
+    harness.fill(topic, 0, 100)
     of_group = (TOOL, *server, "--group", group, "--reset-offsets", "--topic", topic)
     tools.run(*of_group, "--to-offset", "50", "--execute")
     told = tools.run(*of_group, *wanted, "--dry-run")
@@ -85,10 +89,10 @@ def test_offsets_are_reset_by_kafka_consumer_groups(
 
 
 def test_offsets_are_exported_taken_from_a_file_and_deleted(
-    tools: Tools, server: tuple[str, str], world: World, tmp_path: Path
+    tools: Tools, server: tuple[str, str], harness: ClientHarness, tmp_path: Path
 ) -> None:
-    topic, group = world.make_topic(), world.name()
-    world.fill(topic, 0, 100)
+    topic, group = harness.make_topic(), harness.name()
+    harness.fill(topic, 0, 100)
     of_group = (TOOL, *server, "--group", group)
     reset = (*of_group, "--reset-offsets")
     to_offset = ("--topic", topic, "--to-offset", "42")
@@ -104,11 +108,11 @@ def test_offsets_are_exported_taken_from_a_file_and_deleted(
     assert topic not in tools.run(*of_group, "--describe", fails=None)
 
 
-def test_kafka_groups(tools: Tools, server: tuple[str, str], world: World) -> None:
+def test_kafka_groups(tools: Tools, server: tuple[str, str], harness: ClientHarness) -> None:
     if tools.version.startswith("3."):
         pytest.skip("kafka-groups came with Kafka 4")
-    topic, group = world.make_topic(), world.name()
-    world.fill(topic, 0, 1)
+    topic, group = harness.make_topic(), harness.name()
+    harness.fill(topic, 0, 1)
     reset = ("--reset-offsets", "--topic", topic, "--to-latest", "--execute")
     tools.run(TOOL, *server, "--group", group, *reset)
     told = rows(tools.run("kafka-groups", *server, "--list"))
@@ -116,10 +120,10 @@ def test_kafka_groups(tools: Tools, server: tuple[str, str], world: World) -> No
 
 
 def test_kafka_streams_application_reset(
-    tools: Tools, server: tuple[str, str], world: World
+    tools: Tools, server: tuple[str, str], harness: ClientHarness
 ) -> None:
-    topic, group = world.make_topic(), world.name()
-    world.fill(topic, 0, 5)
+    topic, group = harness.make_topic(), harness.name()
+    harness.fill(topic, 0, 5)
     reset = ("--reset-offsets", "--topic", topic, "--to-latest", "--execute")
     tools.run(TOOL, *server, "--group", group, *reset)
     words = ("--application-id", group, "--input-topics", topic, "--force")

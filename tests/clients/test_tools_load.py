@@ -6,36 +6,36 @@ import json
 import subprocess
 
 import pytest
-from tests.clients.java.tools import PATIENCE_S, Tools
 from tests.clients.matrix.driver import eventually
-from tests.clients.matrix.world import World
+from tests.clients.matrix.harness import ClientHarness
+from tests.support.clients.kafka_tools import PATIENCE_S, Tools
 
 
 def test_kafka_producer_perf_test_and_kafka_consumer_perf_test(
-    tools: Tools, server: tuple[str, str], world: World
+    tools: Tools, server: tuple[str, str], harness: ClientHarness
 ) -> None:
-    topic = world.make_topic(2)
+    topic = harness.make_topic(2)
     size = ("--topic", topic, "--num-records", "20000", "--record-size", "100")
     to = ("--throughput", "-1", "--producer-props", f"bootstrap.servers={server[1]}", "acks=all")
     assert "20000 records sent" in tools.run("kafka-producer-perf-test", *size, *to)
-    assert world.end(topic, 0) + world.end(topic, 1) == 20000
+    assert harness.end(topic, 0) + harness.end(topic, 1) == 20000
     words = ("--topic", topic, "--messages", "20000", "--timeout", "20000")
     head, figures = tools.run("kafka-consumer-perf-test", *server, *words).splitlines()[-2:]
     of = dict(zip(head.split(", "), figures.split(", "), strict=True))
     assert of["data.consumed.in.nMsg"] == "20000"
 
 
-def test_kafka_e2e_latency(tools: Tools, server: tuple[str, str], world: World) -> None:
-    topic = world.make_topic()
+def test_kafka_e2e_latency(tools: Tools, server: tuple[str, str], harness: ClientHarness) -> None:
+    topic = harness.make_topic()
     words = (server[1], topic, "10", "all", "100")
     assert "Avg latency" in tools.run("kafka-e2e-latency", *words)
-    assert world.end(topic) == 10
+    assert harness.end(topic) == 10
 
 
 def test_kafka_verifiable_producer_and_kafka_verifiable_consumer(
-    tools: Tools, server: tuple[str, str], world: World
+    tools: Tools, server: tuple[str, str], harness: ClientHarness
 ) -> None:
-    topic, group = world.make_topic(), world.name()
+    topic, group = harness.make_topic(), harness.name()
     words = ("--topic", topic, "--max-messages", "20")
     told = tools.run("kafka-verifiable-producer", *server, *words)
     said = [json.loads(line) for line in told.splitlines()]
@@ -53,12 +53,14 @@ def test_kafka_verifiable_producer_and_kafka_verifiable_consumer(
     assert commits[-1]["offsets"] == [{"topic": topic, "partition": 0, "offset": 20}]
 
 
-def test_kafka_replica_verification(tools: Tools, server: tuple[str, str], world: World) -> None:
+def test_kafka_replica_verification(
+    tools: Tools, server: tuple[str, str], harness: ClientHarness
+) -> None:
     """It reads all replicas side by side, as a follower would, until it is ended."""
     if not tools.version.startswith("3."):
         pytest.skip("it sends Fetch 18 whatever a broker advertises; Kafka 3.9's refuse that too")
-    topic = world.make_topic()
-    world.fill(topic, 0, 100)
+    topic = harness.make_topic()
+    harness.fill(topic, 0, 100)
     words = ("--broker-list", server[1], "--topics-include", topic, "--report-interval-ms", "500")
     tool = subprocess.Popen(
         tools.words("kafka-replica-verification", *words),

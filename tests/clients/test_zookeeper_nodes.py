@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.kafka_brokers import KafkaBroker, require_kafka
-from tests.zookeepers import start_server
+from tests.support.cluster.broker_processes import KafkaBroker, require_kafka
+from tests.support.cluster.zookeepers import start_server
 
 from tidelog.local import LocalCluster
 from tidelog.local.ports import free_ports

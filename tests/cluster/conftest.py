@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.zookeepers import require_zookeeper
+from tests.support.cluster.zookeepers import require_zookeeper
 
 from tidelog.local import LocalCluster
 

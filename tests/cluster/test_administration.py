@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
 )
 from kafka.admin import ConfigResource as PythonConfigResource
 from kafka.admin import KafkaAdminClient
-from tests.cluster.raw_connections import ask
+from tests.support.cluster.raw_connections import ask
 
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient

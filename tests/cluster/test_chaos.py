@@ -1,4 +1,4 @@
-"""Half a minute of chaos on each store; `make soak` goes on for ten (tests/cluster/chaos)."""
+"""Half a minute of chaos on each store; `make soak` goes on for ten (tests/support/chaos)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient, KazooState
-from tests.cluster.chaos import schedule
-from tests.cluster.chaos.__main__ import STORES, kinds_of
-from tests.cluster.chaos.disks import can_mount
-from tests.cluster.chaos.sessions import close_session_of
 from tests.cluster.conftest import eventually
-from tests.zookeepers import require_zookeeper, start_server
+from tests.support.chaos import schedule
+from tests.support.chaos.__main__ import STORES, kinds_of
+from tests.support.chaos.disks import can_mount
+from tests.support.chaos.sessions import close_session_of
+from tests.support.cluster.zookeepers import require_zookeeper, start_server
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 1
@@ -28,7 +28,7 @@ def test_clients_of_three_libraries_outlive_half_a_minute_of_chaos(store: str) -
         require_zookeeper()
     words = ["--minutes", "0.5", "--store", store, "--seed", str(SEED)]
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.cluster.chaos", *words],
+        [sys.executable, "-m", "tests.support.chaos", *words],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
         capture_output=True,

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients import kcat
-from tests.clients.kcat import needs_kcat
-from tests.unit.cli.documents import check
+from tests.support.cli import check
+from tests.support.clients import kcat
+from tests.support.clients.kcat import needs_kcat
 
 from tidelog.cli import documents
 from tidelog.client.groups import CommittedOffset

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from kafka.admin import ConfigResource as PythonConfigResource
 from kafka.admin import KafkaAdminClient
-from tests.cluster.raw_connections import ask
+from tests.support.cluster.raw_connections import ask
 
 from tidelog.core.config_keys import ConfigType
 from tidelog.core.errors import ErrorCode

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster.conftest import MakeCluster
-from tests.cluster.records import read_values, write_values
+from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import ClusterStatus, LocalCluster, PartitionStatus

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.documents import check
+from tests.support.cli import check
 
 from tidelog.cli import documents
 from tidelog.local import LocalCluster

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
-from tests.cluster.records import read_values
+from tests.support.cluster.values import read_values
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster, PartitionStatus, layout

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.cluster.group_requests import GROUP, join_group, offset_commit
-from tests.cluster.raw_connections import (
+from tests.support.cluster.raw_connections import (
     RawConnection,
     ask,
     await_true,
@@ -15,6 +14,7 @@ from tests.cluster.raw_connections import (
     request,
     sized,
 )
+from tests.support.requests.of_groups import GROUP, join_group, offset_commit
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MIB

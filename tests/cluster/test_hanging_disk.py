@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from tests.cluster.conftest import MakeCluster
-from tests.cluster.records import read_values, write_values
+from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster

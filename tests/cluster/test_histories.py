@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.cluster.conftest import MakeCluster, tidelog
 from tests.cluster.recorded_clients import CONSUMERS, PATIENCE_S, PRODUCERS, Work
-from tests.zookeepers import ensemble, require_zookeeper
+from tests.support.cluster.zookeepers import ensemble, require_zookeeper
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster

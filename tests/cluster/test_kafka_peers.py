@@ -13,9 +13,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.cluster.records import read_values
-from tests.kafka_brokers import BrokerProcess, KafkaBroker, OurBroker, require_kafka
-from tests.zookeepers import start_server
+from tests.support.cluster.broker_processes import (
+    BrokerProcess,
+    KafkaBroker,
+    OurBroker,
+    require_kafka,
+)
+from tests.support.cluster.values import read_values
+from tests.support.cluster.zookeepers import start_server
 
 from tidelog.client.cluster import PartitionMetadata
 from tidelog.client.configs import TOPIC, ConfigChange, ConfigOperation, ConfigResource

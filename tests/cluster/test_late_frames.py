@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.cluster.conftest import MakeCluster
-from tests.cluster.raw_connections import MIB, RawConnection, request
-from tests.cluster.records import read_values
+from tests.support.cluster.raw_connections import MIB, RawConnection, request
+from tests.support.cluster.values import read_values
 
 from tidelog.core.types import TopicPartition
 from tidelog.records.builder import NewRecord, build_batch

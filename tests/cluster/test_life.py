@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.conftest import tidelog
-from tests.cluster.records import read_values, write_values
+from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.cluster.raw_connections import ask
+from tests.support.cluster.raw_connections import ask
 
 from tidelog.core.errors import ErrorCode
 from tidelog.local import LocalCluster

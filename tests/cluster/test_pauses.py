@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.cluster.conftest import MakeCluster
-from tests.cluster.raw_connections import RawConnection, request
-from tests.cluster.records import read_values, write_values
 from tests.cluster.test_faults import TP, await_status, create, partition
+from tests.support.cluster.raw_connections import RawConnection, request
+from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.errors import ErrorCode
 from tidelog.records.builder import NewRecord, build_batch

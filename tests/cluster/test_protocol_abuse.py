@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.conftest import MakeCluster
-from tests.cluster.raw_connections import (
+from tests.support.cluster.raw_connections import (
     MIB,
     RawConnection,
     ask,
@@ -20,8 +20,8 @@ from tests.cluster.raw_connections import (
     request,
     sized,
 )
-from tests.cluster.records import read_values, write_values
-from tests.cluster.requests_by_version import CLIENT_APIS, SERVED, sensible_request, versions_of
+from tests.support.cluster.values import read_values, write_values
+from tests.support.requests.by_version import CLIENT_APIS, SERVED, sensible_request, versions_of
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_REQUEST_BYTES, MAX_SEND_QUEUE_BYTES

@@ -10,7 +10,7 @@ import pytest
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition as PythonPartition
 from tests.cluster.conftest import eventually
-from tests.unit.cli.test_command_line import run
+from tests.support.cli import run
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from tests.cluster.conftest import MakeCluster
-from tests.cluster.raw_connections import (
+from tests.support.cluster.raw_connections import (
     MIB,
     RawConnection,
     ask,
@@ -16,7 +16,7 @@ from tests.cluster.raw_connections import (
     peak_bytes,
     request,
 )
-from tests.cluster.records import read_values, write_values
+from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition

@@ -13,7 +13,7 @@ from typing import Any
 import cramjam
 import pytest
 from crc32c import crc32c
-from tests.cluster.raw_connections import (
+from tests.support.cluster.raw_connections import (
     MIB,
     RawConnection,
     ask,
@@ -22,9 +22,9 @@ from tests.cluster.raw_connections import (
     pid_of,
     request,
 )
-from tests.cluster.records import read_values, write_values
-from tests.cluster.requests_by_version import produce_of, sensible_request, versions_of
-from tests.unit.records.walks import record_bytes
+from tests.support.cluster.values import read_values, write_values
+from tests.support.records import record_bytes
+from tests.support.requests.by_version import produce_of, sensible_request, versions_of
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition

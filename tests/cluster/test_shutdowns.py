@@ -10,7 +10,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from tests.cluster.conftest import MakeCluster
-from tests.cluster.records import read_values
+from tests.support.cluster.values import read_values
 
 from tidelog.client.upkeep import ElectionType
 from tidelog.core.types import NO_LEADER, TopicPartition

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.cluster.conftest import eventually
-from tests.unit.cli.test_command_line import run
+from tests.support.cli import run
 
 from tidelog.cli import stores
 from tidelog.core.types import TopicPartition

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.cluster.conftest import tidelog
-from tests.cluster.records import read_values, write_values
 from tests.cluster.test_bad_input import properties, refusal
-from tests.store.cutting_proxy import CuttingProxy
-from tests.zookeepers import ensemble, require_zookeeper, start_server
+from tests.support.cluster.values import read_values, write_values
+from tests.support.cluster.zookeepers import ensemble, require_zookeeper, start_server
+from tests.support.store.cutting_proxy import CuttingProxy
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster, LocalClusterError

@@ -10,19 +10,19 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
-from tests.cluster.group_requests import GROUP_REQUESTS
-from tests.cluster.requests_by_version import (
+from tests.fuzz.broker_harness import TOPIC, BrokerHarness
+from tests.fuzz.group_sequences import GROUP, LAST_GENERATION, GroupSequence
+from tests.fuzz.mutation import mutated
+from tests.fuzz.record_targets import repaired, sample_batches
+from tests.support import wire
+from tests.support.requests.by_version import (
     CLIENT_APIS,
     SERVED,
     produce_of,
     sensible_request,
     versions_of,
 )
-from tests.fuzz.broker_world import TOPIC, BrokerWorld
-from tests.fuzz.group_sequences import GROUP, LAST_GENERATION, GroupSequence
-from tests.fuzz.mutation import mutated
-from tests.fuzz.record_targets import repaired, sample_batches
-from tests.unit.wire import wire_messages
+from tests.support.requests.of_groups import GROUP_REQUESTS
 
 from tidelog.core.errors import ProtocolError
 from tidelog.wire import codec, schema
@@ -120,7 +120,7 @@ def redrawn(message: Any, version: int, draw: Random) -> None:
         elif not isinstance(value[0], (int, str, bytes)):
             redrawn(draw.choice(value), version, draw)
         return
-    drawn = wire_messages._value(draw, field.name, field.spec, version, False)
+    drawn = wire._value(draw, field.name, field.spec, version, False)
     setattr(message, field.name, drawn)
 
 
@@ -131,31 +131,31 @@ class _BrokerTarget:
     max_lines_per_byte = 2_000
 
     def __init__(self) -> None:
-        self._world: BrokerWorld | None = None
+        self._harness: BrokerHarness | None = None
         self._inputs = 0
 
-    def world(self) -> BrokerWorld:
+    def harness(self) -> BrokerHarness:
         """The broker for the next input."""
-        if self._world is None or self._inputs % _INPUTS_PER_BROKER == 0:
+        if self._harness is None or self._inputs % _INPUTS_PER_BROKER == 0:
             self.close()
-            self._world = BrokerWorld()
+            self._harness = BrokerHarness()
         self._inputs += 1
-        return self._world
+        return self._harness
 
     def close(self) -> None:
         """End the broker."""
-        if self._world is not None:
-            self._world.close()
-            self._world = None
+        if self._harness is not None:
+            self._harness.close()
+            self._harness = None
 
     def run(self, data: bytes) -> None:
         try:
-            self.send(self.world(), [each for each in map(tamed, frames_of(data)) if each])
+            self.send(self.harness(), [each for each in map(tamed, frames_of(data)) if each])
         except BaseException:
             self.close()  # the next input gets a broker that has seen nothing
             raise
 
-    def send(self, world: BrokerWorld, frames: Sequence[bytes]) -> None:
+    def send(self, harness: BrokerHarness, frames: Sequence[bytes]) -> None:
         """Have the broker serve the frames, and look at it."""
         raise NotImplementedError
 
@@ -196,25 +196,26 @@ class Broker(_BrokerTarget):
     """Frames over one connection."""
 
     name = "broker"
-    traced = ("broker/apis/", "broker/server/connections.py", "broker/fetch", "broker/config",
-              "controller/topics.py", "log/planning.py", "core/dynamic_config.py")  # fmt: skip
+    traced = ("broker/apis/", "broker/server/connections.py", "broker/replicas/fetch",
+              "broker/replicas/delayed_fetch.py", "broker/configs/", "controller/topics.py",
+              "log/append_validation.py", "core/dynamic_config.py")  # fmt: skip
 
     def seeds(self) -> Iterator[bytes]:
-        topic_id = self.world().topic_id
+        topic_id = self.harness().topic_id
         for key in CLIENT_APIS:
             for version in versions_of(key):
                 yield stream_of([frame_of(key, version, sensible_request(
                     key, version, TOPIC, topic_id))])  # fmt: skip
         for key in _COMMANDS:
             for version in versions_of(key):
-                case = wire_messages.Case(key, version, "request")
-                message = wire_messages.message(Random(str(case)), case.message, version)
+                case = wire.Case(key, version, "request")
+                message = wire.message(Random(str(case)), case.message, version)
                 yield stream_of([frame_of(key, version, message)])
         for batch in sample_batches():
             yield stream_of([frame_of(PRODUCE, 9, produce_of(batch, TOPIC, 1))])
 
-    def send(self, world: BrokerWorld, frames: Sequence[bytes]) -> None:
-        world.exchange(frames)
+    def send(self, harness: BrokerHarness, frames: Sequence[bytes]) -> None:
+        harness.exchange(frames)
 
 
 class Groups(_BrokerTarget):
@@ -231,8 +232,8 @@ class Groups(_BrokerTarget):
             yield stream_of(list(_life(joined, synced, None)))
             yield stream_of(list(_life(joined, synced, "static")))
 
-    def send(self, world: BrokerWorld, frames: Sequence[bytes]) -> None:
-        GroupSequence(world, self._inputs).run(frames)
+    def send(self, harness: BrokerHarness, frames: Sequence[bytes]) -> None:
+        GroupSequence(harness, self._inputs).run(frames)
 
 
 def _life(join_version: int, sync_version: int, instance_id: str | None) -> Iterator[bytes]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.fuzz.broker_world import BrokerWorld
-from tests.group_world import check_shape
-from tests.unit.sim.sim_programs import MS
+from tests.fuzz.broker_harness import BrokerHarness
+from tests.support.group.walks import check_shape
+from tests.support.sim import MS
 
 from tidelog.core.errors import ProtocolError
 from tidelog.group.group import Group
@@ -28,10 +28,10 @@ _PATIENCE_NS = 400 * MS
 
 
 class GroupSequence:
-    """One sequence, over the broker of a world."""
+    """One sequence, over the broker of a harness."""
 
-    def __init__(self, world: BrokerWorld, number: int) -> None:
-        self._world = world
+    def __init__(self, harness: BrokerHarness, number: int) -> None:
+        self._harness = harness
         self._group = f"g{number}"
         self._member_ids: list[str] = []
         self._generation = -1
@@ -43,7 +43,7 @@ class GroupSequence:
         waiting = []
         for frame in frames:
             frame = self._completed(frame)
-            exchange = self._world.begin([frame])
+            exchange = self._harness.begin([frame])
             exchange.wait(_PATIENCE_NS)
             for found in exchange.new_answers():
                 self._learn(found)
@@ -97,8 +97,8 @@ class GroupSequence:
 
     def check_groups(self) -> None:
         """The coordinators' groups are as groups can be, and a reload would not lose members."""
-        self._world.check()
-        broker = self._world.cluster.brokers[1].broker
+        self._harness.check()
+        broker = self._harness.cluster.brokers[1].broker
         assert broker is not None
         for coordination in broker.groups._coordinations.values():
             core = coordination.core

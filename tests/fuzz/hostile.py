@@ -6,8 +6,8 @@ import random
 import struct
 from collections.abc import Callable
 
-from tests.cluster.raw_connections import MIB, request, sized
-from tests.cluster.requests_by_version import (
+from tests.support.cluster.raw_connections import MIB, request, sized
+from tests.support.requests.by_version import (
     CLIENT_APIS,
     SERVED,
     produce_of,

@@ -13,7 +13,13 @@ from typing import Any, cast
 
 from tests.fuzz.mutation import mutated
 from tests.fuzz.record_targets import RECORDS, repaired, with_crc
-from tests.unit.log.log_rig import TP, Life, SimRig, append, batch_of
+from tests.support.log import (
+    TP,
+    Life,
+    SimLogHarness,
+    append,
+    batch_of,
+)
 
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Files
@@ -26,15 +32,15 @@ from tidelog.log.checkpoints import (
     parse_offsets,
 )
 from tidelog.log.config import LogConfig
-from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
-from tidelog.log.metadata_files import (
+from tidelog.log.directory_files import (
     format_meta_properties,
     format_partition_metadata,
     parse_clean_shutdown,
     parse_meta_properties,
     parse_partition_metadata,
 )
-from tidelog.log.producers import ProducerState
+from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
+from tidelog.log.producer_state import ProducerState
 from tidelog.records.batch import BatchView, CorruptBatch, iter_batches
 from tidelog.records.builder import Producer, build_batch
 from tidelog.sim.files import SimFiles
@@ -147,13 +153,13 @@ class LogFiles:
         return joined_parts(parts)
 
     def run(self, data: bytes) -> None:
-        rig = SimRig(config=_CONFIG)
-        files = cast(Files, SimFiles(cast(Any, Life()), rig.disk, rig.draw))
+        harness = SimLogHarness(config=_CONFIG)
+        files = cast(Files, SimFiles(cast(Any, Life()), harness.disk, harness.draw))
         files.mkdir(_LOG)
         for number, content in parts_of(data):
             files.replace_file(FILES[number], content, sync=True)
         try:
-            directory = rig.open()
+            directory = harness.open()
         except (StorageError, ConfigError) as error:
             assert _ROOT in str(error), "an error that does not say where"
             return
@@ -166,7 +172,7 @@ class LogFiles:
                 assert log.log_end_offset == end + 1
             if found is None or end >= 2**62:
                 return
-            again = rig.open().logs[log.topic_partition]
+            again = harness.open().logs[log.topic_partition]
             assert again.log_end_offset == end + 1, "what was written is not there"
             assert _batches(again, end) == found, "other records when it is opened again"
 

@@ -14,7 +14,7 @@ from random import Random
 from crc32c import crc32c
 
 from tidelog.core.errors import KafkaError
-from tidelog.log.producers import DamagedSnapshot, ProducerState
+from tidelog.log.producer_state import DamagedSnapshot, ProducerState
 from tidelog.records import compression
 from tidelog.records.batch import (
     COMPRESSION_MASK,
@@ -255,7 +255,7 @@ class Producers:
     """A byte that tells where a snapshot ends, the snapshot, and batches that are appended."""
 
     name = "producers"
-    traced = ("log/producers.py", "records/batch.py")
+    traced = ("log/producer_state.py", "records/batch.py")
     max_lines = 5_000
     max_lines_per_byte = 60
 

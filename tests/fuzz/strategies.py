@@ -11,9 +11,9 @@ from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.cluster.requests_by_version import SERVED, versions_of
 from tests.fuzz.mutation import NUMBERS, fixed
 from tests.fuzz.record_targets import with_crc
+from tests.support.requests.by_version import SERVED, versions_of
 
 from tidelog.records import compression
 from tidelog.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES

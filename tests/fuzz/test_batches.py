@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cluster.requests_by_version import produce_of, versions_of
+from tests.fuzz.broker_harness import TOPIC
 from tests.fuzz.broker_targets import Broker, frame_of
-from tests.fuzz.broker_world import TOPIC
 from tests.fuzz.record_targets import Batches, Compression, Producers
 from tests.fuzz.strategies import batches, damaged, wrong_batches
 from tests.fuzz.test_frames import bounded
-from tests.volume import examples
+from tests.support.draws import examples
+from tests.support.requests.by_version import produce_of, versions_of
 
 from tidelog.records import compression
 from tidelog.records.batch import BatchView, check
@@ -72,10 +72,10 @@ def test_what_producers_did_is_remembered_alike(wrong: list[bytes]) -> None:
 def test_what_a_broker_takes_it_gives_back_whole(
     broker: Broker, version: int, batch: bytes, acks: int
 ) -> None:
-    world = broker.world()
+    harness = broker.harness()
     request = produce_of(batch, TOPIC, 1)
     request.acks = acks
-    answers = world.exchange([frame_of(PRODUCE, version, request)])
+    answers = harness.exchange([frame_of(PRODUCE, version, request)])
     taken = [
         each.base_offset
         for answer in answers
@@ -87,7 +87,7 @@ def test_what_a_broker_takes_it_gives_back_whole(
         asked = FetchPartition(1, fetch_offset=offset, partition_max_bytes=1 << 20)
         wanted = FetchTopic(TOPIC, topic_id=bytes(16), partitions=[asked])
         fetch = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[wanted])
-        (found,) = world.ask(FETCH, 12, fetch).responses[0].partitions
+        (found,) = harness.ask(FETCH, 12, fetch).responses[0].partitions
         assert found.error_code == 0
         first = BatchView(found.records)
         check(first)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests import volume
-from tests.cluster.raw_connections import (
+from tests.fuzz.hostile import HostileBytes
+from tests.support import draws
+from tests.support.cluster.raw_connections import (
     MIB,
     RawConnection,
     ask,
@@ -17,8 +18,7 @@ from tests.cluster.raw_connections import (
     memory_bytes,
     pid_of,
 )
-from tests.cluster.records import read_values, write_values
-from tests.fuzz.hostile import HostileBytes
+from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
@@ -29,8 +29,8 @@ from tidelog.wire.registry import FIND_COORDINATOR, INIT_PRODUCER_ID
 
 ABUSED = TopicPartition("abused", 0)
 WITNESS = TopicPartition("witness", 0)
-SEED = f"{volume.SEED} hostile bytes"
-WARM_UP, CONNECTIONS = 100, 1_000 * volume.FACTOR
+SEED = f"{draws.SEED} hostile bytes"
+WARM_UP, CONNECTIONS = 100, 1_000 * draws.FACTOR
 GROWTH_BYTES = 20 * MIB
 
 

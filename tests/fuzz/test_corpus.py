@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from random import Random
 
 import pytest
-from tests import volume
 from tests.fuzz import corpus
 from tests.fuzz.broker_targets import Broker, Groups
 from tests.fuzz.fuzzer import Fuzzer
 from tests.fuzz.log_targets import LogFiles
 from tests.fuzz.targets import EXECUTIONS, TARGETS
+from tests.support import draws
 
 #: All kept inputs together, as text.
 CORPUS_BYTES = 300_000
@@ -35,7 +35,7 @@ def told(name: str, fuzzer: Fuzzer, inputs: Iterable[tuple[str, bytes]]) -> str:
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_corpus_and_fresh_mutants_of_it_show_no_defect(name: str) -> None:
     inputs = list(corpus.inputs(name))
-    fuzzer = Fuzzer(TARGETS[name](), Random(f"{volume.SEED} {name}"))
+    fuzzer = Fuzzer(TARGETS[name](), Random(f"{draws.SEED} {name}"))
     fuzzer.begin(data for _, data in inputs)
     assert fuzzer.crashes == {}, told(name, fuzzer, inputs)
     for _ in range(EXECUTIONS[name]):  # `make fuzz` goes on with more

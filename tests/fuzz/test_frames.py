@@ -14,7 +14,7 @@ from tests.fuzz.fuzzer import Target
 from tests.fuzz.strategies import damaged, framed, requests
 from tests.fuzz.tracing import Tracer
 from tests.fuzz.wire_targets import Requests, Stream
-from tests.volume import examples
+from tests.support.draws import examples
 
 from tidelog.wire.codec import decode_request
 from tidelog.wire.registry import API
@@ -94,9 +94,9 @@ def test_whole_requests_are_answered() -> None:
     """The test above would prove little if every connection were closed."""
     fresh = Broker()
     try:
-        world = fresh.world()
+        harness = fresh.harness()
         for seed in islice(fresh.seeds(), 100):
             fresh.run(seed)
-        assert world.answers > 90
+        assert harness.answers > 90
     finally:
         fresh.close()

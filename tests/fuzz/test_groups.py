@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cluster.requests_by_version import versions_of
+from tests.fuzz.broker_harness import TOPIC
 from tests.fuzz.broker_targets import GROUP_APIS, Groups, frame_of, frames_of, stream_of
-from tests.fuzz.broker_world import TOPIC
 from tests.fuzz.group_sequences import GROUP, LAST_GENERATION, GroupSequence
 from tests.fuzz.strategies import damaged
 from tests.fuzz.test_frames import bounded
-from tests.volume import examples
+from tests.support.draws import examples
+from tests.support.requests.by_version import versions_of
 
 from tidelog.core.errors import ErrorCode
 from tidelog.wire import schema
@@ -113,8 +113,8 @@ def test_a_sequence_knows_what_its_answers_told(groups: Groups) -> None:
     """Else no member of a sequence would ever be known."""
     codes = []
     for life in list(groups.seeds())[-6:]:
-        world = groups.world()
-        sequence = GroupSequence(world, groups._inputs)
+        harness = groups.harness()
+        sequence = GroupSequence(harness, groups._inputs)
         sequence.run(frames_of(life))
         codes.append([getattr(answer, "error_code", 0) for answer in sequence.answers])
     member_first = [ErrorCode.MEMBER_ID_REQUIRED, *[0] * 7]
@@ -124,9 +124,9 @@ def test_a_sequence_knows_what_its_answers_told(groups: Groups) -> None:
 
 @pytest.mark.parametrize("size", [MIB // 2, 10 * MIB])
 def test_names_of_megabytes_are_refused_and_not_kept(groups: Groups, size: int) -> None:
-    world = groups.world()
+    harness = groups.harness()
     name = "n" * size
-    world.exchange([frame_of(HEARTBEAT, 4, HeartbeatRequest(GROUP, 1, "m"))])
+    harness.exchange([frame_of(HEARTBEAT, 4, HeartbeatRequest(GROUP, 1, "m"))])
     frames = [
         frame_of(HEARTBEAT, 4, HeartbeatRequest(name, 1, "m")),
         frame_of(JOIN_GROUP, 9, JoinGroupRequest(GROUP, 6_000, 6_000, name, None, "consumer")),
@@ -135,7 +135,7 @@ def test_names_of_megabytes_are_refused_and_not_kept(groups: Groups, size: int) 
     tracemalloc.start()
     try:
         for frame in frames:
-            answers = world.exchange([frame])
+            answers = harness.exchange([frame])
             assert [answer.error_code != 0 for answer in answers] == [True] * len(answers)
             assert len(answers) == (1 if size < MIB else 0), "a listing request of megabytes"
         kept, _ = tracemalloc.get_traced_memory()

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from tests.unit.wire.test_wire_round_trips import joined
-from tests.unit.wire.wire_messages import Case, all_cases, data_cases, message
+from tests.support.wire import Case, all_cases, data_cases, joined, message
 
 from tidelog.broker.coordinators import offset_records
 from tidelog.core.errors import ProtocolError

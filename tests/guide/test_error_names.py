@@ -10,10 +10,10 @@ import aiokafka.errors
 import kafka.errors
 import pytest
 from confluent_kafka import KafkaError
-from tests.clients.java.jars import KAFKA, jars_of_kafka
-from tests.clients.matrix import on_kafkajs
-from tests.clients.matrix.driver import Absent
 from tests.guide.documents import ROOT
+from tests.support.clients import kafkajs_packages
+from tests.support.clients.absent import Absent
+from tests.support.clients.jars import KAFKA, jars_of_kafka
 
 from tidelog.core.errors import ErrorCode
 
@@ -85,7 +85,7 @@ def test_javas(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def test_kafkajss() -> None:
     try:
-        packages = on_kafkajs._packages()
+        packages = kafkajs_packages.packages()
     except Absent as absent:
         pytest.skip(f"kafkajs: {absent}")
     node = shutil.which("node")

@@ -12,11 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clients.java.jars import KAFKA, jars_of_kafka, jars_of_spark
-from tests.clients.java.tools import MAINS, Tools
-from tests.clients.kcat import needs_kcat
-from tests.clients.matrix import on_franz, on_kafkajs
-from tests.clients.matrix.driver import Absent
 from tests.guide.documents import (
     PATIENCE_S,
     ROOT,
@@ -26,6 +21,11 @@ from tests.guide.documents import (
     kill_all_of,
     sections,
 )
+from tests.support.clients import franz_program, kafkajs_packages
+from tests.support.clients.absent import Absent
+from tests.support.clients.jars import KAFKA, jars_of_kafka, jars_of_spark
+from tests.support.clients.kafka_tools import MAINS, Tools
+from tests.support.clients.kcat import needs_kcat
 
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
@@ -75,11 +75,11 @@ def kafka_home(terminal: Terminal) -> None:
 def prepare(terminal: Terminal, section: Section) -> None:
     """What a reader's package manager does; raises Absent where a runtime is missing."""
     if section.title == "kafkajs":
-        terminal.environment["NODE_PATH"] = str(on_kafkajs._packages())
+        terminal.environment["NODE_PATH"] = str(kafkajs_packages.packages())
     elif section.title == "franz-go":
-        on_franz._program()  # what it is built of is what the quickstart needs
+        franz_program.program()  # what it is built of is what the quickstart needs
         for name in ("go.mod", "go.sum"):
-            text = (on_franz.HERE / name).read_text(encoding="utf-8")
+            text = (franz_program.HERE / name).read_text(encoding="utf-8")
             terminal.save({name: text})
         terminal.environment |= {"GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local"}
     elif section.title in ("Java", "Kafka's command line tools"):

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from tests.model import bounce_model, failover_model, isr_model, log_model
-from tests.model.explorer import Model, TooManyStatesError, explore
-from tests.model.variants import LOG_VARIANTS, in_force
+from tests.support.models import bounce_model, failover_model, isr_model, log_model
+from tests.support.models.explorer import Model, TooManyStatesError, explore
+from tests.support.models.variants import LOG_VARIANTS, in_force
 
 #: Made one after the other: tables of a large model take gigabytes.
 MODELS: Final[tuple[Callable[[], Model], ...]] = (

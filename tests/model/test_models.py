@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.model import bounce_model, failover_model, isr_model, log_model
-from tests.model.explorer import Explored, Model, TooManyStatesError, explore
+from tests.support.models import bounce_model, failover_model, isr_model, log_model
+from tests.support.models.explorer import Explored, Model, TooManyStatesError, explore
 
 LIMIT = 1_000_000
 MODELS: list[Model] = [

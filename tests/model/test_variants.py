@@ -4,10 +4,10 @@ and of every rule taken away from our own functions. Depths and counts are told,
 from __future__ import annotations
 
 import pytest
-from tests.model import bounce_model, failover_model, isr_model, log_model
-from tests.model.explorer import Model, explore
 from tests.model.test_models import LIMIT, show
-from tests.model.variants import (
+from tests.support.models import bounce_model, failover_model, isr_model, log_model
+from tests.support.models.explorer import Model, explore
+from tests.support.models.variants import (
     FAILOVER_VARIANTS,
     ISR_VARIANTS,
     LOG_VARIANTS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from tests.controller_office import Office, office
+from tests.support.controller.harness import ControllerHarness, controller_harness
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -17,22 +17,22 @@ from tidelog.metadata import layout
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, Node, Op, SetData
 
 TP = TopicPartition("t", 0)
-#: Of no session of the office's brokers.
+#: Of no session of the harness's brokers.
 SOMEBODY = b'{"version":2,"brokerid":1,"timestamp":"0","kraftControllerEpoch":-1}'
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3, controller_activity_timeout_ms="2000") as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3, controller_activity_timeout_ms="2000") as made:
         yield made
 
 
-def owner(around: Office) -> int | None:
+def owner(around: ControllerHarness) -> int | None:
     node = around.server.tree.get(layout.CONTROLLER)
     return None if node is None else node.stat.ephemeral_owner
 
 
-def is_led(around: Office) -> bool:
+def is_led(around: ControllerHarness) -> bool:
     """Whether the owner of the node acts as the controller."""
     return [one.store.session_id for one in around.brokers.values() if one.is_controller] == [
         owner(around)
@@ -42,7 +42,7 @@ def is_led(around: Office) -> bool:
 @pytest.mark.rule("V42")
 @pytest.mark.parametrize("path", [layout.CONTROLLER_EPOCH, layout.TOPICS])
 def test_a_controller_that_the_store_never_answers_gives_up_and_somebody_acts_again(
-    three: Office, path: str
+    three: ControllerHarness, path: str
 ) -> None:
     controller = three.controller()
     epoch = controller.controller.controller_epoch
@@ -68,7 +68,7 @@ def test_a_controller_that_the_store_never_answers_gives_up_and_somebody_acts_ag
 
 
 @pytest.mark.rule("V42")
-def test_who_never_hears_of_its_election_does_not_keep_the_node(three: Office) -> None:
+def test_who_never_hears_of_its_election_does_not_keep_the_node(three: ControllerHarness) -> None:
     controller = three.controller()
     others = [one for one in three.brokers.values() if one is not controller]
     for one in others:
@@ -81,7 +81,7 @@ def test_who_never_hears_of_its_election_does_not_keep_the_node(three: Office) -
 
 @pytest.mark.rule("V42")
 def test_a_node_of_the_own_session_that_nobody_acts_for_is_found_without_a_watch(
-    three: Office,
+    three: ControllerHarness,
 ) -> None:
     controller = three.controller()
     one = next(each for each in three.brokers.values() if each is not controller)
@@ -99,7 +99,7 @@ def test_a_node_of_the_own_session_that_nobody_acts_for_is_found_without_a_watch
 
 
 @pytest.mark.rule("V42")
-def test_a_store_that_cannot_be_reached_costs_nobody_the_office(three: Office) -> None:
+def test_a_store_that_cannot_be_reached_costs_nobody_the_office(three: ControllerHarness) -> None:
     controller = three.controller()
     term = controller.controller.controller_epoch
     names = [f"b{broker_id}" for broker_id in three.brokers]
@@ -114,7 +114,7 @@ def test_a_store_that_cannot_be_reached_costs_nobody_the_office(three: Office) -
 
 
 @pytest.mark.rule("V42")
-def test_an_idle_controller_stays_and_looks_at_its_claim(three: Office) -> None:
+def test_an_idle_controller_stays_and_looks_at_its_claim(three: ControllerHarness) -> None:
     controller = three.controller()
     three.pass_time(10_000)
     assert three.controllers == [controller.broker_id]
@@ -122,7 +122,7 @@ def test_an_idle_controller_stays_and_looks_at_its_claim(three: Office) -> None:
 
 
 @pytest.mark.rule("V42")
-def test_giving_up_the_office_never_takes_it_from_who_came_next(three: Office) -> None:
+def test_giving_up_the_office_never_takes_it_from_who_came_next(three: ControllerHarness) -> None:
     controller = three.controller()
     other = next(one for one in three.brokers.values() if one is not controller)
     session_id = other.store.session_id

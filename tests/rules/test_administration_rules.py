@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import (
+    Candidate,
+    ControllerHarness,
+    controller_harness,
+    no_partitions,
+    others,
+)
+from tests.support.controller.values import (
     TP,
     answer_of,
     grow,
@@ -20,7 +27,6 @@ from tests.controller_builders import (
     step,
     topic,
 )
-from tests.controller_office import Candidate, Office, no_partitions, office
 
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.decision import AddPartitions, Conflict
@@ -42,16 +48,12 @@ NEW = TopicPartition("t", 1)
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
 
 
-def others(around: Office, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
-
-
-def led_elsewhere(around: Office) -> tuple[Candidate, int]:
+def led_elsewhere(around: ControllerHarness) -> tuple[Candidate, int]:
     """The controller, and the preferred replica of t-0: alive, in sync, and not its leader."""
     controller = around.controller()
     preferred, other = (one.broker_id for one in others(around, controller))
@@ -89,7 +91,7 @@ def test_new_partitions_are_as_those_of_a_new_topic_and_the_old_ones_untouched()
 
 
 @pytest.mark.rule("V70", "V5")
-def test_the_topic_node_keeps_its_id_and_what_it_had(three: Office) -> None:
+def test_the_topic_node_keeps_its_id_and_what_it_had(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     path = layout.topic_path("t")
@@ -107,7 +109,9 @@ def test_the_topic_node_keeps_its_id_and_what_it_had(three: Office) -> None:
 
 
 @pytest.mark.rule("V70", "V2")
-def test_the_answer_comes_when_the_new_partitions_are_durable_and_told(three: Office) -> None:
+def test_the_answer_comes_when_the_new_partitions_are_durable_and_told(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     three.grow(controller, "t", 2)
@@ -117,7 +121,7 @@ def test_the_answer_comes_when_the_new_partitions_are_durable_and_told(three: Of
 
 
 @pytest.mark.rule("V70", "V3")
-def test_a_deposed_controller_adds_nothing(three: Office) -> None:
+def test_a_deposed_controller_adds_nothing(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     three.write(SetData(layout.CONTROLLER_EPOCH, b"9", ANY_VERSION))
@@ -138,7 +142,7 @@ def test_a_topic_that_somebody_else_changed_meanwhile_is_read_again() -> None:
 
 
 @pytest.mark.rule("V70", "V15")
-def test_what_somebody_else_wrote_meanwhile_is_not_written_over(three: Office) -> None:
+def test_what_somebody_else_wrote_meanwhile_is_not_written_over(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     three.pass_time(100)
@@ -155,7 +159,9 @@ def test_what_somebody_else_wrote_meanwhile_is_not_written_over(three: Office) -
 
 
 @pytest.mark.rule("V70", "V15", "V25")
-def test_a_topic_that_somebody_else_changed_is_read_and_grows_from_there(three: Office) -> None:
+def test_a_topic_that_somebody_else_changed_is_read_and_grows_from_there(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     three.edit("t", {0: (1, 2, 3), 1: (2, 3, 1)})
@@ -166,7 +172,7 @@ def test_a_topic_that_somebody_else_changed_is_read_and_grows_from_there(three: 
 
 
 @pytest.mark.rule("V70", "V16")
-def test_more_than_one_transaction_holds_are_added_all(three: Office) -> None:
+def test_more_than_one_transaction_holds_are_added_all(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     assert three.grow(controller, "t", 700).error_code == ErrorCode.NONE
@@ -175,7 +181,7 @@ def test_more_than_one_transaction_holds_are_added_all(three: Office) -> None:
 
 @pytest.mark.rule("V70", "V41")
 def test_partitions_that_a_controller_left_without_a_state_get_one_from_the_next(
-    three: Office,
+    three: ControllerHarness,
 ) -> None:
     """It died between the topic's node and a partition's: the topic's node says what is to be."""
     controller = three.controller()
@@ -195,7 +201,9 @@ def test_partitions_that_a_controller_left_without_a_state_get_one_from_the_next
 
 
 @pytest.mark.rule("V46", "V14")
-def test_the_preferred_replica_leads_again_on_request_under_a_new_epoch(three: Office) -> None:
+def test_the_preferred_replica_leads_again_on_request_under_a_new_epoch(
+    three: ControllerHarness,
+) -> None:
     controller, preferred = led_elsewhere(three)
     before = three.state(TP)
     assert three.elect(controller, TP) == [ErrorCode.NONE]
@@ -216,14 +224,16 @@ def test_a_replica_that_is_not_in_sync_is_never_given_leadership_back() -> None:
 
 
 @pytest.mark.rule("V46")
-def test_leaders_go_back_without_request_when_a_broker_leads_too_few(three: Office) -> None:
+def test_leaders_go_back_without_request_when_a_broker_leads_too_few(
+    three: ControllerHarness,
+) -> None:
     _, preferred = led_elsewhere(three)
     three.until(lambda: three.state(TP).leader == preferred, limit_ms=10_000)
 
 
 @pytest.mark.rule("V46")
 def test_they_stay_where_they_are_when_the_balance_is_not_looked_after() -> None:
-    with office(3, auto_leader_rebalance_enable="false") as made:
+    with controller_harness(3, auto_leader_rebalance_enable="false") as made:
         _, preferred = led_elsewhere(made)
         made.pass_time(20_000)
         assert made.state(TP).leader != preferred
@@ -232,7 +242,7 @@ def test_they_stay_where_they_are_when_the_balance_is_not_looked_after() -> None
 @pytest.mark.rule("V46")
 def test_the_balance_is_looked_at_again_and_again() -> None:
     """A broker dies after the first look, comes back, and is in sync again."""
-    with office(3, leader_imbalance_check_interval_seconds="20") as made:
+    with controller_harness(3, leader_imbalance_check_interval_seconds="20") as made:
         controller = made.controller()
         preferred, other = others(made, controller)
         replicas = (preferred.broker_id, other.broker_id, controller.broker_id)
@@ -270,7 +280,7 @@ def test_the_balance_is_looked_at_again_and_again() -> None:
 
 @pytest.mark.rule("V8", "V46")
 def test_a_preferred_election_is_requested_by_a_node_that_goes_when_it_is_done(
-    three: Office,
+    three: ControllerHarness,
 ) -> None:
     _, preferred = led_elsewhere(three)
     path = layout.PREFERRED_REPLICA_ELECTION
@@ -281,7 +291,7 @@ def test_a_preferred_election_is_requested_by_a_node_that_goes_when_it_is_done(
 
 @pytest.mark.rule("V8", "V41")
 def test_a_request_that_was_left_while_there_was_no_controller_is_done_by_the_next(
-    three: Office,
+    three: ControllerHarness,
 ) -> None:
     controller = three.controller()
     path = layout.PREFERRED_REPLICA_ELECTION
@@ -291,7 +301,7 @@ def test_a_request_that_was_left_while_there_was_no_controller_is_done_by_the_ne
 
 
 @pytest.mark.rule("V8")
-def test_a_request_that_cannot_be_read_is_taken_away(three: Office) -> None:
+def test_a_request_that_cannot_be_read_is_taken_away(three: ControllerHarness) -> None:
     three.controller()
     path = layout.PREFERRED_REPLICA_ELECTION
     three.write(Create(path, b"not JSON"))
@@ -301,7 +311,7 @@ def test_a_request_that_cannot_be_read_is_taken_away(three: Office) -> None:
 # V13
 
 
-def leaderless(around: Office) -> tuple[Candidate, list[int]]:
+def leaderless(around: ControllerHarness) -> tuple[Candidate, list[int]]:
     """The controller, and the live replicas of t-0, whose only in-sync one is dead."""
     controller = around.controller()
     dead, alive = (one.broker_id for one in others(around, controller))
@@ -323,7 +333,7 @@ def leaderless(around: Office) -> tuple[Candidate, list[int]]:
 
 
 @pytest.mark.rule("V13")
-def test_a_topic_that_allows_it_later_gets_an_unclean_leader_then(three: Office) -> None:
+def test_a_topic_that_allows_it_later_gets_an_unclean_leader_then(three: ControllerHarness) -> None:
     controller, live = leaderless(three)
     settings = layout.encode_config({"unclean.leader.election.enable": "true"})
     three.write(SetData(layout.config_path("topics", "t"), settings, ANY_VERSION))
@@ -334,7 +344,7 @@ def test_a_topic_that_allows_it_later_gets_an_unclean_leader_then(three: Office)
 
 @pytest.mark.rule("V13")
 def test_a_broker_that_heard_nothing_of_its_topics_for_a_while_reads_them_all(
-    three: Office,
+    three: ControllerHarness,
 ) -> None:
     controller, live = leaderless(three)
     settings = layout.encode_config({"unclean.leader.election.enable": "true"})
@@ -344,7 +354,7 @@ def test_a_broker_that_heard_nothing_of_its_topics_for_a_while_reads_them_all(
 
 
 @pytest.mark.rule("V13")
-def test_a_cluster_that_allows_it_later_gets_unclean_leaders_then(three: Office) -> None:
+def test_a_cluster_that_allows_it_later_gets_unclean_leaders_then(three: ControllerHarness) -> None:
     controller, live = leaderless(three)
     controller.services.settings.in_force = controller.config.with_dynamic(
         {"unclean.leader.election.enable": "true"}
@@ -354,7 +364,7 @@ def test_a_cluster_that_allows_it_later_gets_unclean_leaders_then(three: Office)
 
 
 @pytest.mark.rule("V13")
-def test_an_operator_may_ask_for_an_unclean_leader(three: Office) -> None:
+def test_an_operator_may_ask_for_an_unclean_leader(three: ControllerHarness) -> None:
     controller, live = leaderless(three)
     assert three.elect(controller, TP) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
     assert three.elect(controller, TP, unclean=True) == [ErrorCode.NONE]

@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from tests.controller_builders import elect, loaded, state, state_writes, step, topic
-from tests.controller_office import Candidate, Office, office
+from tests.support.controller.harness import Candidate, ControllerHarness, controller_harness
+from tests.support.controller.values import (
+    elect,
+    loaded,
+    state,
+    state_writes,
+    step,
+    topic,
+)
 
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.events import PreferredElectionRead, RebalanceDue
@@ -34,7 +41,7 @@ FIRST_LOOK_MS, STEP_MS = 5_000, 1_000
 class Returning:
     """A broker that is preferred by all partitions of a topic is back, outside their ISRs."""
 
-    def __init__(self, around: Office) -> None:
+    def __init__(self, around: ControllerHarness) -> None:
         self.around = around
         self.controller = around.controller()
         others = [one for one in around.brokers.values() if one is not self.controller]
@@ -112,7 +119,7 @@ class Returning:
 
 @pytest.fixture
 def returning() -> Iterator[Returning]:
-    with office(3, leader_imbalance_check_interval_seconds="60") as made:
+    with controller_harness(3, leader_imbalance_check_interval_seconds="60") as made:
         yield Returning(made)
 
 

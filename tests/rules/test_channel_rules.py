@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from tests.controller_builders import state, topic
-from tests.controller_office import Candidate, Office, office
+from tests.support.controller.harness import (
+    ControllerHarness,
+    controller_harness,
+    others,
+)
+from tests.support.controller.values import state, topic
 
 from tidelog.controller.changes import (
     BrokersChanged,
@@ -28,16 +32,12 @@ INCREMENTAL, FULL = 1, 2
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
 
 
-def others(around: Office, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
-
-
-def overdue(around: Office) -> list[tuple[int, str]]:
+def overdue(around: ControllerHarness) -> list[tuple[int, str]]:
     """Who counts whom as overdue."""
     return [
         (one.broker_id, label)
@@ -48,7 +48,9 @@ def overdue(around: Office) -> list[tuple[int, str]]:
 
 
 @pytest.mark.rule("V81")
-def test_a_broker_that_is_behind_for_its_time_is_counted_until_it_answers(three: Office) -> None:
+def test_a_broker_that_is_behind_for_its_time_is_counted_until_it_answers(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     stuck, _ = others(three, controller)
     three.pass_time(100)
@@ -65,7 +67,9 @@ def test_a_broker_that_is_behind_for_its_time_is_counted_until_it_answers(three:
 
 
 @pytest.mark.rule("V81")
-def test_nobody_is_counted_as_overdue_by_a_controller_that_resigned(three: Office) -> None:
+def test_nobody_is_counted_as_overdue_by_a_controller_that_resigned(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     stuck, _ = others(three, controller)
     stuck.script.silent = True
@@ -76,7 +80,9 @@ def test_nobody_is_counted_as_overdue_by_a_controller_that_resigned(three: Offic
 
 
 @pytest.mark.rule("V81")
-def test_a_repeated_command_is_numbered_on_from_the_connection_before(three: Office) -> None:
+def test_a_repeated_command_is_numbered_on_from_the_connection_before(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     other, _ = others(three, controller)
     three.pass_time(100)
@@ -194,7 +200,7 @@ def test_what_waits_has_outgrown_when_traces_are_more_than_all_that_is_there(
 
 @pytest.mark.rule("V81")
 def test_topics_that_come_and_go_take_no_more_memory_for_a_stuck_broker_than_there_is_room_for(
-    three: Office, monkeypatch: pytest.MonkeyPatch
+    three: ControllerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "MAX_SUPERSEDED_STATES", 5)
     controller = three.controller()

@@ -11,7 +11,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import T0, TOPIC_ID, FakeBroker, a_cluster, settle, state
+from tests.support.broker.fakes import (
+    T0,
+    TOPIC_ID,
+    FakeBroker,
+    a_cluster,
+    settle,
+    state,
+)
 
 from tidelog.broker.apis import leader_and_isr, stop_replica, update_metadata
 from tidelog.broker.server.requests import Pending, Request

@@ -9,14 +9,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import (
+    ControllerHarness,
+    controller_harness,
+    others,
+)
+from tests.support.controller.values import (
     TP,
     state,
     step,
     topic,
     unloaded,
 )
-from tests.controller_office import Candidate, Office, office
 
 from tidelog.broker.controller.store_reader import StoreReader
 from tidelog.controller.changes import (
@@ -39,13 +43,9 @@ FULL = 2
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
-
-
-def others(around: Office, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
 
 
 def kept_in(commands: Commands) -> dict[str, list[str]]:
@@ -127,7 +127,9 @@ def test_the_end_of_a_deletion_that_is_under_way_is_no_edit() -> None:
 
 
 @pytest.mark.rule("V35")
-def test_a_topic_whose_nodes_cannot_be_read_is_kept_and_left_alone(three: Office) -> None:
+def test_a_topic_whose_nodes_cannot_be_read_is_kept_and_left_alone(
+    three: ControllerHarness,
+) -> None:
     first = three.controller()
     three.create(first, "t", (1, 2, 3))
     path = layout.topic_path("t")
@@ -149,7 +151,9 @@ def test_a_topic_whose_nodes_cannot_be_read_is_kept_and_left_alone(three: Office
 
 
 @pytest.mark.rule("V25", "V35")
-def test_a_partition_whose_state_cannot_be_read_is_kept_and_the_others_go_on(three: Office) -> None:
+def test_a_partition_whose_state_cannot_be_read_is_kept_and_the_others_go_on(
+    three: ControllerHarness,
+) -> None:
     first = three.controller()
     three.create(first, "t", (1, 2, 3), (1, 2, 3))
     path, beside = layout.partition_state_path(TP), TopicPartition("t", 1)
@@ -173,7 +177,9 @@ def test_a_partition_whose_state_cannot_be_read_is_kept_and_the_others_go_on(thr
 
 @pytest.mark.rule("V35")
 @pytest.mark.parametrize("what", ["topic", "state"])
-def test_what_can_be_read_again_is_told_as_after_an_election(three: Office, what: str) -> None:
+def test_what_can_be_read_again_is_told_as_after_an_election(
+    three: ControllerHarness, what: str
+) -> None:
     first = three.controller()
     three.create(first, "t", (1, 2, 3))
     path = layout.topic_path("t") if what == "topic" else layout.partition_state_path(TP)
@@ -202,7 +208,7 @@ def test_what_can_be_read_again_is_told_as_after_an_election(three: Office, what
 
 
 @pytest.mark.rule("V41")
-def test_a_new_controller_decides_first_then_tells_everything(three: Office) -> None:
+def test_a_new_controller_decides_first_then_tells_everything(three: ControllerHarness) -> None:
     first = three.controller()
     second, third = others(three, first)
     three.create(first, "t", (first.broker_id, second.broker_id, third.broker_id))
@@ -225,7 +231,7 @@ def test_a_new_controller_decides_first_then_tells_everything(three: Office) -> 
 
 @pytest.mark.rule("V41")
 def test_what_changes_while_a_controller_loads_is_not_missed(
-    three: Office, monkeypatch: pytest.MonkeyPatch
+    three: ControllerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = three.controller()
     three.pass_time(100)
@@ -246,7 +252,7 @@ def test_what_changes_while_a_controller_loads_is_not_missed(
 
 @pytest.mark.rule("V41")
 @pytest.mark.parametrize("what", ["broker", "topic", "deletion"])
-def test_what_changes_after_it_has_loaded_is_heard_of(three: Office, what: str) -> None:
+def test_what_changes_after_it_has_loaded_is_heard_of(three: ControllerHarness, what: str) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     controller.crash()
@@ -268,7 +274,9 @@ def test_what_changes_after_it_has_loaded_is_heard_of(three: Office, what: str) 
 
 
 @pytest.mark.rule("V41", "V8")
-def test_a_deletion_asked_for_while_there_was_no_controller_is_taken_up(three: Office) -> None:
+def test_a_deletion_asked_for_while_there_was_no_controller_is_taken_up(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     for one in three.brokers.values():
@@ -281,7 +289,7 @@ def test_a_deletion_asked_for_while_there_was_no_controller_is_taken_up(three: O
 
 
 @pytest.mark.rule("V41", "V20")
-def test_a_creation_that_stopped_halfway_is_finished(three: Office) -> None:
+def test_a_creation_that_stopped_halfway_is_finished(three: ControllerHarness) -> None:
     first = three.controller()
     three.place_topic("t", {0: (1, 2, 3), 1: (3, 2, 1)})
     three.until(lambda: three.children(layout.topic_partitions_path("t")) == ["0", "1"])

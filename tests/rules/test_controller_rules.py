@@ -12,7 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import (
+    Candidate,
+    ControllerHarness,
+    controller_harness,
+    no_topics,
+    others,
+)
+from tests.support.controller.values import (
     TP,
     alter,
     brokers,
@@ -23,8 +30,7 @@ from tests.controller_builders import (
     step,
     topic,
 )
-from tests.controller_office import Candidate, Office, no_topics, office
-from tests.store.clusters import interrupt
+from tests.support.store.clusters import interrupt
 
 from tidelog.broker.controller.runtime import ControllerShell
 from tidelog.controller.changes import TopicFound
@@ -34,13 +40,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TRANSACTION_OPS
 from tidelog.core.types import TopicPartition, topic_id_from_text, topic_id_to_text
 from tidelog.metadata import layout
-from tidelog.metadata.store import (
-    ANY_VERSION,
-    Check,
-    OutcomeUnknown,
-    SetData,
-    StoreUnavailable,
-)
+from tidelog.metadata.store import ANY_VERSION, Check, OutcomeUnknown, SetData, StoreUnavailable
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -54,16 +54,12 @@ FULL = 2
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
 
 
-def others(around: Office, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
-
-
-def json_at(around: Office, path: str) -> dict[str, object]:
+def json_at(around: ControllerHarness, path: str) -> dict[str, object]:
     node = around.read(path)
     assert node is not None
     value = json.loads(node.data)
@@ -72,7 +68,7 @@ def json_at(around: Office, path: str) -> dict[str, object]:
 
 
 def ask_for(
-    around: Office, sender: Candidate, *isr: Candidate, broker_epoch: int | None = None
+    around: ControllerHarness, sender: Candidate, *isr: Candidate, broker_epoch: int | None = None
 ) -> AlterPartitionRequest:
     """AlterPartition for t-0 as its leader would send it now."""
     published = around.state(TP)
@@ -96,7 +92,9 @@ def ask_for(
 
 
 @pytest.mark.rule("V1", "V40")
-def test_there_is_one_controller_and_when_it_goes_one_of_the_others_wins(three: Office) -> None:
+def test_there_is_one_controller_and_when_it_goes_one_of_the_others_wins(
+    three: ControllerHarness,
+) -> None:
     first = three.controller()
     three.pass_time(300)
     assert three.controllers == [first.broker_id]
@@ -118,7 +116,7 @@ def test_of_all_that_race_one_alone_takes_office(monkeypatch: pytest.MonkeyPatch
         await serve(shell, claim)
 
     monkeypatch.setattr(ControllerShell, "_serve", recorded)
-    with office(5) as five:
+    with controller_harness(5) as five:
         five.controller().crash()
         five.pass_time(500)
         five.controller()
@@ -126,7 +124,7 @@ def test_of_all_that_race_one_alone_takes_office(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.rule("V1")
-def test_requests_to_another_broker_are_refused(three: Office) -> None:
+def test_requests_to_another_broker_are_refused(three: ControllerHarness) -> None:
     controller = three.controller()
     [other, _] = others(three, controller)
     result = three.create(other, "t", (1, 2, 3))
@@ -135,7 +133,7 @@ def test_requests_to_another_broker_are_refused(three: Office) -> None:
 
 
 @pytest.mark.rule("V3")
-def test_the_claim_is_ephemeral_and_has_kafkas_form(three: Office) -> None:
+def test_the_claim_is_ephemeral_and_has_kafkas_form(three: ControllerHarness) -> None:
     controller = three.controller()
     claim = json_at(three, layout.CONTROLLER)
     assert claim["version"] == 2
@@ -148,7 +146,9 @@ def test_the_claim_is_ephemeral_and_has_kafkas_form(three: Office) -> None:
 
 
 @pytest.mark.rule("V3")
-def test_every_election_raises_the_controller_epoch_in_the_same_transaction(three: Office) -> None:
+def test_every_election_raises_the_controller_epoch_in_the_same_transaction(
+    three: ControllerHarness,
+) -> None:
     seen: list[tuple[bool, object]] = []
 
     def watch(*_: object) -> None:
@@ -172,7 +172,7 @@ def test_every_election_raises_the_controller_epoch_in_the_same_transaction(thre
 
 
 @pytest.mark.rule("V3")
-def test_an_election_counts_on_the_epoch_that_it_has_read(three: Office) -> None:
+def test_an_election_counts_on_the_epoch_that_it_has_read(three: ControllerHarness) -> None:
     first = three.controller()
     rivals = others(three, first)
     for rival in rivals:
@@ -192,7 +192,7 @@ def test_an_election_counts_on_the_epoch_that_it_has_read(three: Office) -> None
 
 
 @pytest.mark.rule("V3")
-def test_a_deposed_controller_writes_nothing_and_resigns(three: Office) -> None:
+def test_a_deposed_controller_writes_nothing_and_resigns(three: ControllerHarness) -> None:
     controller = three.controller()
     assert three.create(controller, "t", (1, 2, 3)).error_code == ErrorCode.NONE
     before = three.state(TP)
@@ -212,7 +212,7 @@ def test_a_deposed_controller_writes_nothing_and_resigns(three: Office) -> None:
 
 
 @pytest.mark.rule("V3")
-def test_every_transaction_of_a_controller_checks_its_epoch(three: Office) -> None:
+def test_every_transaction_of_a_controller_checks_its_epoch(three: ControllerHarness) -> None:
     controller = three.controller()
     transactions = []
     transact = controller.store.transact
@@ -234,7 +234,7 @@ def test_every_transaction_of_a_controller_checks_its_epoch(three: Office) -> No
 
 
 @pytest.mark.rule("V40")
-def test_the_controllers_own_expired_session_ends_its_term(three: Office) -> None:
+def test_the_controllers_own_expired_session_ends_its_term(three: ControllerHarness) -> None:
     controller = three.controller()
     session_id = controller.store.session_id
     assert session_id is not None
@@ -247,7 +247,9 @@ def test_the_controllers_own_expired_session_ends_its_term(three: Office) -> Non
 
 
 @pytest.mark.rule("V40", "S3")
-def test_a_store_that_cannot_be_reached_for_a_while_does_not_end_the_term(three: Office) -> None:
+def test_a_store_that_cannot_be_reached_for_a_while_does_not_end_the_term(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     name = f"b{controller.broker_id}"
     three.cut_off.append(name)
@@ -263,7 +265,9 @@ def test_a_store_that_cannot_be_reached_for_a_while_does_not_end_the_term(three:
 
 
 @pytest.mark.rule("S3")
-def test_a_decision_that_cannot_reach_the_store_is_written_when_it_can(three: Office) -> None:
+def test_a_decision_that_cannot_reach_the_store_is_written_when_it_can(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     commits: list[object] = []
     three.server.on_commit(lambda *commit: commits.append(commit))
@@ -279,7 +283,7 @@ def test_a_decision_that_cannot_reach_the_store_is_written_when_it_can(three: Of
 @pytest.mark.rule("S2", "S3")
 @pytest.mark.parametrize("error", [StoreUnavailable("cut off"), OutcomeUnknown("broke")])
 def test_a_decision_of_unknown_outcome_is_read_back_when_the_store_can_be_read(
-    three: Office, error: Exception
+    three: ControllerHarness, error: Exception
 ) -> None:
     controller = three.controller()
     controller.store.lose_next_answer()
@@ -293,7 +297,7 @@ def test_a_decision_of_unknown_outcome_is_read_back_when_the_store_can_be_read(
 @pytest.mark.parametrize("error", [StoreUnavailable("cut off"), OutcomeUnknown("broke")])
 @pytest.mark.parametrize("method", ["get_many", "children"])
 def test_a_controller_that_cannot_read_the_store_waits_and_keeps_its_term(
-    three: Office, method: str, error: Exception
+    three: ControllerHarness, method: str, error: Exception
 ) -> None:
     """What it reads on coming in, and what a watch has announced since."""
     first = three.controller()
@@ -316,7 +320,7 @@ def test_a_controller_that_cannot_read_the_store_waits_and_keeps_its_term(
 
 
 @pytest.mark.rule("V2", "A1")
-def test_nothing_is_told_or_answered_before_it_is_durable(three: Office) -> None:
+def test_nothing_is_told_or_answered_before_it_is_durable(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     leader = three.brokers[three.state(TP).leader]
@@ -338,7 +342,7 @@ def test_nothing_is_told_or_answered_before_it_is_durable(three: Office) -> None
 
 
 @pytest.mark.rule("V4", "V10", "V30")
-def test_the_broker_epoch_is_the_creation_id_of_the_registration(three: Office) -> None:
+def test_the_broker_epoch_is_the_creation_id_of_the_registration(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     three.pass_time(100)
@@ -351,7 +355,7 @@ def test_the_broker_epoch_is_the_creation_id_of_the_registration(three: Office) 
 
 
 @pytest.mark.rule("V5", "V23")
-def test_a_created_topic_has_kafkas_node_with_its_id(three: Office) -> None:
+def test_a_created_topic_has_kafkas_node_with_its_id(three: ControllerHarness) -> None:
     controller = three.controller()
     result = three.create(controller, "t", (2, 3, 1), (3, 1, 2))
     node = json_at(three, layout.topic_path("t"))
@@ -365,7 +369,9 @@ def test_a_created_topic_has_kafkas_node_with_its_id(three: Office) -> None:
 
 
 @pytest.mark.rule("V6", "V10")
-def test_a_state_node_has_kafkas_keys_and_the_members_broker_epochs(three: Office) -> None:
+def test_a_state_node_has_kafkas_keys_and_the_members_broker_epochs(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     three.create(controller, "t", (2, 3, 1))
     node = json_at(three, layout.partition_state_path(TP))
@@ -380,7 +386,7 @@ def test_a_state_node_has_kafkas_keys_and_the_members_broker_epochs(three: Offic
 
 
 @pytest.mark.rule("V6", "V15")
-def test_states_are_written_under_the_version_that_was_read(three: Office) -> None:
+def test_states_are_written_under_the_version_that_was_read(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     path = layout.partition_state_path(TP)
@@ -420,7 +426,7 @@ def test_only_conflicting_partitions_are_read_and_decided_again() -> None:
 
 
 @pytest.mark.rule("V15", "V16")
-def test_a_conflict_in_the_store_holds_nobody_else_back(three: Office) -> None:
+def test_a_conflict_in_the_store_holds_nobody_else_back(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3), (1, 2, 3), (1, 2, 3))
     foreign = TopicPartition("t", 1)
@@ -441,7 +447,7 @@ def test_a_conflict_in_the_store_holds_nobody_else_back(three: Office) -> None:
 
 @pytest.mark.rule("V16")
 def test_many_states_are_written_in_few_bounded_transactions_without_reading_them_again(
-    three: Office,
+    three: ControllerHarness,
 ) -> None:
     controller = three.controller()
     count = MAX_TRANSACTION_OPS + 100
@@ -473,7 +479,7 @@ def test_many_states_are_written_in_few_bounded_transactions_without_reading_the
 
 
 @pytest.mark.rule("V17")
-def test_one_request_carries_all_partitions_of_one_event(three: Office) -> None:
+def test_one_request_carries_all_partitions_of_one_event(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", *[(1, 2, 3)] * 20)
     three.pass_time(200)
@@ -487,7 +493,7 @@ def test_one_request_carries_all_partitions_of_one_event(three: Office) -> None:
 
 
 @pytest.mark.rule("V17")
-def test_live_brokers_are_told_before_a_role_that_names_them(three: Office) -> None:
+def test_live_brokers_are_told_before_a_role_that_names_them(three: ControllerHarness) -> None:
     controller = three.controller()
     victim, survivor = others(three, controller)
     three.create(controller, "t", (1, 2, 3))
@@ -505,7 +511,7 @@ def test_live_brokers_are_told_before_a_role_that_names_them(three: Office) -> N
 
 
 @pytest.mark.rule("V17")
-def test_propagation_is_not_held_back_unless_it_is_asked_for(three: Office) -> None:
+def test_propagation_is_not_held_back_unless_it_is_asked_for(three: ControllerHarness) -> None:
     controller = three.controller()
     three.pass_time(300)
     three.begin_create(controller, "t", (1, 2, 3))
@@ -527,7 +533,7 @@ def test_metadata_of_changed_partitions_goes_to_every_broker() -> None:
 
 
 @pytest.mark.rule("V17", "V81")
-def test_a_stuck_broker_holds_nobody_else_back(three: Office) -> None:
+def test_a_stuck_broker_holds_nobody_else_back(three: ControllerHarness) -> None:
     controller = three.controller()
     stuck, free = others(three, controller)
     stuck.script.silent = True
@@ -539,7 +545,7 @@ def test_a_stuck_broker_holds_nobody_else_back(three: Office) -> None:
 
 
 @pytest.mark.rule("V81", "D3")
-def test_commands_that_wait_are_merged_the_last_state_wins(three: Office) -> None:
+def test_commands_that_wait_are_merged_the_last_state_wins(three: ControllerHarness) -> None:
     controller = three.controller()
     stuck, victim = others(three, controller)
     three.pass_time(100)
@@ -558,7 +564,7 @@ def test_commands_that_wait_are_merged_the_last_state_wins(three: Office) -> Non
 
 @pytest.mark.rule("V81")
 def test_a_command_that_was_not_answered_is_repeated_beside_what_came_meanwhile(
-    three: Office,
+    three: ControllerHarness,
 ) -> None:
     controller = three.controller()
     stuck, _ = others(three, controller)
@@ -583,7 +589,9 @@ def times_told(broker: Any, topic_partition: TopicPartition) -> int:
 
 
 @pytest.mark.rule("V81")
-def test_a_role_that_a_full_disk_refused_is_told_again_until_there_is_room(three: Office) -> None:
+def test_a_role_that_a_full_disk_refused_is_told_again_until_there_is_room(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     full, other = others(three, controller)
     full.script.role_errors[TP] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -597,7 +605,9 @@ def test_a_role_that_a_full_disk_refused_is_told_again_until_there_is_room(three
 
 
 @pytest.mark.rule("V81")
-def test_a_refused_role_is_not_told_again_when_another_has_taken_its_place(three: Office) -> None:
+def test_a_refused_role_is_not_told_again_when_another_has_taken_its_place(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     full, victim = others(three, controller)
     full.script.role_errors[TP] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -613,17 +623,11 @@ def test_a_refused_role_is_not_told_again_when_another_has_taken_its_place(three
     assert times_told(full, TP) == told
 
 
-# V35
-
-
-# V41
-
-
 # V65
 
 
 @pytest.mark.rule("V65")
-def test_a_leader_without_its_registration_changes_no_isr(three: Office) -> None:
+def test_a_leader_without_its_registration_changes_no_isr(three: ControllerHarness) -> None:
     controller = three.controller()
     zombie = others(three, controller)[0]
     rest = [one for one in three.brokers.values() if one is not zombie]
@@ -658,7 +662,9 @@ def test_a_deposed_leader_that_still_lives_is_fenced() -> None:
 
 @pytest.mark.rule("S2")
 @pytest.mark.parametrize("lose", ["lose_next_answer", "lose_next_request"])
-def test_an_unknown_outcome_is_settled_before_anybody_is_told(three: Office, lose: str) -> None:
+def test_an_unknown_outcome_is_settled_before_anybody_is_told(
+    three: ControllerHarness, lose: str
+) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     leader = three.brokers[three.state(TP).leader]
@@ -675,7 +681,7 @@ def test_an_unknown_outcome_is_settled_before_anybody_is_told(three: Office, los
 
 @pytest.mark.rule("S2")
 @pytest.mark.parametrize("lose", ["lose_next_answer", "lose_next_request"])
-def test_an_election_of_unknown_outcome_is_read_back(three: Office, lose: str) -> None:
+def test_an_election_of_unknown_outcome_is_read_back(three: ControllerHarness, lose: str) -> None:
     first = three.controller()
     for one in others(three, first):
         getattr(one.store, lose)()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.group_office import SETTINGS, Office, joining
+from tests.support.group.harness import SETTINGS, GroupHarness, joining
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.string_hash import coordinating_partition
@@ -91,13 +91,13 @@ def test_until_the_log_end_is_loaded_requests_are_refused() -> None:
 
 @pytest.mark.rule("G1")
 def test_every_append_names_the_epoch_under_which_the_groups_were_loaded() -> None:
-    office = Office(epoch=9)
-    office.holds = True
-    office.join()
-    office.commit_offset(5)
-    office.join(instance_id="i", group_id="h")
-    assert [append.leader_epoch for append in office.held.values()] == [9]
-    assert office.answer(joining(group_id="k")).error is ErrorCode.MEMBER_ID_REQUIRED
+    harness = GroupHarness(epoch=9)
+    harness.holds = True
+    harness.join()
+    harness.commit_offset(5)
+    harness.join(instance_id="i", group_id="h")
+    assert [append.leader_epoch for append in harness.held.values()] == [9]
+    assert harness.answer(joining(group_id="k")).error is ErrorCode.MEMBER_ID_REQUIRED
 
 
 @pytest.mark.rule("G2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.rules.document import pending, rule_ids, rules_in_tests
+from tests.support.rules import pending, rule_ids, rules_in_tests
 
 #: Rules that must be held, at least in part: they may not be pending.
 REQUIRED = (

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.log.log_rig import (
+from tests.support.log import (
     TOPIC_ID,
     TP,
-    Events,
     FakeClock,
     StepLane,
     append,
     drive,
     open_directory,
 )
+from tests.support.ports import FakeTracer
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
@@ -36,7 +36,9 @@ SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 def test_a_batch_with_a_flipped_bit_is_not_served(tmp_path: Path, at: int) -> None:
     """Whichever bit it is, also of the base offset, which no checksum covers."""
     lane = StepLane(str(tmp_path), OsFiles())
-    log = open_directory(lane, SMALL, FakeClock(), Events()).create(TP, TOPIC_ID, SMALL).result()
+    log = (
+        open_directory(lane, SMALL, FakeClock(), FakeTracer()).create(TP, TOPIC_ID, SMALL).result()
+    )
     for number in range(40):
         append(log, [bytes([40 + number]) * 40])
     log.directory.flush_due(1 << 60).result()
@@ -46,7 +48,7 @@ def test_a_batch_with_a_flipped_bit_is_not_served(tmp_path: Path, at: int) -> No
     data = bytearray(path.read_bytes())
     data[at + len(data) // (third.base_offset - second.base_offset)] ^= 4
     path.write_bytes(data)
-    events = Events()
+    events = FakeTracer()
     lane = StepLane(str(tmp_path), OsFiles())
     log = open_directory(lane, SMALL, FakeClock(), events).logs[TP]
     for offset in range(second.base_offset + 1, second.base_offset - 1, -1):
@@ -65,7 +67,7 @@ def test_the_sequences_of_producers_are_not_taken_from_damaged_batches(tmp_path:
 
     def opened() -> PartitionLog:
         lane = StepLane(str(tmp_path), OsFiles())
-        directory = open_directory(lane, LogConfig(), FakeClock(), Events())
+        directory = open_directory(lane, LogConfig(), FakeClock(), FakeTracer())
         found = directory.logs.get(TP)
         return found or directory.create(TP, TOPIC_ID, LogConfig()).result()
 

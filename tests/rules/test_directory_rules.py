@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import a_cluster, replicate, settle
+from tests.support.broker.fakes import a_cluster, replicate, settle
 
 from tidelog.broker.apis import describe_log_dirs
 from tidelog.broker.server.requests import Pending, Request

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import (
+    ControllerHarness,
+    controller_harness,
+    others,
+)
+from tests.support.controller.values import (
     CONTROLLER_EPOCH,
     TP,
     alter,
@@ -26,7 +31,6 @@ from tests.controller_builders import (
     topic,
     unloaded,
 )
-from tests.controller_office import Candidate, Office, office
 
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.events import BrokersRead
@@ -35,13 +39,9 @@ from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
-
-
-def others(around: Office, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
 
 
 def one_partition(published: PartitionState, replicas: tuple[int, ...] = (1, 2, 3)) -> TopicFound:
@@ -67,7 +67,7 @@ def test_a_controller_elected_meanwhile_sees_a_bounce_by_the_recorded_epochs() -
 
 @pytest.mark.rule("V10")
 def test_a_leader_that_is_the_controller_and_comes_back_at_once_does_not_lead_again(
-    three: Office,
+    three: ControllerHarness,
 ) -> None:
     controller = three.controller()
     second, third = others(three, controller)
@@ -79,7 +79,9 @@ def test_a_leader_that_is_the_controller_and_comes_back_at_once_does_not_lead_ag
 
 
 @pytest.mark.rule("V10")
-def test_a_bounce_that_the_controller_watches_is_handled_as_down_then_up(three: Office) -> None:
+def test_a_bounce_that_the_controller_watches_is_handled_as_down_then_up(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     leader, third = others(three, controller)
     three.create(controller, "t", (leader.broker_id, controller.broker_id, third.broker_id))
@@ -164,7 +166,7 @@ def test_any_other_proof_is_none(previous: int) -> None:
 
 @pytest.mark.rule("E3", "V13")
 @pytest.mark.parametrize("cleanly", [True, False])
-def test_the_proof_is_read_from_the_registration(three: Office, cleanly: bool) -> None:
+def test_the_proof_is_read_from_the_registration(three: ControllerHarness, cleanly: bool) -> None:
     controller = three.controller()
     returning, third = others(three, controller)
     three.create(controller, "t", (returning.broker_id, controller.broker_id))
@@ -272,7 +274,10 @@ def test_a_topics_own_setting_goes_before_the_clusters(of_cluster: bool, of_topi
 
 @pytest.mark.rule("V13")
 def test_the_effective_default_comes_from_the_configuration() -> None:
-    with office(3) as strict, office(3, unclean_leader_election_enable="true") as lenient:
+    with (
+        controller_harness(3) as strict,
+        controller_harness(3, unclean_leader_election_enable="true") as lenient,
+    ):
         for around, leads in ((strict, False), (lenient, True)):
             controller = around.controller()
             sole, other = others(around, controller)
@@ -334,7 +339,7 @@ def test_a_change_of_the_leaders_own_raises_the_partition_epoch_only() -> None:
 
 
 @pytest.mark.rule("V14")
-def test_what_stays_as_it_is_keeps_its_epochs(three: Office) -> None:
+def test_what_stays_as_it_is_keeps_its_epochs(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     before = three.state(TP)
@@ -347,7 +352,7 @@ def test_what_stays_as_it_is_keeps_its_epochs(three: Office) -> None:
 
 
 @pytest.mark.rule("D3")
-def test_only_the_command_that_makes_a_replica_calls_it_new(three: Office) -> None:
+def test_only_the_command_that_makes_a_replica_calls_it_new(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     three.until(lambda: all(TP in one.script.roles() for one in three.brokers.values()))
@@ -362,7 +367,9 @@ def test_only_the_command_that_makes_a_replica_calls_it_new(three: Office) -> No
 
 
 @pytest.mark.rule("D3")
-def test_a_member_without_its_replica_leaves_the_isr_and_is_told_to_follow(three: Office) -> None:
+def test_a_member_without_its_replica_leaves_the_isr_and_is_told_to_follow(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     follower, leader = others(three, controller)
     three.create(controller, "t", (leader.broker_id, follower.broker_id, controller.broker_id))

@@ -11,9 +11,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, FakeClock, a_cluster, settle
-from tests.controller_builders import TP, alter, brokers, loaded, step
-from tests.controller_office import Candidate, Office, office
+from tests.support.broker.fakes import FakeBroker, FakeClock, a_cluster, settle
+from tests.support.controller.harness import (
+    ControllerHarness,
+    controller_harness,
+    others,
+)
+from tests.support.controller.values import (
+    TP,
+    alter,
+    brokers,
+    loaded,
+    step,
+)
 
 from tidelog.broker.apis.produce import _topic_refusal
 from tidelog.broker.events.cluster_events import ClusterEvents
@@ -33,12 +43,12 @@ from tidelog.wire.registry import PRODUCE
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3, cluster_events_enable="true") as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3, cluster_events_enable="true") as made:
         yield made
 
 
-def recorded(around: Office) -> list[ClusterEvent]:
+def recorded(around: ControllerHarness) -> list[ClusterEvent]:
     """What brokers record from now on, in order."""
     told: list[ClusterEvent] = []
 
@@ -51,12 +61,10 @@ def recorded(around: Office) -> list[ClusterEvent]:
     return told
 
 
-def others(around: Office, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
-
-
 @pytest.mark.rule("V80")
-def test_a_failover_is_recorded_phase_by_phase_and_partition_by_partition(three: Office) -> None:
+def test_a_failover_is_recorded_phase_by_phase_and_partition_by_partition(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     victim, survivor = others(three, controller)
     order = (victim.broker_id, survivor.broker_id, controller.broker_id)
@@ -80,7 +88,9 @@ def test_a_failover_is_recorded_phase_by_phase_and_partition_by_partition(three:
 
 
 @pytest.mark.rule("V80")
-def test_how_long_a_death_went_unnoticed_is_told_where_it_was_seen(three: Office) -> None:
+def test_how_long_a_death_went_unnoticed_is_told_where_it_was_seen(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     victim, survivor = others(three, controller)
     three.create(controller, "t", (victim.broker_id, survivor.broker_id, controller.broker_id))
@@ -99,7 +109,7 @@ def test_how_long_a_death_went_unnoticed_is_told_where_it_was_seen(three: Office
 
 
 @pytest.mark.rule("V80", "V43")
-def test_what_a_broker_hands_over_is_a_failover_without_a_death(three: Office) -> None:
+def test_what_a_broker_hands_over_is_a_failover_without_a_death(three: ControllerHarness) -> None:
     controller = three.controller()
     leaving, survivor = others(three, controller)
     three.create(controller, "t", (leaving.broker_id, survivor.broker_id, controller.broker_id))
@@ -118,7 +128,9 @@ def test_what_a_broker_hands_over_is_a_failover_without_a_death(three: Office) -
 
 
 @pytest.mark.rule("V80")
-def test_the_failover_of_the_controller_itself_is_recorded_by_the_next(three: Office) -> None:
+def test_the_failover_of_the_controller_itself_is_recorded_by_the_next(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     rest = [one.broker_id for one in others(three, controller)]
     three.create(controller, "t", (controller.broker_id, *rest))
@@ -133,7 +145,7 @@ def test_the_failover_of_the_controller_itself_is_recorded_by_the_next(three: Of
 
 
 @pytest.mark.rule("V80")
-def test_partitions_that_are_published_and_not_led_are_counted(three: Office) -> None:
+def test_partitions_that_are_published_and_not_led_are_counted(three: ControllerHarness) -> None:
     controller = three.controller()
     victim, survivor = others(three, controller)
     order = (victim.broker_id, survivor.broker_id, controller.broker_id)
@@ -163,7 +175,7 @@ def test_nothing_is_told_that_was_not_written() -> None:
 
 @pytest.mark.rule("V80")
 def test_where_events_are_off_nothing_is_recorded_and_no_topic_is_asked_for() -> None:
-    with office(3) as quiet:
+    with controller_harness(3) as quiet:
         controller = quiet.controller()
         quiet.create(controller, "t", (1, 2, 3))
         others(quiet, controller)[0].crash()

@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.controller_builders import brokers, loaded, state, step, topic
+from tests.support.controller.values import (
+    brokers,
+    loaded,
+    state,
+    step,
+    topic,
+)
 
 from tidelog.broker import apis
 from tidelog.broker.apis.support.context import ApiContext

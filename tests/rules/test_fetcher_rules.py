@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.broker_fakes import (
+from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
     FakeBroker,

@@ -1,6 +1,7 @@
 """Rules of following, between brokers: V32, V36, V60 to V63, V66, V67, A2, A5, A9, A10.
 
-Real fetchers, fetch sessions, leaders and ISR changes over fake logs (`tests.broker_fakes`).
+Real fetchers, fetch sessions, leaders and ISR changes over fake logs
+(`tests.support.broker.fakes`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.broker_fakes import (
+from tests.support.broker.fakes import (
     CONNECTION,
     TOPIC_ID,
     FakeBroker,

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import ControllerHarness, controller_harness, not_controller
+from tests.support.controller.values import (
     TP,
     alter,
     answer_of,
@@ -26,7 +27,6 @@ from tests.controller_builders import (
     topic,
     topic_id,
 )
-from tests.controller_office import Office, not_controller, office
 
 from tidelog.broker.apis import alter_partition
 from tidelog.controller.changes import (
@@ -46,8 +46,8 @@ from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPa
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
 
 
@@ -88,7 +88,7 @@ def test_an_unknown_sender_or_life_is_refused_at_the_top(how: dict[str, int]) ->
 
 
 @pytest.mark.rule("A2")
-def test_a_broker_that_is_not_the_controller_says_so_at_the_top(three: Office) -> None:
+def test_a_broker_that_is_not_the_controller_says_so_at_the_top(three: ControllerHarness) -> None:
     controller = three.controller()
     other = next(one for one in three.brokers.values() if one is not controller)
     [answer] = three.alter(other, AlterPartitionRequest())
@@ -96,7 +96,7 @@ def test_a_broker_that_is_not_the_controller_says_so_at_the_top(three: Office) -
 
 
 @pytest.mark.rule("A2")
-def test_whoever_waits_when_the_term_ends_hears_that_it_has(three: Office) -> None:
+def test_whoever_waits_when_the_term_ends_hears_that_it_has(three: ControllerHarness) -> None:
     controller = three.controller()
     three.cut_off.append(f"b{controller.broker_id}")
     answers = three.alter(controller, AlterPartitionRequest(broker_id=controller.broker_id))
@@ -245,7 +245,9 @@ def test_after_a_newer_partition_epoch_the_older_request_is_void() -> None:
 
 
 @pytest.mark.rule("A10")
-def test_changes_of_one_request_are_one_decision_and_one_transaction(three: Office) -> None:
+def test_changes_of_one_request_are_one_decision_and_one_transaction(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     three.create(controller, "t", *[(1, 2, 3)] * 5)
     node = three.read(layout.topic_path("t"))
@@ -420,7 +422,9 @@ def test_a_block_that_somebody_else_took_meanwhile_is_not_given() -> None:
 
 
 @pytest.mark.rule("G3")
-def test_ids_of_all_brokers_differ_over_failovers_and_lost_answers(three: Office) -> None:
+def test_ids_of_all_brokers_differ_over_failovers_and_lost_answers(
+    three: ControllerHarness,
+) -> None:
     given: list[int] = []
     for _ in range(3):
         controller = three.controller()
@@ -448,7 +452,7 @@ def test_ids_of_all_brokers_differ_over_failovers_and_lost_answers(three: Office
 
 
 @pytest.mark.rule("G3")
-def test_the_block_is_recorded_as_kafka_records_it(three: Office) -> None:
+def test_the_block_is_recorded_as_kafka_records_it(three: ControllerHarness) -> None:
     controller = three.controller()
     data = layout.encode_producer_id_block(9, 0, 999)
     three.write(SetData(layout.PRODUCER_ID_BLOCK, data, ANY_VERSION))

@@ -1,6 +1,7 @@
 """What a leader does when its topic's configuration changes while it leads: V60, V64.
 
-Real leaders and fetchers over fake logs (`tests.broker_fakes`); the store holds configurations.
+Real leaders and fetchers over fake logs (`tests.support.broker.fakes`); the store holds
+configurations.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.broker_fakes import TOPIC, FakeBroker, a_cluster, errors, settle, state
+from tests.support.broker.fakes import (
+    TOPIC,
+    FakeBroker,
+    a_cluster,
+    errors,
+    settle,
+    state,
+)
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.metadata import layout

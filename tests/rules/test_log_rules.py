@@ -10,14 +10,13 @@ import errno
 from pathlib import Path
 
 import pytest
-from tests.unit.log.log_rig import (
+from tests.support.log import (
     NOW_MS,
     TOPIC_ID,
     TP,
-    Events,
     FakeClock,
     FaultyFiles,
-    SimRig,
+    SimLogHarness,
     StepLane,
     append,
     batch_of,
@@ -25,12 +24,13 @@ from tests.unit.log.log_rig import (
     read_all,
     values_of,
 )
+from tests.support.ports import FakeTracer
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Work
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.builder import Producer
 from tidelog.runtime.clock import SystemClock
@@ -51,7 +51,7 @@ class Disk:
     def open(self) -> LogDirectory:
         self.files = FaultyFiles(OsFiles())
         self.lane = StepLane(str(self.path), self.files)
-        return open_directory(self.lane, LogConfig(), self.clock, Events())
+        return open_directory(self.lane, LogConfig(), self.clock, FakeTracer())
 
     def new_log(self) -> PartitionLog:
         return self.open().create(TP, TOPIC_ID, LogConfig()).result()
@@ -143,8 +143,8 @@ def test_no_checkpoint_claims_what_a_truncation_takes(disk: Disk) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_power_loss_after_a_truncation_mixes_no_histories(seed: int) -> None:
     """Old records may come back whole, with their epochs; never under the new epoch."""
-    rig = SimRig(seed)
-    log = rig.open().create(TP, TOPIC_ID, rig.config).result()
+    harness = SimLogHarness(seed)
+    log = harness.open().create(TP, TOPIC_ID, harness.config).result()
     for number in range(8):
         append(log, [f"old {number}".encode()], epoch=1)
     log.flush().result()
@@ -152,9 +152,9 @@ def test_a_power_loss_after_a_truncation_mixes_no_histories(seed: int) -> None:
     log.truncate_to(4).result()
     for number in range(4, 7):
         append(log, [f"new {number}".encode()], epoch=5)
-    rig.life.alive = False
-    rig.disk.lose_power(rig.draw, Loss.UNSYNCED)
-    log = rig.open().logs[TP]
+    harness.life.alive = False
+    harness.disk.lose_power(harness.draw, Loss.UNSYNCED)
+    log = harness.open().logs[TP]
     for record in read_all(log):
         expected = 5 if (record.value or b"").startswith(b"new") else 1
         assert log.epochs.epoch_at(record.offset) == expected
@@ -218,8 +218,8 @@ def test_entries_at_or_beyond_the_log_end_are_dropped_on_load(disk: Disk) -> Non
 @pytest.mark.rule("V39")
 @pytest.mark.parametrize("seed", range(20))
 def test_what_lies_below_the_recovery_point_survives_a_power_loss(seed: int) -> None:
-    rig = SimRig(seed, LogConfig(segment_bytes=600))
-    log = rig.open().create(TP, TOPIC_ID, rig.config).result()
+    harness = SimLogHarness(seed, LogConfig(segment_bytes=600))
+    log = harness.open().create(TP, TOPIC_ID, harness.config).result()
     for number in range(20):
         append(log, [bytes([number]) * 50], epoch=number // 6)
         if number == 13:
@@ -228,9 +228,9 @@ def test_what_lies_below_the_recovery_point_survives_a_power_loss(seed: int) -> 
     epochs = log.epochs.entries()
     point = log.recovery_point
     assert point >= 14
-    rig.life.alive = False
-    rig.disk.lose_power(rig.draw, Loss.UNSYNCED)
-    log = rig.open().logs[TP]
+    harness.life.alive = False
+    harness.disk.lose_power(harness.draw, Loss.UNSYNCED)
+    log = harness.open().logs[TP]
     assert log.log_end_offset >= point
     assert values_of(log) == [bytes([number]) * 50 for number in range(log.log_end_offset)]
     assert log.epochs.entries() == [entry for entry in epochs if entry[1] < log.log_end_offset]

@@ -10,8 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.controller_builders import brokers, epoch, loaded, state, state_writes, step, topic
-from tests.controller_office import Office, office
+from tests.support.controller.harness import ControllerHarness, controller_harness
+from tests.support.controller.values import (
+    brokers,
+    epoch,
+    loaded,
+    state,
+    state_writes,
+    step,
+    topic,
+)
 
 from tidelog.broker.controller import store_ops
 from tidelog.controller.changes import TopicFound
@@ -50,13 +58,15 @@ def wanted(
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
 
 
 @pytest.mark.rule("A14", "V17")
-def test_every_broker_is_told_of_an_isr_change_as_soon_as_it_is_durable(three: Office) -> None:
+def test_every_broker_is_told_of_an_isr_change_as_soon_as_it_is_durable(
+    three: ControllerHarness,
+) -> None:
     """Before, the controller heard of it by a node that it looked at: up to a minute."""
     controller = three.controller()
     leader = next(one for one in three.brokers.values() if one is not controller)

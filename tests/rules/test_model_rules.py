@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.model.explorer import Model, explore
-from tests.model.failover_model import Bounds as FailoverBounds
-from tests.model.failover_model import FailoverModel
-from tests.model.isr_model import Bounds as IsrBounds
-from tests.model.isr_model import IsrModel
-from tests.model.log_model import Bounds as LogBounds
-from tests.model.log_model import LogModel
+from tests.support.models.explorer import Model, explore
+from tests.support.models.failover_model import Bounds as FailoverBounds
+from tests.support.models.failover_model import FailoverModel
+from tests.support.models.isr_model import Bounds as IsrBounds
+from tests.support.models.isr_model import IsrModel
+from tests.support.models.log_model import Bounds as LogBounds
+from tests.support.models.log_model import LogModel
 
 LIMIT = 20_000
 

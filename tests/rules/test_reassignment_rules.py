@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import Candidate, ControllerHarness, _Wire, controller_harness
+from tests.support.controller.values import (
     TP,
     alter,
     answer_of,
@@ -25,7 +26,6 @@ from tests.controller_builders import (
     topic,
     unloaded,
 )
-from tests.controller_office import Candidate, Office, _Wire, office
 
 from tidelog.broker.controller.store_writer import StoreWriter
 from tidelog.controller.changes import TopicFound
@@ -59,8 +59,8 @@ class Moves:
 
     target = (4, 5, 1)
 
-    def __init__(self, around: Office) -> None:
-        self.office = around
+    def __init__(self, around: ControllerHarness) -> None:
+        self.harness = around
         first = around.controller()
         assert around.create(first, "t", (1, 2, 3)).error_code == ErrorCode.NONE
         #: Every state of t-0 and every assignment of t that was written, in order.
@@ -94,7 +94,7 @@ class Moves:
 
     def published(self) -> Any:
         """(state, assignment) as the store has them now."""
-        tree = self.office.server.tree
+        tree = self.harness.server.tree
         path = layout.partition_state_path(TP)
         node, of_topic = tree.get(path), tree.get(layout.topic_path("t"))
         assert node is not None
@@ -108,7 +108,7 @@ class Moves:
     def is_done(self) -> bool:
         """Whether the topic's node names the target alone and the request is gone."""
         _, assignment = self.published()
-        asked = self.office.server.tree.get(layout.REASSIGN_PARTITIONS)
+        asked = self.harness.server.tree.get(layout.REASSIGN_PARTITIONS)
         return (
             assignment.partitions[0] == self.target
             and not assignment.adding
@@ -119,11 +119,11 @@ class Moves:
     def ask_by_node(self) -> None:
         """An administrator leaves the request in the store."""
         data = layout.encode_reassignments([ReassignmentEntry(TP, self.target)])
-        self.office.write(Create(layout.REASSIGN_PARTITIONS, data))
+        self.harness.write(Create(layout.REASSIGN_PARTITIONS, data))
 
     def report(self) -> None:
         """The leader asks for an ISR of all live replicas that it knows of, as it knows it."""
-        around = self.office
+        around = self.harness
         now, _ = self.published()
         if now.leader not in around.brokers or not around.brokers[now.leader].is_up:
             return
@@ -157,14 +157,14 @@ class Moves:
             if self.is_done:
                 return
             self.report()
-            self.office.pass_time(50)
+            self.harness.pass_time(50)
         state_now, assignment = self.published()
         raise AssertionError(f"it is not done: {state_now}, {assignment}")
 
 
 @pytest.fixture
 def moves() -> Iterator[Moves]:
-    with office(5) as around:
+    with controller_harness(5) as around:
         yield Moves(around)
 
 
@@ -175,7 +175,7 @@ def test_a_request_in_the_store_is_carried_out_and_then_gone(moves: Moves) -> No
     now, assignment = moves.published()
     assert sorted(now.isr) == [1, 4, 5]
     assert assignment.original == {}
-    around = moves.office
+    around = moves.harness
     around.pass_time(200)
     for broker_id in (2, 3):
         [stop] = around.brokers[broker_id].script.of(StopReplicaRequest)
@@ -204,7 +204,7 @@ def test_its_states_follow_each_other_and_a_sweep_looks_again(moves: Moves) -> N
     # The shell sweeps from time to time.
     swept: list[Any] = []
     moves.ask_by_node()
-    around = moves.office
+    around = moves.harness
     around.until(lambda: len(moves.assignments) == 1)
     shell = around.controller().controller
     offer = shell.offer
@@ -215,7 +215,7 @@ def test_its_states_follow_each_other_and_a_sweep_looks_again(moves: Moves) -> N
 
 @pytest.mark.rule("V51")
 def test_a_replica_that_is_to_go_may_be_down_and_out_of_sync(moves: Moves) -> None:
-    around = moves.office
+    around = moves.harness
     dead = around.brokers[3 if around.brokers[2].is_controller else 2]
     dead.crash()
     around.until(lambda: dead.broker_id not in moves.published()[0].isr)
@@ -240,7 +240,7 @@ def test_the_order_isr_then_roles_then_deletion_then_the_node_then_the_request(
     moves: Moves,
 ) -> None:
     moves.ask_by_node()
-    around = moves.office
+    around = moves.harness
     moves.finish()
     around.pass_time(200)
     begun, ended = moves.assignments
@@ -305,7 +305,7 @@ def test_nobody_goes_on_as_before_where_only_the_topics_node_was_written() -> No
 class Strike:
     """Kills the controller at its n-th transaction or command from now on, before or after it."""
 
-    def __init__(self, around: Office, number: int, *, after: bool) -> None:
+    def __init__(self, around: ControllerHarness, number: int, *, after: bool) -> None:
         self.around = around
         self.left = number
         self.after = after
@@ -330,7 +330,7 @@ def struck_while_moving(
     monkeypatch: pytest.MonkeyPatch, number: int, what: str, *, after: bool
 ) -> bool:
     """A move with the controller lost at one point; False where it had ended before."""
-    with office(5) as around:
+    with controller_harness(5) as around:
         moves = Moves(around)
         strike = Strike(around, number, after=after)
         transact, send = StoreWriter._transact, _Wire.send
@@ -402,7 +402,7 @@ def test_the_change_that_completes_it_is_followed_by_the_completion_at_once(move
     assert controller.image.is_completing(TP)
     # In a shell: no time passes but that of the writes.
     moves.ask_by_node()
-    around = moves.office
+    around = moves.harness
     around.until(lambda: len(moves.assignments) == 1)
     around.pass_time(100)
     moves.report()
@@ -413,7 +413,7 @@ def test_the_change_that_completes_it_is_followed_by_the_completion_at_once(move
 @pytest.mark.rule("R1")
 def test_what_there_was_is_recorded_when_a_request_is_accepted_and_stays(moves: Moves) -> None:
     moves.ask_by_node()
-    around = moves.office
+    around = moves.harness
     around.until(lambda: len(moves.assignments) == 1)
     around.pass_time(100)
     node = around.read(layout.REASSIGN_PARTITIONS)
@@ -431,7 +431,7 @@ def test_what_there_was_is_recorded_when_a_request_is_accepted_and_stays(moves: 
 
 @pytest.mark.rule("R1")
 def test_requests_for_what_cannot_be_are_refused_by_both_ways(moves: Moves) -> None:
-    around = moves.office
+    around = moves.harness
     assert ask(moves, [9, 1]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert ask(moves, [1], TopicPartition("t", 5)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     moves.target = (9, 1)
@@ -455,7 +455,7 @@ def test_a_new_controller_resumes_them_when_its_full_commands_are_out() -> None:
 @pytest.mark.rule("V22", "R13")
 def test_a_topic_that_moves_can_be_deleted_which_ends_the_move(moves: Moves) -> None:
     moves.ask_by_node()
-    around = moves.office
+    around = moves.harness
     around.until(lambda: len(moves.assignments) == 1)
     around.pass_time(100)
     answers = around.delete(around.controller(), "t")
@@ -483,8 +483,8 @@ def ask(moves: Moves, target: Sequence[int] | None, of: TopicPartition = TP) -> 
     """Ask by request; the partition's outcome."""
     wanted = ReassignableTopic(of.topic, [ReassignablePartition(of.partition, target)])
     request = AlterPartitionReassignmentsRequest(topics=[wanted])
-    answer = moves.office.answer(
-        moves.office.controller(),
+    answer = moves.harness.answer(
+        moves.harness.controller(),
         lambda shell: shell.reassign(request, AlterPartitionReassignmentsResponse),
     )
     [told] = answer.responses

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import T0, FakeBroker, a_cluster, state
+from tests.support.broker.fakes import T0, FakeBroker, a_cluster, state
 
 from tidelog.broker.apis import produce
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
-from tidelog.log.planning import CostlyBatch
+from tidelog.log.append_validation import CostlyBatch
 from tidelog.log.refused_batches import EarlierBatchRefusedError
 from tidelog.records.batch import BatchView
 from tidelog.records.builder import NewRecord, Producer, build_batch

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.controller_office import Candidate, Office, no_removal, office
+from tests.support.controller.harness import (
+    Candidate,
+    ControllerHarness,
+    controller_harness,
+    no_removal,
+)
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
@@ -22,18 +27,18 @@ LAST = TopicPartition("t", 2)
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
 
 
 @pytest.fixture
-def four() -> Iterator[Office]:
-    with office(4) as made:
+def four() -> Iterator[ControllerHarness]:
+    with controller_harness(4) as made:
         yield made
 
 
-def with_topic(around: Office, partitions: int = 3) -> Candidate:
+def with_topic(around: ControllerHarness, partitions: int = 3) -> Candidate:
     """The controller, once it has made topic t on all brokers."""
     controller = around.controller()
     around.create(controller, "t", *[ALL] * partitions)
@@ -47,7 +52,7 @@ def request_path(partition: int, *, is_removal: bool = True) -> str:
     return layout.partition_request_path(TopicPartition("t", partition), is_removal=is_removal)
 
 
-def ask_by_node(around: Office, *partitions: int, drain: bool = False) -> None:
+def ask_by_node(around: ControllerHarness, *partitions: int, drain: bool = False) -> None:
     """Leave requests to remove partitions."""
     parent = layout.partition_requests_path("t", is_removal=True)
     if around.read(parent) is None:
@@ -57,7 +62,7 @@ def ask_by_node(around: Office, *partitions: int, drain: bool = False) -> None:
         around.write(Create(request_path(partition), data))
 
 
-def await_count(around: Office, count: int) -> None:
+def await_count(around: ControllerHarness, count: int) -> None:
     around.until(lambda: len(around.assignments("t")) == count)
 
 
@@ -78,7 +83,7 @@ def stops_of(one: Candidate) -> dict[TopicPartition, tuple[int, bool]]:
 
 
 @pytest.mark.rule("V71")
-def test_the_highest_partitions_go_and_the_others_stay(three: Office) -> None:
+def test_the_highest_partitions_go_and_the_others_stay(three: ControllerHarness) -> None:
     controller = with_topic(three)
     before = three.state(TopicPartition("t", 0))
     assert three.shrink(controller, "t", 1).error_code == ErrorCode.NONE
@@ -89,7 +94,7 @@ def test_the_highest_partitions_go_and_the_others_stay(three: Office) -> None:
 
 
 @pytest.mark.rule("V71")
-def test_the_state_node_stays_as_a_tombstone(three: Office) -> None:
+def test_the_state_node_stays_as_a_tombstone(three: ControllerHarness) -> None:
     controller = with_topic(three)
     before = three.state(LAST)
     three.shrink(controller, "t", 2)
@@ -101,7 +106,7 @@ def test_the_state_node_stays_as_a_tombstone(three: Office) -> None:
 
 
 @pytest.mark.rule("V71", "V2")
-def test_nobody_deletes_before_the_tombstone_is_durable(three: Office) -> None:
+def test_nobody_deletes_before_the_tombstone_is_durable(three: ControllerHarness) -> None:
     controller = with_topic(three)
     three.cut_off.append(f"b{controller.broker_id}")
     request = RemovePartitionsRequest([RemovePartitionsTopic("t", 2)])
@@ -116,7 +121,7 @@ def test_nobody_deletes_before_the_tombstone_is_durable(three: Office) -> None:
 
 
 @pytest.mark.rule("V71", "V30")
-def test_replicas_are_deleted_under_the_epoch_that_ends_them(three: Office) -> None:
+def test_replicas_are_deleted_under_the_epoch_that_ends_them(three: ControllerHarness) -> None:
     controller = with_topic(three)
     three.shrink(controller, "t", 2)
     await_count(three, 2)
@@ -125,7 +130,7 @@ def test_replicas_are_deleted_under_the_epoch_that_ends_them(three: Office) -> N
 
 
 @pytest.mark.rule("V71", "V17")
-def test_every_broker_hears_that_the_partition_is_gone(three: Office) -> None:
+def test_every_broker_hears_that_the_partition_is_gone(three: ControllerHarness) -> None:
     controller = with_topic(three)
     three.shrink(controller, "t", 2)
     await_count(three, 2)
@@ -140,7 +145,9 @@ def test_every_broker_hears_that_the_partition_is_gone(three: Office) -> None:
 
 
 @pytest.mark.rule("V71", "V22")
-def test_the_node_names_the_partition_until_all_live_brokers_have_deleted(three: Office) -> None:
+def test_the_node_names_the_partition_until_all_live_brokers_have_deleted(
+    three: ControllerHarness,
+) -> None:
     controller = with_topic(three)
     slow = next(one for one in three.brokers.values() if one is not controller)
     slow.script.silent = True
@@ -153,7 +160,7 @@ def test_the_node_names_the_partition_until_all_live_brokers_have_deleted(three:
 
 
 @pytest.mark.rule("V71", "V22")
-def test_a_dead_broker_does_not_hold_a_removal_up(three: Office) -> None:
+def test_a_dead_broker_does_not_hold_a_removal_up(three: ControllerHarness) -> None:
     controller = with_topic(three)
     dead = next(one for one in three.brokers.values() if one is not controller)
     dead.crash()
@@ -171,7 +178,9 @@ def test_a_dead_broker_does_not_hold_a_removal_up(three: Office) -> None:
 
 
 @pytest.mark.rule("V71", "V70", "V14")
-def test_a_partition_added_again_has_higher_epochs_than_any_before(three: Office) -> None:
+def test_a_partition_added_again_has_higher_epochs_than_any_before(
+    three: ControllerHarness,
+) -> None:
     controller = with_topic(three)
     for life in range(1, 4):
         three.shrink(controller, "t", 2)
@@ -190,7 +199,7 @@ def test_a_partition_added_again_has_higher_epochs_than_any_before(three: Office
 
 
 @pytest.mark.rule("V71", "V41")
-def test_a_later_controller_knows_the_tombstones(four: Office) -> None:
+def test_a_later_controller_knows_the_tombstones(four: ControllerHarness) -> None:
     controller = with_topic(four)
     four.shrink(controller, "t", 1)
     await_count(four, 1)
@@ -201,7 +210,7 @@ def test_a_later_controller_knows_the_tombstones(four: Office) -> None:
 
 
 @pytest.mark.rule("V71", "D3")
-def test_a_creation_cut_short_is_known_in_a_later_life_too(three: Office) -> None:
+def test_a_creation_cut_short_is_known_in_a_later_life_too(three: ControllerHarness) -> None:
     controller = with_topic(three)
     three.shrink(controller, "t", 2)
     await_count(three, 2)
@@ -224,7 +233,7 @@ def test_a_creation_cut_short_is_known_in_a_later_life_too(three: Office) -> Non
 
 
 @pytest.mark.rule("V71", "V7")
-def test_a_request_waits_until_all_higher_numbers_are_requested(three: Office) -> None:
+def test_a_request_waits_until_all_higher_numbers_are_requested(three: ControllerHarness) -> None:
     with_topic(three)
     ask_by_node(three, 1)
     three.pass_time(300)
@@ -236,7 +245,7 @@ def test_a_request_waits_until_all_higher_numbers_are_requested(three: Office) -
 
 
 @pytest.mark.rule("V71", "V7")
-def test_a_request_that_is_taken_back_in_time_is_not_carried_out(three: Office) -> None:
+def test_a_request_that_is_taken_back_in_time_is_not_carried_out(three: ControllerHarness) -> None:
     with_topic(three)
     ask_by_node(three, 1)
     three.pass_time(100)
@@ -247,7 +256,7 @@ def test_a_request_that_is_taken_back_in_time_is_not_carried_out(three: Office) 
 
 
 @pytest.mark.rule("V71", "V7")
-def test_requests_that_cannot_be_done_are_dropped_with_the_reason(three: Office) -> None:
+def test_requests_that_cannot_be_done_are_dropped_with_the_reason(three: ControllerHarness) -> None:
     controller = with_topic(three)
     ask_by_node(three, 0, 7)
     three.write(Create(f"{layout.PARTITIONS_REMOVE}/none", b""))
@@ -283,7 +292,7 @@ def test_requests_that_cannot_be_done_are_dropped_with_the_reason(three: Office)
     ],
 )
 def test_what_cannot_be_removed_is_refused(
-    three: Office, name: str, count: int, error: ErrorCode, reason: str
+    three: ControllerHarness, name: str, count: int, error: ErrorCode, reason: str
 ) -> None:
     controller = with_topic(three)
     refused = three.shrink(controller, name, count)
@@ -292,7 +301,7 @@ def test_what_cannot_be_removed_is_refused(
 
 
 @pytest.mark.rule("V71", "V70")
-def test_nothing_is_added_while_partitions_are_on_their_way_out(three: Office) -> None:
+def test_nothing_is_added_while_partitions_are_on_their_way_out(three: ControllerHarness) -> None:
     controller = with_topic(three)
     ask_by_node(three, 1, 2, drain=True)
     three.pass_time(100)
@@ -305,7 +314,9 @@ def test_nothing_is_added_while_partitions_are_on_their_way_out(three: Office) -
 
 
 @pytest.mark.rule("V71")
-def test_leaders_of_partitions_that_drain_are_told_to_take_no_more(three: Office) -> None:
+def test_leaders_of_partitions_that_drain_are_told_to_take_no_more(
+    three: ControllerHarness,
+) -> None:
     controller = with_topic(three)
     assert three.shrink(controller, "t", 2, drain=True).error_code == ErrorCode.NONE
     three.until(lambda: LAST in controller.script.roles())
@@ -317,7 +328,9 @@ def test_leaders_of_partitions_that_drain_are_told_to_take_no_more(three: Office
 
 
 @pytest.mark.rule("V71")
-def test_a_partition_that_drains_goes_when_every_group_has_read_it(three: Office) -> None:
+def test_a_partition_that_drains_goes_when_every_group_has_read_it(
+    three: ControllerHarness,
+) -> None:
     controller = with_topic(three)
     three.shrink(controller, "t", 1, drain=True)
     three.pass_time(2_000)
@@ -331,7 +344,7 @@ def test_a_partition_that_drains_goes_when_every_group_has_read_it(three: Office
 
 
 @pytest.mark.rule("V71")
-def test_a_drain_that_is_asked_for_again_without_goes_on_at_once(three: Office) -> None:
+def test_a_drain_that_is_asked_for_again_without_goes_on_at_once(three: ControllerHarness) -> None:
     controller = with_topic(three)
     three.shrink(controller, "t", 2, drain=True)
     three.pass_time(1_000)
@@ -340,7 +353,9 @@ def test_a_drain_that_is_asked_for_again_without_goes_on_at_once(three: Office) 
 
 
 @pytest.mark.rule("V71")
-def test_leaders_take_records_again_when_the_request_is_taken_back(three: Office) -> None:
+def test_leaders_take_records_again_when_the_request_is_taken_back(
+    three: ControllerHarness,
+) -> None:
     controller = with_topic(three)
     three.shrink(controller, "t", 2, drain=True)
     three.until(lambda: LAST in controller.script.roles())
@@ -349,7 +364,7 @@ def test_leaders_take_records_again_when_the_request_is_taken_back(three: Office
 
 
 @pytest.mark.rule("V71", "V41")
-def test_the_next_controller_goes_on_with_a_drain(three: Office) -> None:
+def test_the_next_controller_goes_on_with_a_drain(three: ControllerHarness) -> None:
     controller = with_topic(three)
     three.shrink(controller, "t", 2, drain=True)
     three.until(lambda: LAST in controller.script.roles())
@@ -366,7 +381,7 @@ def test_the_next_controller_goes_on_with_a_drain(three: Office) -> None:
 
 
 @pytest.mark.rule("V71", "V41")
-def test_the_next_controller_finishes_a_removal(three: Office) -> None:
+def test_the_next_controller_finishes_a_removal(three: ControllerHarness) -> None:
     controller = with_topic(three)
     for one in three.brokers.values():
         one.script.silent = True
@@ -383,7 +398,7 @@ def test_the_next_controller_finishes_a_removal(three: Office) -> None:
 
 
 @pytest.mark.rule("V7", "V70")
-def test_partitions_are_added_by_node(three: Office) -> None:
+def test_partitions_are_added_by_node(three: ControllerHarness) -> None:
     with_topic(three)
     three.write(Create(layout.partition_requests_path("t", is_removal=False), b""))
     path = request_path(4, is_removal=False)
@@ -401,7 +416,7 @@ def test_partitions_are_added_by_node(three: Office) -> None:
 
 @pytest.mark.rule("V7")
 @pytest.mark.parametrize("data", [b"[1,1,2]", b"[9,1,2]", b"[1]", b"{}", b"nonsense"])
-def test_a_request_to_add_what_cannot_be_is_dropped(three: Office, data: bytes) -> None:
+def test_a_request_to_add_what_cannot_be_is_dropped(three: ControllerHarness, data: bytes) -> None:
     with_topic(three)
     three.write(Create(layout.partition_requests_path("t", is_removal=False), b""))
     path = request_path(3, is_removal=False)
@@ -411,7 +426,9 @@ def test_a_request_to_add_what_cannot_be_is_dropped(three: Office, data: bytes) 
 
 
 @pytest.mark.rule("V25", "V70")
-def test_partitions_that_somebody_writes_into_the_node_are_adopted(three: Office) -> None:
+def test_partitions_that_somebody_writes_into_the_node_are_adopted(
+    three: ControllerHarness,
+) -> None:
     with_topic(three)
     three.edit("t", {0: ALL, 1: ALL, 2: ALL, 3: (2, 1, 3)})
     new = TopicPartition("t", 3)
@@ -421,7 +438,7 @@ def test_partitions_that_somebody_writes_into_the_node_are_adopted(three: Office
 
 
 @pytest.mark.rule("V25", "V71")
-def test_partitions_that_somebody_takes_from_the_node_are_removed(three: Office) -> None:
+def test_partitions_that_somebody_takes_from_the_node_are_removed(three: ControllerHarness) -> None:
     controller = with_topic(three)
     three.edit("t", {0: ALL, 1: ALL})
     three.until(lambda: all(stops_of(one) for one in three.brokers.values()))
@@ -433,7 +450,7 @@ def test_partitions_that_somebody_takes_from_the_node_are_removed(three: Office)
 
 
 @pytest.mark.rule("V25", "V71")
-def test_partitions_written_back_into_the_node_begin_another_life(three: Office) -> None:
+def test_partitions_written_back_into_the_node_begin_another_life(three: ControllerHarness) -> None:
     controller = with_topic(three)
     three.shrink(controller, "t", 2)
     await_count(three, 2)
@@ -443,7 +460,7 @@ def test_partitions_written_back_into_the_node_begin_another_life(three: Office)
 
 
 @pytest.mark.rule("V25", "V71")
-def test_they_do_so_whatever_is_left_of_the_life_before(three: Office) -> None:
+def test_they_do_so_whatever_is_left_of_the_life_before(three: ControllerHarness) -> None:
     """The controller died before it had said that the partition is removed."""
     controller = with_topic(three)
     three.shrink(controller, "t", 2)
@@ -478,7 +495,7 @@ def test_they_do_so_whatever_is_left_of_the_life_before(three: Office) -> None:
     ],
 )
 def test_an_edit_that_cannot_be_carried_out_is_left_alone(
-    three: Office, assignments: dict[int, tuple[int, ...]]
+    three: ControllerHarness, assignments: dict[int, tuple[int, ...]]
 ) -> None:
     controller = with_topic(three)
     before = {number: three.state(TopicPartition("t", number)) for number in range(3)}
@@ -504,7 +521,7 @@ def test_an_edit_that_cannot_be_carried_out_is_left_alone(
     ],
 )
 def test_a_new_controller_does_not_go_by_an_edit_that_contradicts_the_states(
-    three: Office, assignments: dict[int, tuple[int, ...]], reason: str
+    three: ControllerHarness, assignments: dict[int, tuple[int, ...]], reason: str
 ) -> None:
     """It leaves the topic alone until it is mended, and brokers are told to keep what they have."""
     controller = with_topic(three)
@@ -532,7 +549,7 @@ def test_a_new_controller_does_not_go_by_an_edit_that_contradicts_the_states(
 
 
 @pytest.mark.rule("V71")
-def test_a_tombstone_that_lost_its_word_is_one_still(four: Office) -> None:
+def test_a_tombstone_that_lost_its_word_is_one_still(four: ControllerHarness) -> None:
     """A controller that knows nothing of removals drops keys of ours when it writes."""
     controller = with_topic(four)
     four.shrink(controller, "t", 2)

@@ -9,8 +9,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import T0, TOPIC_ID, FakeLog, a_cluster, errors, replicate, settle, state
-from tests.unit.broker.test_connections import FakeBroker, FakeTransport, frame
+from tests.support.broker.connections import FakeBroker, FakeTransport, frame
+from tests.support.broker.fakes import (
+    T0,
+    TOPIC_ID,
+    FakeLog,
+    a_cluster,
+    errors,
+    replicate,
+    settle,
+    state,
+)
 
 from tidelog.broker.apis import api_versions, cards, error_response, handlers
 from tidelog.broker.cluster_view import ClusterView

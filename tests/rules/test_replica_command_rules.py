@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import (
+from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
     FakeLog,

@@ -7,7 +7,7 @@ F4 (keeping up). Each test would fail if its rule were broken by one line.
 from __future__ import annotations
 
 import pytest
-from tests.replica_builders import (
+from tests.support.replication import (
     LAG_MS,
     a_follower,
     a_leader,

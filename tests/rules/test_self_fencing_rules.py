@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.rules.test_session_rules import TIMEOUT_MS, House, simulated
-from tests.unit.broker.test_connections import FakeTransport
+from tests.rules.session_harness import TIMEOUT_MS, SessionHarness, simulated
+from tests.support.broker.connections import FakeTransport
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.cluster_view import PartitionView, TopicView
@@ -38,15 +38,15 @@ TOPIC_ID = b"t" * 16
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
-    made = House()
+def harness() -> Iterator[SessionHarness]:
+    made = SessionHarness()
     yield made
     made.cluster.close()
 
 
-async def serving(house: House) -> tuple[Broker, Connection, FakeTransport]:
+async def serving(harness: SessionHarness) -> tuple[Broker, Connection, FakeTransport]:
     """A registered broker that knows the cluster, and a client's connection to it."""
-    broker = await house.registered()
+    broker = await harness.registered()
     known(broker)
     broker.admission.is_serving = True
     broker.admission.changed()
@@ -80,9 +80,9 @@ def answered(transport: FakeTransport) -> list[Any]:
     return [decode_response(METADATA, VERSION, memoryview(data)[4:])[1] for data in transport.sent]
 
 
-async def stopped(house: House, milliseconds: float) -> None:
+async def stopped(harness: SessionHarness, milliseconds: float) -> None:
     """Stop the process for a while; returns in the turn that follows."""
-    cluster = house.cluster
+    cluster = harness.cluster
     after, life = cluster.world.scheduler.after, cluster.incarnation
     after(0, None, life.pause)
     after(int(milliseconds * 1_000_000), None, life.resume)
@@ -90,50 +90,52 @@ async def stopped(house: House, milliseconds: float) -> None:
 
 
 @pytest.mark.rule("V47")
-def test_after_a_pause_requests_wait_until_the_store_confirms_the_session(house: House) -> None:
+def test_after_a_pause_requests_wait_until_the_store_confirms_the_session(
+    harness: SessionHarness,
+) -> None:
     async def story() -> None:
-        broker, connection, transport = await serving(house)
+        broker, connection, transport = await serving(harness)
         session = broker.services.store.session_id
-        await stopped(house, TIMEOUT_MS * 0.7)  # the renewals before it keep the session
+        await stopped(harness, TIMEOUT_MS * 0.7)  # the renewals before it keep the session
         assert broker.services.store.session_id == session
         connection.frames_received([metadata()])
         assert transport.sent == []
         assert not transport.reading
-        await house.cluster.until(lambda: bool(transport.sent))
+        await harness.cluster.until(lambda: bool(transport.sent))
         assert broker.services.store.session_id == session
         assert [len(answer.brokers) for answer in answered(transport)] == [1]
         assert transport.reading
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V47")
 def test_a_broker_whose_session_ended_meanwhile_answers_when_it_is_registered_again(
-    house: House,
+    harness: SessionHarness,
 ) -> None:
     async def story() -> None:
-        broker, connection, transport = await serving(house)
+        broker, connection, transport = await serving(harness)
         first = broker.broker_epoch
         epochs: list[int] = []
         transport.send = lambda parts: epochs.append(broker.broker_epoch)  # type: ignore[method-assign]
-        await stopped(house, TIMEOUT_MS * 3)
+        await stopped(harness, TIMEOUT_MS * 3)
         connection.frames_received([metadata()])
-        await house.cluster.until(lambda: broker.broker_epoch not in (first, NO_BROKER_EPOCH))
-        await house.cluster.until(lambda: not broker.services.fence.is_fenced)
+        await harness.cluster.until(lambda: broker.broker_epoch not in (first, NO_BROKER_EPOCH))
+        await harness.cluster.until(lambda: not broker.services.fence.is_fenced)
         assert epochs == []  # what it knows of the cluster is older than the pause
         broker.view.apply(view(FULL))
         broker.admission.changed()
         assert epochs == [broker.broker_epoch]
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V47")
 def test_an_answer_that_is_made_in_doubt_reaches_no_client_when_the_session_is_over(
-    house: House,
+    harness: SessionHarness,
 ) -> None:
     async def story() -> None:
-        broker, connection, transport = await serving(house)
+        broker, connection, transport = await serving(harness)
         waiting = Pending()
 
         def wait(request: Request) -> Pending:
@@ -148,50 +150,52 @@ def test_an_answer_that_is_made_in_doubt_reaches_no_client_when_the_session_is_o
                 in_doubt.append(broker.services.fence.is_in_doubt)
                 waiting.complete(MetadataResponse())
 
-        house.cluster.ports.on_turn(turned)
-        await stopped(house, TIMEOUT_MS * 3)
+        harness.cluster.ports.on_turn(turned)
+        await stopped(harness, TIMEOUT_MS * 3)
         assert in_doubt == [True]
-        await house.cluster.until(lambda: transport.closed is not None)
+        await harness.cluster.until(lambda: transport.closed is not None)
         assert transport.sent == []
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V47")
-def test_no_timeout_of_a_request_fires_before_the_session_is_confirmed(house: House) -> None:
+def test_no_timeout_of_a_request_fires_before_the_session_is_confirmed(
+    harness: SessionHarness,
+) -> None:
     async def story() -> None:
-        broker, _, _ = await serving(house)
+        broker, _, _ = await serving(harness)
         fenced: list[bool] = []
         broker.services.serving_timers.after(
             TIMEOUT_MS * 0.5, lambda: fenced.append(broker.services.fence.is_fenced)
         )
-        await stopped(house, TIMEOUT_MS * 0.7)
+        await stopped(harness, TIMEOUT_MS * 0.7)
         assert broker.services.fence.is_fenced
-        await house.cluster.until(lambda: bool(fenced))
+        await harness.cluster.until(lambda: bool(fenced))
         assert fenced == [False]
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V47")
-def test_a_pause_within_a_turn_is_noticed_before_the_next_request(house: House) -> None:
+def test_a_pause_within_a_turn_is_noticed_before_the_next_request(harness: SessionHarness) -> None:
     async def story() -> None:
-        _, connection, transport = await serving(house)
+        _, connection, transport = await serving(harness)
         # The rest of this turn runs after the process was stopped.
-        house.cluster.world.scheduler.now_ns += TIMEOUT_MS * 700_000
+        harness.cluster.world.scheduler.now_ns += TIMEOUT_MS * 700_000
         connection.frames_received([metadata()])
         assert transport.sent == []
-        await house.cluster.until(lambda: bool(transport.sent))
+        await harness.cluster.until(lambda: bool(transport.sent))
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V47")
 def test_what_the_store_answers_to_an_earlier_question_confirms_nothing_after_another_pause(
-    house: House,
+    harness: SessionHarness,
 ) -> None:
     async def story() -> None:
-        broker, _, _ = await serving(house)
+        broker, _, _ = await serving(harness)
         asked: list[int] = []
         transact = broker.services.store.transact
 
@@ -200,60 +204,66 @@ def test_what_the_store_answers_to_an_earlier_question_confirms_nothing_after_an
             asked.append(1)
             if len(asked) == 1:
                 broker.services.fence.late_from_ms = 0  # the next turn comes too late, too
-                await house.cluster.sleep(1)
+                await harness.cluster.sleep(1)
             return results
 
         broker.services.store.transact = answered_late  # type: ignore[method-assign]
-        await stopped(house, TIMEOUT_MS * 0.7)
-        await house.cluster.until(lambda: not broker.services.fence.is_fenced)
+        await stopped(harness, TIMEOUT_MS * 0.7)
+        await harness.cluster.until(lambda: not broker.services.fence.is_fenced)
         assert len(asked) == 2
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V47", "S3")
-def test_a_store_that_is_away_fences_no_broker_that_turned_all_the_time(house: House) -> None:
+def test_a_store_that_is_away_fences_no_broker_that_turned_all_the_time(
+    harness: SessionHarness,
+) -> None:
     async def story() -> None:
-        broker, connection, transport = await serving(house)
-        house.cluster.reachable = False
-        await house.cluster.sleep(TIMEOUT_MS * 3)
+        broker, connection, transport = await serving(harness)
+        harness.cluster.reachable = False
+        await harness.cluster.sleep(TIMEOUT_MS * 3)
         assert not broker.services.fence.is_fenced
         connection.frames_received([metadata()])
         assert len(transport.sent) == 1
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V47")
-def test_a_request_that_waits_for_a_store_that_is_away_loses_its_connection(house: House) -> None:
+def test_a_request_that_waits_for_a_store_that_is_away_loses_its_connection(
+    harness: SessionHarness,
+) -> None:
     async def story() -> None:
-        broker, connection, transport = await serving(house)
-        house.cluster.reachable = False
-        await stopped(house, TIMEOUT_MS * 0.7)
+        broker, connection, transport = await serving(harness)
+        harness.cluster.reachable = False
+        await stopped(harness, TIMEOUT_MS * 0.7)
         connection.frames_received([metadata()])
-        await house.cluster.sleep(MAX_REQUEST_HOLD_MS - 100)
+        await harness.cluster.sleep(MAX_REQUEST_HOLD_MS - 100)
         assert transport.closed is None
-        await house.cluster.sleep(200)
+        await harness.cluster.sleep(200)
         assert transport.closed is not None
         assert transport.sent == []
         assert broker.services.fence.is_fenced
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V82")
-def test_a_broker_that_registers_again_keeps_its_view_of_the_cluster(house: House) -> None:
+def test_a_broker_that_registers_again_keeps_its_view_of_the_cluster(
+    harness: SessionHarness,
+) -> None:
     async def story() -> None:
-        broker, connection, transport = await serving(house)
+        broker, connection, transport = await serving(harness)
         first = broker.broker_epoch
-        house.expire(broker)
-        await house.cluster.until(lambda: broker.broker_epoch > first)
+        harness.expire(broker)
+        await harness.cluster.until(lambda: broker.broker_epoch > first)
         connection.frames_received([metadata()])
         (answer,) = answered(transport)
         assert [each.node_id for each in answer.brokers] == [1]
         assert [(each.name, each.error_code) for each in answer.topics] == [("t", 0)]
 
-    house.tell(story())
+    harness.tell(story())
 
 
 def view(kind: int) -> UpdateMetadataRequest:
@@ -264,9 +274,11 @@ def view(kind: int) -> UpdateMetadataRequest:
 
 
 @pytest.mark.rule("V82")
-def test_clients_of_a_broker_that_has_just_started_wait_for_the_whole_view(house: House) -> None:
+def test_clients_of_a_broker_that_has_just_started_wait_for_the_whole_view(
+    harness: SessionHarness,
+) -> None:
     async def story() -> None:
-        broker = await house.registered()
+        broker = await harness.registered()
         broker.admission.is_serving = True
         connection, transport = connected(broker)
         connection.frames_received([metadata()])
@@ -282,39 +294,41 @@ def test_clients_of_a_broker_that_has_just_started_wait_for_the_whole_view(house
         assert [each.node_id for each in answer.brokers] == [1]
         assert asked == ["t"]
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V82")
-def test_before_the_first_view_a_broker_has_no_topic_made(house: House) -> None:
+def test_before_the_first_view_a_broker_has_no_topic_made(harness: SessionHarness) -> None:
     async def story() -> None:
-        broker = await house.registered()
+        broker = await harness.registered()
         spawned: list[str] = []
         broker.services.tasks.spawn = lambda name, _: spawned.append(name)  # type: ignore[method-assign,assignment]
         broker.auto_creation.create(["t"])
         assert broker.auto_creation.offsets_topic() is None
         assert spawned == []
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V47")
-def test_coordinators_wait_like_leaders(house: House) -> None:
+def test_coordinators_wait_like_leaders(harness: SessionHarness) -> None:
     async def story() -> None:
-        broker, _, _ = await serving(house)
-        await stopped(house, TIMEOUT_MS * 0.7)
+        broker, _, _ = await serving(harness)
+        await stopped(harness, TIMEOUT_MS * 0.7)
         frame = memoryview(FIND_COORDINATOR.to_bytes(2, "big") + bytes(6))
         assert broker.admission.holds(frame)
-        await house.cluster.until(lambda: not broker.services.fence.is_fenced)
+        await harness.cluster.until(lambda: not broker.services.fence.is_fenced)
         assert not broker.admission.holds(frame)
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V47")
-def test_the_limit_of_a_pause_follows_the_session_that_the_store_has_granted(house: House) -> None:
+def test_the_limit_of_a_pause_follows_the_session_that_the_store_has_granted(
+    harness: SessionHarness,
+) -> None:
     async def story() -> None:
-        broker = house.broker()
+        broker = harness.broker()
         store = simulated(broker)
         store._session_timeout_ms *= 3  # what the broker asks for
         open_session = store.open
@@ -326,7 +340,7 @@ def test_the_limit_of_a_pause_follows_the_session_that_the_store_has_granted(hou
         store.open = grant_less  # type: ignore[method-assign]
         await broker.session.open()
         await broker.session.register()
-        await stopped(house, TIMEOUT_MS * 0.7)
+        await stopped(harness, TIMEOUT_MS * 0.7)
         assert broker.services.fence.is_fenced
 
-    house.tell(story())
+    harness.tell(story())

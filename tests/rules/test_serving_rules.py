@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.broker_fakes import (
+from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
     FakeLog,
@@ -25,7 +25,7 @@ from tidelog.broker.replicas.role import NoRole
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import RECOVERED, RECOVERING
-from tidelog.log.appends import AppendInfo
+from tidelog.log.append_queue import AppendInfo
 from tidelog.wire.messages.produce import PartitionProduceResponse
 
 

@@ -7,97 +7,48 @@ S5 (an id that a dying session holds), E3 (what a clean shutdown proves, and onc
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.store.clusters import SimCluster, interrupt
+from tests.rules.session_harness import TIMEOUT_MS, SessionHarness, simulated
+from tests.support.store.clusters import interrupt
 
-from tidelog.broker.broker import Broker
 from tidelog.broker.membership.session import BrokerIdInUseError
-from tidelog.core.config import BrokerConfig
 from tidelog.metadata import layout
-from tidelog.metadata.store import Create, Node, OutcomeUnknown, StoreUnavailable
-from tidelog.sim.store import SimStoreClient
-
-TIMEOUT_MS = 1000
-
-
-class House:
-    """Brokers of one simulated host that share one store; `tell` runs a story to its end."""
-
-    def __init__(self) -> None:
-        self.cluster = SimCluster()
-
-    def broker(self, broker_id: int = 1, **properties: str) -> Broker:
-        """A broker that has not started, with a session timeout of a second."""
-        store = self.cluster.store(timeout_ms=TIMEOUT_MS)
-        config = BrokerConfig.from_properties(
-            {
-                "broker.id": str(broker_id),
-                "listeners": "PLAINTEXT://host:9092",
-                **{key.replace("_", "."): value for key, value in properties.items()},
-            }
-        )
-        return Broker(config, self.cluster.ports, store)
-
-    async def registered(self, broker_id: int = 1) -> Broker:
-        """A broker with a registration."""
-        broker = self.broker(broker_id)
-        await broker.session.open()
-        await broker.session.register()
-        return broker
-
-    def tell(self, story: Coroutine[Any, Any, None]) -> None:
-        """Run a story."""
-        self.cluster.run(story)
-
-    def expire(self, broker: Broker) -> None:
-        """The store ends the broker's session."""
-        session_id = broker.services.store.session_id
-        assert session_id is not None
-        self.cluster.server.expire(session_id)
-
-    def node(self, broker_id: int = 1) -> Node | None:
-        """The registration as the store has it."""
-        return self.cluster.server.tree.get(layout.broker_path(broker_id))
+from tidelog.metadata.store import Create, OutcomeUnknown, StoreUnavailable
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
-    made = House()
+def harness() -> Iterator[SessionHarness]:
+    made = SessionHarness()
     yield made
     made.cluster.close()
 
 
-def simulated(broker: Broker) -> SimStoreClient:
-    assert isinstance(broker.services.store, SimStoreClient)
-    return broker.services.store
-
-
 @pytest.mark.rule("V4")
 def test_a_broker_registers_itself_with_an_ephemeral_node_whose_creation_id_is_its_epoch(
-    house: House,
+    harness: SessionHarness,
 ) -> None:
     async def story() -> None:
-        broker = await house.registered(7)
-        node = house.node(7)
+        broker = await harness.registered(7)
+        node = harness.node(7)
         assert node is not None
         assert node.stat.ephemeral_owner == broker.services.store.session_id
         assert broker.broker_epoch == node.stat.czxid
         assert json.loads(node.data)["endpoints"] == ["PLAINTEXT://host:9092"]
         await broker.session.close()
-        assert house.node(7) is None
+        assert harness.node(7) is None
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V4", "V40", "S3")
 def test_after_an_expiry_a_broker_leads_nothing_and_registers_under_a_higher_epoch(
-    house: House,
+    harness: SessionHarness,
 ) -> None:
     async def story() -> None:
-        broker = await house.registered()
+        broker = await harness.registered()
         first = broker.broker_epoch
         ended: list[tuple[str, int]] = []
 
@@ -110,24 +61,24 @@ def test_after_an_expiry_a_broker_leads_nothing_and_registers_under_a_higher_epo
         broker.controller.session_renewed = lambda: renewed.append(  # type: ignore[method-assign]
             broker.broker_epoch
         )
-        house.expire(broker)
-        await house.cluster.until(lambda: bool(renewed))
+        harness.expire(broker)
+        await harness.cluster.until(lambda: bool(renewed))
         assert ended == [("resigned", -1), ("stopped leading", -1)]
-        node = house.node()
+        node = harness.node()
         assert node is not None
         assert renewed == [broker.broker_epoch] == [node.stat.czxid]
         assert broker.broker_epoch > first
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("V4")
 def test_a_registration_whose_session_expires_before_its_answer_is_handled_is_made_again(
-    house: House,
+    harness: SessionHarness,
 ) -> None:
     # Simulator seed 641: the broker took itself for registered, and nobody registered it again.
     async def story() -> None:
-        broker = await house.registered()
+        broker = await harness.registered()
         store = simulated(broker)
         transact = store.transact
         sessions: list[int | None] = []
@@ -136,8 +87,8 @@ def test_a_registration_whose_session_expires_before_its_answer_is_handled_is_ma
             results = await transact(ops)
             sessions.append(store.session_id)
             if len(sessions) == 1:
-                house.expire(broker)
-                await house.cluster.until(lambda: store.session_id is None)
+                harness.expire(broker)
+                await harness.cluster.until(lambda: store.session_id is None)
             return results
 
         store.transact = handled_late  # type: ignore[method-assign]
@@ -145,75 +96,75 @@ def test_a_registration_whose_session_expires_before_its_answer_is_handled_is_ma
         broker.controller.session_renewed = lambda: renewed.append(  # type: ignore[method-assign]
             broker.broker_epoch
         )
-        house.expire(broker)
-        await house.cluster.until(lambda: bool(renewed))
-        node = house.node()
+        harness.expire(broker)
+        await harness.cluster.until(lambda: bool(renewed))
+        node = harness.node()
         assert node is not None
         assert node.stat.ephemeral_owner == store.session_id == sessions[-1] != sessions[0]
         assert renewed == [broker.broker_epoch] == [node.stat.czxid]
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("S3")
 def test_a_store_that_cannot_be_reached_ends_neither_leadership_nor_registration(
-    house: House,
+    harness: SessionHarness,
 ) -> None:
     async def story() -> None:
-        broker = await house.registered()
+        broker = await harness.registered()
         first = broker.broker_epoch
         ended: list[str] = []
         broker.controller.resign = ended.append  # type: ignore[method-assign,assignment]
         broker.replicas.stop_leading = ended.append  # type: ignore[method-assign,assignment]
-        house.cluster.reachable = False
-        await house.cluster.sleep(TIMEOUT_MS * 0.7)
-        house.cluster.reachable = True
-        await house.cluster.sleep(TIMEOUT_MS)
+        harness.cluster.reachable = False
+        await harness.cluster.sleep(TIMEOUT_MS * 0.7)
+        harness.cluster.reachable = True
+        await harness.cluster.sleep(TIMEOUT_MS)
         assert ended == []
         assert broker.broker_epoch == first
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("S2")
 @pytest.mark.parametrize("lost", ["lose_next_answer", "lose_next_request"])
-def test_a_registration_of_unknown_outcome_is_read_back(house: House, lost: str) -> None:
+def test_a_registration_of_unknown_outcome_is_read_back(harness: SessionHarness, lost: str) -> None:
     async def story() -> None:
-        broker = house.broker()
+        broker = harness.broker()
         await broker.session.open()
         getattr(simulated(broker), lost)()
         await broker.session.register()
-        node = house.node()
+        node = harness.node()
         assert node is not None
         assert broker.broker_epoch == node.stat.czxid
         assert json.loads(node.data)["version"] == 5
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("S5")
-def test_an_id_that_a_dying_session_holds_is_waited_for(house: House) -> None:
+def test_an_id_that_a_dying_session_holds_is_waited_for(harness: SessionHarness) -> None:
     async def story() -> None:
-        dying = await house.cluster.open(timeout_ms=TIMEOUT_MS)
-        broker = house.broker()
+        dying = await harness.cluster.open(timeout_ms=TIMEOUT_MS)
+        broker = harness.broker()
         await broker.session.open()
         await dying.transact([Create(layout.broker_path(1), b"old", ephemeral=True)])
-        house.cluster.silence(dying)
+        harness.cluster.silence(dying)
         await broker.session.register()
-        node = house.node()
+        node = harness.node()
         assert node is not None
         assert node.stat.ephemeral_owner == broker.services.store.session_id
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("S2", "S3")
 @pytest.mark.parametrize("lost", ["lose_next_answer", "lose_next_request"])
 def test_a_registration_is_read_back_however_often_the_store_cannot_be_read(
-    house: House, lost: str
+    harness: SessionHarness, lost: str
 ) -> None:
     async def story() -> None:
-        broker = house.broker()
+        broker = harness.broker()
         await broker.session.open()
         getattr(simulated(broker), lost)()
         left = interrupt(
@@ -221,100 +172,104 @@ def test_a_registration_is_read_back_however_often_the_store_cannot_be_read(
             StoreUnavailable("cut off"),
         )  # fmt: skip
         await broker.session.register()
-        node = house.node()
+        node = harness.node()
         assert left == [] and node is not None
         assert broker.broker_epoch == node.stat.czxid
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("S3")
-def test_a_registration_that_cannot_reach_the_store_is_tried_again(house: House) -> None:
+def test_a_registration_that_cannot_reach_the_store_is_tried_again(harness: SessionHarness) -> None:
     async def story() -> None:
-        broker = house.broker()
+        broker = harness.broker()
         await broker.session.open()
         left = interrupt(broker.services.store, "transact", *[StoreUnavailable("cut off")] * 3)
         await broker.session.register()
-        node = house.node()
+        node = harness.node()
         assert left == [] and node is not None
         assert broker.broker_epoch == node.stat.czxid
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("S5")
-def test_an_id_that_the_own_session_holds_already_is_not_waited_for(house: House) -> None:
+def test_an_id_that_the_own_session_holds_already_is_not_waited_for(
+    harness: SessionHarness,
+) -> None:
     async def story() -> None:
-        broker = await house.registered()
+        broker = await harness.registered()
         first = broker.broker_epoch
-        clock = house.cluster.ports.clock
+        clock = harness.cluster.ports.clock
         began_ms = clock.monotonic_ms()
         await broker.session.register()
         assert broker.broker_epoch == first
         assert clock.monotonic_ms() - began_ms < TIMEOUT_MS / 2
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("S2", "S5")
 def test_after_an_unknown_outcome_an_id_that_another_session_holds_is_waited_for(
-    house: House,
+    harness: SessionHarness,
 ) -> None:
     """The node that is read back is another's: it is no registration of ours."""
 
     async def story() -> None:
-        dying = await house.cluster.open(timeout_ms=TIMEOUT_MS)
-        broker = house.broker()
+        dying = await harness.cluster.open(timeout_ms=TIMEOUT_MS)
+        broker = harness.broker()
         await broker.session.open()
         await dying.transact([Create(layout.broker_path(1), b"old", ephemeral=True)])
-        old = house.node()
-        house.cluster.silence(dying)
+        old = harness.node()
+        harness.cluster.silence(dying)
         simulated(broker).lose_next_request()
         await broker.session.register()
-        node = house.node()
+        node = harness.node()
         assert old is not None and node is not None
         assert node.stat.ephemeral_owner == broker.services.store.session_id
         assert broker.broker_epoch == node.stat.czxid > old.stat.czxid
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("S5")
 def test_an_id_that_a_live_broker_holds_is_refused_after_the_session_timeout(
-    house: House,
+    harness: SessionHarness,
 ) -> None:
     async def story() -> None:
-        await house.registered()
-        second = house.broker()
+        await harness.registered()
+        second = harness.broker()
         await second.session.open()
-        clock = house.cluster.ports.clock
+        clock = harness.cluster.ports.clock
         began_ms = clock.monotonic_ms()
         with pytest.raises(BrokerIdInUseError, match="broker id 1 is registered by another"):
             await second.session.register()
         assert clock.monotonic_ms() - began_ms >= TIMEOUT_MS
         assert second.broker_epoch == -1
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("E3")
-def test_a_clean_shutdown_is_proved_once_and_not_by_a_later_registration(house: House) -> None:
+def test_a_clean_shutdown_is_proved_once_and_not_by_a_later_registration(
+    harness: SessionHarness,
+) -> None:
     async def story() -> None:
-        broker = house.broker()
+        broker = harness.broker()
         broker.services.identity.clean_shutdown_epoch = 41
         await broker.session.open()
         await broker.session.register()
-        node = house.node()
+        node = harness.node()
         assert node is not None
         assert json.loads(node.data)["previous_broker_epoch"] == 41
         first = broker.broker_epoch
-        house.expire(broker)
-        await house.cluster.until(lambda: broker.broker_epoch > first)
-        node = house.node()
+        harness.expire(broker)
+        await harness.cluster.until(lambda: broker.broker_epoch > first)
+        node = harness.node()
         assert node is not None
         assert "previous_broker_epoch" not in json.loads(node.data)
 
-    house.tell(story())
+    harness.tell(story())
 
 
 @pytest.mark.rule("E3")
@@ -322,16 +277,16 @@ def test_a_clean_shutdown_is_proved_once_and_not_by_a_later_registration(house: 
     ("epochs", "proved"), [((5, 5), 5), ((5, 6), -1), ((None, 5), -1), ((5, None), -1)]
 )
 def test_every_log_directory_must_prove_the_same_clean_shutdown(
-    house: House, epochs: tuple[int | None, int | None], proved: int
+    harness: SessionHarness, epochs: tuple[int | None, int | None], proved: int
 ) -> None:
     async def story() -> None:
-        first = house.broker(log_dirs="/a,/b")
+        first = harness.broker(log_dirs="/a,/b")
         await first._open_directories()
         for directory, epoch in zip(first.directories, epochs, strict=True):
             if epoch is not None:
                 await directory.close(broker_epoch=epoch)
-        second = house.broker(log_dirs="/a,/b")
+        second = harness.broker(log_dirs="/a,/b")
         await second._open_directories()
         assert second.services.identity.clean_shutdown_epoch == proved
 
-    house.tell(story())
+    harness.tell(story())

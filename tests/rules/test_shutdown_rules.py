@@ -11,10 +11,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, a_cluster, settle
-from tests.broker_fakes import state as told
-from tests.controller_builders import alter, isr_answer, loaded, run, shut_down, state, step, topic
-from tests.controller_office import Candidate, Office, office
+from tests.support.broker.fakes import FakeBroker, a_cluster, settle
+from tests.support.broker.fakes import state as told
+from tests.support.controller.harness import Candidate, ControllerHarness, controller_harness
+from tests.support.controller.values import (
+    alter,
+    isr_answer,
+    loaded,
+    run,
+    shut_down,
+    state,
+    step,
+    topic,
+)
 
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.controller import Controller
@@ -33,12 +42,12 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
 
 
-def a_topic(three: Office) -> tuple[Candidate, int]:
+def a_topic(three: ControllerHarness) -> tuple[Candidate, int]:
     """The controller, and another broker that leads t-0 and follows t-1."""
     controller = three.controller()
     first, second = (one for one in three.brokers if one != controller.broker_id)
@@ -49,7 +58,7 @@ def a_topic(three: Office) -> tuple[Candidate, int]:
 
 
 @pytest.mark.rule("V43", "V14")
-def test_leaderships_move_and_the_broker_leaves_every_isr(three: Office) -> None:
+def test_leaderships_move_and_the_broker_leaves_every_isr(three: ControllerHarness) -> None:
     controller, leaving = a_topic(three)
     before = {one: three.state(one) for one in (T0, T1)}
     answer = three.shut_down(controller, leaving)
@@ -62,7 +71,9 @@ def test_leaderships_move_and_the_broker_leaves_every_isr(three: Office) -> None
 
 
 @pytest.mark.rule("V43")
-def test_leaderships_are_durable_and_told_before_any_place_in_an_isr_goes(three: Office) -> None:
+def test_leaderships_are_durable_and_told_before_any_place_in_an_isr_goes(
+    three: ControllerHarness,
+) -> None:
     controller, leaving = a_topic(three)
     commits: list[list[Op]] = []
     three.server.on_commit(lambda zxid, session, ops, results: commits.append(list(ops)))
@@ -78,7 +89,7 @@ def test_leaderships_are_durable_and_told_before_any_place_in_an_isr_goes(three:
 
 @pytest.mark.rule("V43", "A14")
 def test_nothing_is_read_again_to_move_leaderships(
-    three: Office, monkeypatch: pytest.MonkeyPatch
+    three: ControllerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller, leaving = a_topic(three)
     read: list[Any] = []
@@ -95,7 +106,7 @@ def test_nothing_is_read_again_to_move_leaderships(
 
 
 @pytest.mark.rule("V43")
-def test_the_broker_is_told_to_stop_following_and_keeps_its_log(three: Office) -> None:
+def test_the_broker_is_told_to_stop_following_and_keeps_its_log(three: ControllerHarness) -> None:
     controller, leaving = a_topic(three)
     three.brokers[leaving].script.received.clear()
     three.shut_down(controller, leaving)
@@ -109,7 +120,7 @@ def test_the_broker_is_told_to_stop_following_and_keeps_its_log(three: Office) -
 
 
 @pytest.mark.rule("V43")
-def test_another_life_of_the_broker_cannot_be_shut_down(three: Office) -> None:
+def test_another_life_of_the_broker_cannot_be_shut_down(three: ControllerHarness) -> None:
     controller, leaving = a_topic(three)
     epoch = three.brokers[leaving].broker_epoch
     refused = three.shut_down(controller, leaving, epoch - 1)

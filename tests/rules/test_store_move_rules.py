@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.store.clusters import SqliteCluster
+from tests.support.store.clusters import SqliteCluster
 
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout

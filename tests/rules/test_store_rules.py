@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.store.clusters import Cluster, SimCluster, SqliteCluster, ZookeeperCluster, told
-from tests.store.driver import drivers
-from tests.zookeepers import start_server
+from tests.support.cluster.zookeepers import start_server
+from tests.support.store.clusters import (
+    Cluster,
+    SimCluster,
+    SqliteCluster,
+    ZookeeperCluster,
+    told,
+)
+from tests.support.store.driver import drivers
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import validate_topic_name

@@ -10,9 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import T0, TOPIC_ID, FakeLog, a_cluster, settle, state
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import TP, batch_of, drive
+from tests.support.broker.fakes import (
+    T0,
+    TOPIC_ID,
+    FakeLog,
+    a_cluster,
+    settle,
+    state,
+)
+from tests.support.log import TP, LogHarness, batch_of, drive
 
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.replicas.stray_replicas import Strays
@@ -20,7 +26,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.log.config import LogConfig
-from tidelog.log.strays import Recovered, Stray, StrayFound, StrayState
+from tidelog.log.stray_replicas import Recovered, Stray, StrayFound, StrayState
 from tidelog.replication.strays import Assigned, Present, Returning, check
 from tidelog.wire.messages.alter_strays import (
     DELETE,
@@ -306,8 +312,8 @@ def test_those_left_of_many_that_went_at_once_wait_on() -> None:
 
 @pytest.mark.rule("V35")
 def test_gaps_that_compaction_left_survive_also_a_crash_behind_the_return(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
-    log = rig.log(LogConfig(compact_enabled=True, delete_enabled=False))
+    harness = LogHarness(tmp_path)
+    log = harness.log(LogConfig(compact_enabled=True, delete_enabled=False))
     for offset in (0, 5, 9):
         log.plan_follower_append(batch_of([b"x"], base_offset=offset))
         log.submit_planned()
@@ -315,8 +321,8 @@ def test_gaps_that_compaction_left_survive_also_a_crash_behind_the_return(tmp_pa
     log.directory.set_aside(TP).result()
     # It is compacted no more: what was flushed keeps its gaps.
     plain = LogConfig()
-    directory = rig.open(plain)
+    directory = harness.open(plain)
     (found,) = drive(directory.stray_replicas.look())
     recovered = drive(directory.stray_replicas.recover(found, plain))
     assert drive(directory.stray_replicas.put_back(recovered, plain)).log_end_offset == 10
-    assert rig.again(plain).log_end_offset == 10
+    assert harness.again(plain).log_end_offset == 10

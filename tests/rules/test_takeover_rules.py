@@ -11,7 +11,16 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.broker_fakes import T0, TOPIC, FakeBroker, a_cluster, errors, replicate, settle, state
+from tests.support.broker.fakes import (
+    T0,
+    TOPIC,
+    FakeBroker,
+    a_cluster,
+    errors,
+    replicate,
+    settle,
+    state,
+)
 
 from tidelog.broker.apis import offset_for_leader_epoch
 from tidelog.broker.replicas.takeovers import WATCHED_MS

@@ -6,7 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.harness import (
+    ControllerHarness,
+    controller_harness,
+    others,
+)
+from tests.support.controller.values import (
     TP,
     alter,
     answer_of,
@@ -24,7 +29,6 @@ from tests.controller_builders import (
     topic_id,
     unloaded,
 )
-from tests.controller_office import Candidate, Office, office
 
 from tidelog.controller.changes import (
     Topic,
@@ -43,13 +47,9 @@ from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
-
-
-def others(around: Office, controller: Candidate) -> list[Candidate]:
-    return [one for one in around.brokers.values() if one is not controller]
 
 
 def stopped(broker_id: int) -> StopReplicaAnswered:
@@ -71,7 +71,7 @@ def test_the_first_live_replica_leads_and_all_live_ones_are_in_sync() -> None:
 
 
 @pytest.mark.rule("V20")
-def test_a_topic_appears_as_a_whole(three: Office) -> None:
+def test_a_topic_appears_as_a_whole(three: ControllerHarness) -> None:
     controller = three.controller()
     seen: list[tuple[bool, int]] = []
 
@@ -111,7 +111,7 @@ def test_replicas_are_spread_over_racks_and_evenly_over_brokers() -> None:
 
 
 @pytest.mark.rule("V21")
-def test_an_explicit_assignment_is_honoured(three: Office) -> None:
+def test_an_explicit_assignment_is_honoured(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (3, 1), (2, 3))
     node = three.read(layout.topic_path("t"))
@@ -154,7 +154,7 @@ def test_nodes_go_only_after_every_live_replica_has_answered() -> None:
 
 
 @pytest.mark.rule("V22", "V8")
-def test_a_deleted_topic_leaves_no_node_behind(three: Office) -> None:
+def test_a_deleted_topic_leaves_no_node_behind(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3), (1, 2, 3))
     slow = others(three, controller)[0]
@@ -181,7 +181,7 @@ def test_a_deleted_topic_leaves_no_node_behind(three: Office) -> None:
 
 @pytest.mark.rule("V22")
 def test_dead_brokers_do_not_block_a_deletion_and_clean_up_when_they_return(
-    three: Office,
+    three: ControllerHarness,
 ) -> None:
     controller = three.controller()
     dead = others(three, controller)[0]
@@ -215,7 +215,7 @@ def test_a_new_controller_goes_on_with_a_deletion() -> None:
 
 
 @pytest.mark.rule("V8")
-def test_a_node_asks_for_a_deletion_as_the_request_does(three: Office) -> None:
+def test_a_node_asks_for_a_deletion_as_the_request_does(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     three.write(Create(layout.delete_topic_path("t"), b""))
@@ -224,14 +224,14 @@ def test_a_node_asks_for_a_deletion_as_the_request_does(three: Office) -> None:
 
 
 @pytest.mark.rule("V8")
-def test_a_request_to_delete_what_does_not_exist_is_taken_away(three: Office) -> None:
+def test_a_request_to_delete_what_does_not_exist_is_taken_away(three: ControllerHarness) -> None:
     three.controller()
     three.write(Create(layout.delete_topic_path("nobody"), b""))
     three.until(lambda: three.children(layout.DELETE_TOPICS) == [])
 
 
 @pytest.mark.rule("V22")
-def test_clients_hear_that_the_topic_goes(three: Office) -> None:
+def test_clients_hear_that_the_topic_goes(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     three.pass_time(100)
@@ -244,7 +244,7 @@ def test_clients_hear_that_the_topic_goes(three: Office) -> None:
 
 
 @pytest.mark.rule("V22")
-def test_a_client_is_not_kept_waiting_longer_than_it_asked_for(three: Office) -> None:
+def test_a_client_is_not_kept_waiting_longer_than_it_asked_for(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     three.pass_time(100)
@@ -261,7 +261,7 @@ def test_a_client_is_not_kept_waiting_longer_than_it_asked_for(three: Office) ->
 
 
 @pytest.mark.rule("V23")
-def test_a_topic_that_is_made_again_has_another_id(three: Office) -> None:
+def test_a_topic_that_is_made_again_has_another_id(three: ControllerHarness) -> None:
     controller = three.controller()
     first = three.create(controller, "t", (1, 2, 3)).topic_id
     answers = three.delete(controller, "t")
@@ -283,7 +283,7 @@ def test_a_leader_of_the_old_topic_changes_nothing_in_the_new_one() -> None:
 
 
 @pytest.mark.rule("V23")
-def test_commands_carry_the_topic_id(three: Office) -> None:
+def test_commands_carry_the_topic_id(three: ControllerHarness) -> None:
     controller = three.controller()
     result = three.create(controller, "t", (1, 2, 3))
     three.pass_time(100)
@@ -312,7 +312,7 @@ def test_all_other_names_are_allowed(name: str) -> None:
 
 
 @pytest.mark.rule("V24")
-def test_a_node_with_a_name_that_no_topic_may_have_is_left_alone(three: Office) -> None:
+def test_a_node_with_a_name_that_no_topic_may_have_is_left_alone(three: ControllerHarness) -> None:
     three.controller()
     three.place_topic("not a name", {0: (1, 2, 3)})
     three.place_topic("t", {0: (1, 2, 3)})

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, a_cluster, errors, replicate
-from tests.broker_fakes import state as role
-from tests.controller_builders import (
+from tests.support.broker.fakes import FakeBroker, a_cluster, errors, replicate
+from tests.support.broker.fakes import state as role
+from tests.support.controller.harness import Candidate, ControllerHarness, controller_harness
+from tests.support.controller.values import (
     TP,
     alter,
     brokers,
@@ -28,8 +29,13 @@ from tests.controller_builders import (
     topic,
     unloaded,
 )
-from tests.controller_office import Candidate, Office, office
-from tests.replica_builders import a_leader, accept, fetch, proposed, send
+from tests.support.replication import (
+    a_leader,
+    accept,
+    fetch,
+    proposed,
+    send,
+)
 
 from tidelog.controller.changes import TopicFound
 from tidelog.controller.cluster_events import ClusterEvent
@@ -131,7 +137,9 @@ def test_what_was_never_told_is_not_claimed_and_an_empty_replica_says_so() -> No
 @pytest.mark.rule("V13")
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_the_controller_warns_and_names_who_has_what_is_lost(is_clean: bool) -> None:
-    with office(3, unclean_leader_election_enable="true", cluster_events_enable="true") as made:
+    with controller_harness(
+        3, unclean_leader_election_enable="true", cluster_events_enable="true"
+    ) as made:
         controller, sole, other = of_two(made)
         if not is_clean:
             shrink(made, sole)
@@ -278,13 +286,15 @@ def test_a_report_that_was_made_already_is_a_success_and_written_once() -> None:
 
 
 @pytest.fixture
-def lenient() -> Iterator[Office]:
-    with office(3, unclean_leader_election_enable="true") as made:
+def lenient() -> Iterator[ControllerHarness]:
+    with controller_harness(3, unclean_leader_election_enable="true") as made:
         yield made
 
 
 @pytest.mark.rule("A3", "V13")
-def test_a_report_to_a_controller_that_is_gone_is_made_to_the_next(lenient: Office) -> None:
+def test_a_report_to_a_controller_that_is_gone_is_made_to_the_next(
+    lenient: ControllerHarness,
+) -> None:
     controller, sole, other = of_two(lenient)
     shrink(lenient, sole)
     sole.crash()
@@ -300,7 +310,7 @@ def test_a_report_to_a_controller_that_is_gone_is_made_to_the_next(lenient: Offi
     lenient.until(lambda: lenient.state(TP).leader_recovery_state == RECOVERED)
 
 
-def of_two(around: Office) -> tuple[Candidate, Candidate, Candidate]:
+def of_two(around: ControllerHarness) -> tuple[Candidate, Candidate, Candidate]:
     """The controller, and the leader and the follower of a partition that is not on it."""
     controller = around.controller()
     leader, follower = (one for one in around.brokers.values() if one is not controller)
@@ -308,13 +318,15 @@ def of_two(around: Office) -> tuple[Candidate, Candidate, Candidate]:
     return controller, leader, follower
 
 
-def shrink(around: Office, leader: Candidate) -> None:
+def shrink(around: ControllerHarness, leader: Candidate) -> None:
     """The leader of t-0 takes the others out of the ISR."""
     ask(around, around.controller(), leader, (leader.broker_id,))
     around.until(lambda: around.state(TP).isr == (leader.broker_id,))
 
 
-def ask(around: Office, controller: Candidate, leader: Candidate, isr: tuple[int, ...]) -> None:
+def ask(
+    around: ControllerHarness, controller: Candidate, leader: Candidate, isr: tuple[int, ...]
+) -> None:
     node = around.read(layout.topic_path("t"))
     assert node is not None
     of_topic = layout.decode_topic(layout.topic_path("t"), node.data).topic_id

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.model.variants import finding
+from tests.support.models.variants import finding
 
 from tidelog.sim.mutants import MUTANTS, Mutant
 from tidelog.sim.run import run_seed

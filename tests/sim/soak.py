@@ -85,7 +85,7 @@ def before(minutes: float, cores: int) -> list[list[Step]]:
 def chaos(minutes: float, store: str) -> Step:
     """Faults on a real cluster with real clients; ends by itself, for its clients are awaited."""
     share = min(MOST_CHAOS_MINUTES, minutes * CHAOS)
-    words = (PYTHON, "-m", "tests.cluster.chaos", "--minutes", f"{share:.2f}", "--store", store)
+    words = (PYTHON, "-m", "tests.support.chaos", "--minutes", f"{share:.2f}", "--store", store)
     return Step(f"chaos on {store}", words)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.sim.sim_programs import MS, S
+from tests.support.sim import MS, S
 
 from tidelog.client.admin import TopicAdmin
 from tidelog.client.consuming import GroupConsumer, PartitionConsumer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.sim.sim_programs import Recorder, Running, S
+from tests.support.sim import Recorder, Running, S
 
 from tidelog.broker.server.connections import Connection
 from tidelog.core import limits

@@ -7,8 +7,8 @@ import pytest
 from tidelog.broker.replicas.late_appends import LateAppends
 from tidelog.core.ports import Buffer
 from tidelog.log import partition_log
+from tidelog.log.append_validation import Checked, CostlyBatch, check_on_loop
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.planning import Checked, CostlyBatch, check_on_loop
 from tidelog.sim.run import run_seed
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from tests.model.variants import finding
 from tests.sim.mutant_table import load
+from tests.support.models.variants import finding
 
 from tidelog.sim.mutants import MUTANTS
 from tidelog.sim.run import run_seed

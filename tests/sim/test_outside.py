@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.sim.sim_programs import Running
+from tests.support.sim import Running
 
 from tidelog.broker.membership import session
 from tidelog.sim.outside import OutsideReachedError, nothing_outside

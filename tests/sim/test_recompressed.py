@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.log import planning
+from tidelog.log import append_validation
 from tidelog.records.batch import BatchView
 from tidelog.records.compression import GZIP
 from tidelog.sim.run import run_seed
@@ -14,13 +14,13 @@ def test_a_run_of_the_profile_stores_batches_with_the_topics_codec(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[BatchView] = []
-    real = planning.recompressed
+    real = append_validation.recompressed
 
     def counted(batch: BatchView, *rest: int) -> BatchView:
         made.append(real(batch, *rest))
         return made[-1]
 
-    monkeypatch.setattr(planning, "recompressed", counted)
+    monkeypatch.setattr(append_validation, "recompressed", counted)
     result = run_seed(3, "recompressed")
     assert not result.violation
     assert len(made) > 100
@@ -31,7 +31,7 @@ def test_a_leader_that_forgets_the_producer_when_it_compresses_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without its sequence a repeated batch would be stored twice."""
-    real = planning.recompressed
+    real = append_validation.recompressed
 
     def forgetful(batch: BatchView, *rest: int) -> BatchView:
         made = real(batch, *rest)
@@ -40,5 +40,5 @@ def test_a_leader_that_forgets_the_producer_when_it_compresses_is_caught(
         data[17:21] = BatchView(data).computed_crc().to_bytes(4, "big")
         return BatchView(data)
 
-    monkeypatch.setattr(planning, "recompressed", forgetful)
+    monkeypatch.setattr(append_validation, "recompressed", forgetful)
     assert ": duplicate: " in run_seed(3, "recompressed").violation

@@ -11,7 +11,7 @@ import random
 from typing import Any
 
 import pytest
-from tests.sim.fault_stand import TOPIC, Stand, stand
+from tests.sim.fault_harness import TOPIC, FaultHarness, fault_harness
 
 from tidelog.client.fetching import FetchOptions, LogReader
 from tidelog.client.producing import LogWriter
@@ -33,7 +33,7 @@ BATCHES = 6
 class Mishap:
     """One topic with records, and what becomes of it."""
 
-    def __init__(self, at: Stand, seed: int) -> None:
+    def __init__(self, at: FaultHarness, seed: int) -> None:
         self.at = at
         self.draw = random.Random(seed)
         at.cluster.history.keeps_promises = False
@@ -138,7 +138,7 @@ class Mishap:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whoever_dies_when_strays_are_restored_all_records_are_there_again(seed: int) -> None:
-    with stand() as at:
+    with fault_harness() as at:
         mishap = Mishap(at, seed)
         mishap.write()
         before = mishap.records()
@@ -162,7 +162,7 @@ def test_whoever_dies_when_strays_are_restored_all_records_are_there_again(seed:
         assert state.leader != NO_LEADER
 
 
-def mishap_strays(at: Stand) -> list[str]:
+def mishap_strays(at: FaultHarness) -> list[str]:
     return [
         name
         for one in at.brokers

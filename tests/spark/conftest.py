@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.client.fake_logs import FakeLogs
+from tests.support.client.fake_logs import FakeLogs
 
 from tidelog.spark.session import start_session
 

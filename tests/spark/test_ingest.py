@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
-from tests.unit.client.fake_logs import FakeLogs
-from tests.unit.spark.batch_builder import CONTROL, Row, batch, rewritten
+from tests.support.client.fake_logs import FakeLogs
+from tests.support.spark import CONTROL, Row, batch, rewritten
 
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.ingest import ProofError, ingest, prove_table

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients.java.jars import jars_of_spark
-from tests.clients.matrix.driver import Absent
 from tests.spark.test_with_brokers import make_topic, produce
+from tests.support.clients.absent import Absent
+from tests.support.clients.jars import jars_of_spark
 
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.testing import Cluster

@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
-from tests.unit.client.fake_logs import FakeLogs
-from tests.unit.spark.batch_builder import Row, batch
+from tests.support.client.fake_logs import FakeLogs
+from tests.support.spark import Row, batch
 
 from tidelog.core.types import TopicPartition
 from tidelog.spark.columns import arrow_schema, spark_ddl

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.store.clusters import Cluster, SimCluster, SqliteCluster, ZookeeperCluster
-from tests.zookeepers import start_server
+from tests.support.cluster.zookeepers import start_server
+from tests.support.store.clusters import Cluster, SimCluster, SqliteCluster, ZookeeperCluster
 
 from tidelog.local.zookeeper import LocalZookeeper
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.store.clusters import Cluster, told
+from tests.support.store.clusters import Cluster, told
 
 from tidelog.core.limits import MAX_NODE_BYTES, MAX_TRANSACTION_OPS
 from tidelog.metadata.store import (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.store.clusters import NS_PER_MS, SimCluster
+from tests.support.store.clusters import NS_PER_MS, SimCluster
 
 from tidelog.core.errors import NodeDead
 from tidelog.metadata.store import (

@@ -10,7 +10,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.store.driver import Driven, Drivers, Refused, drivers, poll
+from tests.support.store.driver import (
+    Driven,
+    Drivers,
+    Refused,
+    drivers,
+    poll,
+)
 
 from tidelog.runtime.stores.sqlite_database import DATABASE_FILE
 

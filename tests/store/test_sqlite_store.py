@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.clusters import SqliteCluster
-from tests.store.driver import poll
+from tests.support.store.clusters import SqliteCluster
+from tests.support.store.driver import poll
 
 from tidelog.core.errors import ConfigError
 from tidelog.metadata.store import (

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.volume import examples
+from tests.support.draws import examples
 
 from tidelog.metadata.store import (
     Check,

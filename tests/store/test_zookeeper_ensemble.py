@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.store.clusters import ZookeeperCluster
-from tests.zookeepers import ensemble, start_server
+from tests.support.cluster.zookeepers import ensemble, start_server
+from tests.support.store.clusters import ZookeeperCluster
 
 from tidelog.local.zookeeper import LocalZookeeper
 from tidelog.metadata.store import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
-from tests.zookeepers import PROPERTIES, SETTINGS, require_zookeeper
+from tests.support.cluster.zookeepers import PROPERTIES, SETTINGS, require_zookeeper
 
 from tidelog.local import LocalClusterError
 from tidelog.local.ports import free_ports

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.zookeepers import PROPERTIES, SETTINGS, require_zookeeper
+from tests.support.cluster.zookeepers import PROPERTIES, SETTINGS, require_zookeeper
 
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError

@@ -8,8 +8,8 @@ import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from tests.store.clusters import ZookeeperCluster
-from tests.store.cutting_proxy import LOOPBACK, CuttingProxy, proxied
+from tests.support.store.clusters import ZookeeperCluster
+from tests.support.store.cutting_proxy import LOOPBACK, CuttingProxy, proxied
 
 from tidelog.core.errors import ConfigError
 from tidelog.local.ports import free_ports

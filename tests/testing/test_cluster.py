@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cluster.records import read_values, write_values
-from tests.zookeepers import require_zookeeper
+from tests.support.cluster.values import read_values, write_values
+from tests.support.cluster.zookeepers import require_zookeeper
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import ClusterStatus, LocalClusterError

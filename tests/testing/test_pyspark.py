@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka import TopicPartition
-from tests.cluster.records import read_values
+from tests.support.cluster.values import read_values
 
 from tidelog.core.types import TopicPartition as Partition
 from tidelog.spark.session import start_session

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.cluster.records import read_values
-from tests.testing.confluent import produce
+from tests.support.clients.librdkafka import produce
+from tests.support.cluster.values import read_values
 
 from tidelog.core.types import TopicPartition
 from tidelog.testing import Cluster

@@ -10,9 +10,8 @@ import tomllib
 import pytest
 from tests.tidy.sources import PACKAGES, ROOT
 
-CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
-    "contracts"
-]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+CONTRACTS = SETTINGS["contracts"]
 #: Where calls to the outside are the purpose.
 OUTSIDE = ("cli", "console", "testing", "spark", "local", "sim", "runtime")
 #: Never loaded by a broker: each costs memory and time in every process.
@@ -52,6 +51,12 @@ def test_every_package_from_broker_down_is_kept_from_the_outside() -> None:
     assert [
         name for name in packages() if name not in OUTSIDE and f"tidelog.{name}" not in bound
     ] == []
+
+
+def test_circles_are_looked_for_among_imports_of_types_too() -> None:
+    """A module that needs another one's types only is tied to it all the same."""
+    assert "exclude_type_checking_imports" not in SETTINGS
+    assert "ignore_imports" not in contract("No circles of imports")
 
 
 @pytest.mark.skipif(

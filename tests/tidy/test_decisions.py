@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.rules.document import rule_ids
+from tests.support.rules import rule_ids
 from tests.tidy.sources import PACKAGES, ROOT, project_files
 
 DESIGN = ROOT / "DESIGN.md"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.rules.document import rule_ids
 from tests.sim.mutant_table import SEEDS, TABLE, load, render
+from tests.support.rules import rule_ids
 
 from tidelog.sim.mutants import MUTANTS
 

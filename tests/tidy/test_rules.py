@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import re
 
-from tests.rules.document import DOCUMENT, generate, rule_ids, rule_texts, without_generated
+from tests.support.rules import (
+    DOCUMENT,
+    generate,
+    rule_ids,
+    rule_texts,
+    without_generated,
+)
 from tests.tidy.sources import ROOT, project_files
 
 #: What reads as the id of a rule. A longer number, a digit 0 at its beginning, or letters around
@@ -19,7 +25,7 @@ def document() -> str:
 
 
 def test_statuses_and_tests_are_as_the_command_writes_them() -> None:
-    assert document() == generate(document()), "run: python -m tests.rules.document"
+    assert document() == generate(document()), "run: python -m tests.support.rules"
 
 
 def test_the_command_writes_all_of_its_lines_anew_and_no_others() -> None:

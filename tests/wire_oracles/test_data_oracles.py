@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from random import Random
 
 import pytest
-from tests.unit.wire.wire_messages import VERSIONED, DataCase, data_cases
-from tests.volume import for_draws
+from tests.support.draws import for_draws
+from tests.support.wire import VERSIONED, DataCase, data_cases
 from tests.wire_oracles import kafka_python_oracle, kio_oracle
 from tests.wire_oracles.test_wire_oracles import same_struct, snake
 

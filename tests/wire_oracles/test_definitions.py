@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from kafka.protocol.schemas import load_json
-from tests.unit.wire.wire_messages import VERSIONED
+from tests.support.wire import VERSIONED
 from tests.wire_oracles import kafka_python_oracle
 
 from tidelog.wire import schema

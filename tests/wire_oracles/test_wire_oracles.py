@@ -20,9 +20,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.unit.wire.test_wire_totality import decode, encode
-from tests.unit.wire.wire_messages import Case, all_cases, message
-from tests.volume import for_draws
+from tests.support.draws import for_draws
+from tests.support.wire import Case, all_cases, decode, encode, message
 from tests.wire_oracles import kafka_python_oracle, kio_oracle
 
 from tidelog.wire import schema

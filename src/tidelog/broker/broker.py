@@ -54,7 +54,7 @@ from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Lane, Ports
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import Endpoint, TopicPartition
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 
 if TYPE_CHECKING:
     from tidelog.metadata.store import MetadataStore

@@ -18,10 +18,10 @@ from tidelog.cli.documents import prints
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
 from tidelog.core.errors import TidelogError
 from tidelog.log import checkpoints
+from tidelog.log.directory_files import CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
 from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
-from tidelog.log.metadata_files import CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
 from tidelog.log.names import INDEX, LOG, SNAPSHOT, TEMPORARY, TIME_INDEX, parse_offset_name
-from tidelog.log.producers import DamagedSnapshot, read_snapshot
+from tidelog.log.producer_state import DamagedSnapshot, read_snapshot
 from tidelog.records import compression
 from tidelog.records.batch import BatchView, CorruptBatch, check, iter_batches
 from tidelog.records.reader import iter_records

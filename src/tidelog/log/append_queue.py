@@ -1,45 +1,190 @@
 """Appends of one log between their plans and their answers (DESIGN.md, rule 3).
 
+A plan says what an append will be once it is written, and how to take it back. It holds its
+caller's buffer: the caller keeps the memory valid until the completion is done.
+
 What was planned together is written in one operation of the directory's lane, split over segments
-where they roll, and applied when that is done. A write that fails takes its append and everything
-planned behind it back: offsets, producer state, leader epochs. One write is under way at a time:
+where they roll, and applied when that is done. Short writes are continued until the disk refuses.
+A write that fails takes its append and everything planned behind it back: offsets, producer state,
+leader epochs; what it left behind the end of the file is removed. One write is under way at a time:
 the log gives it a turn. Loop only. Rules V31 (epochs taken while records wait), V38, D1, D17.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.ports import Work
-from tidelog.log import reading
-from tidelog.log.appends import AppendInfo, Plan
+from tidelog.core.limits import MAX_IOVECS
+from tidelog.core.ports import Buffer, Files, Handle, Work
+from tidelog.log.flush import Flushes
 from tidelog.log.index import MAX_RELATIVE_OFFSET
+from tidelog.log.log_state import LogState
+from tidelog.log.open_files import OpenFile
+from tidelog.log.producer_state import Undo
 from tidelog.log.segment import Segment
-from tidelog.log.writing import WriteOperation, WriteStep, cut
+from tidelog.log.segment_reads import RECENT_BYTES, LogSlice, Recent
 
-if TYPE_CHECKING:
-    from tidelog.log.partition_log import PartitionLog
+
+@dataclass(slots=True)
+class AppendInfo:
+    """What became of an append."""
+
+    base_offset: int
+    last_offset: int
+    #: Timestamp that the log gave all records, -1 unless the topic says LogAppendTime.
+    log_append_time_ms: int
+    record_count: int
+    size_bytes: int
+    leader_epoch: int
+    #: An idempotent producer had sent it before: offsets are those of the original (V38).
+    duplicate: bool = False
+
+
+class PlannedBatch(NamedTuple):
+    """What applying a batch needs of it."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+class Plan:
+    """One append between `plan_*` and the end of its write."""
+
+    __slots__ = (
+        "batches",
+        "buffer",
+        "completion",
+        "epochs_before",
+        "has_gap",
+        "info",
+        "max_timestamp_ms",
+        "now_ms",
+        "start_offset",
+        "undos",
+    )
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        batches: list[PlannedBatch],
+        info: AppendInfo,
+        max_timestamp_ms: int,
+        now_ms: int,
+    ) -> None:
+        self.buffer = buffer
+        self.batches = batches
+        self.info = info
+        self.max_timestamp_ms = max_timestamp_ms
+        self.now_ms = now_ms
+        #: Where the log ended before: below the first batch where the leader's log has a gap.
+        self.start_offset = info.base_offset
+        #: The leader's log has gaps before or between these batches.
+        self.has_gap = False
+        self.completion: Completion[AppendInfo] = Completion()
+        #: Producer entries before each batch, in order.
+        self.undos: list[Undo] = []
+        #: Leader epochs before this append, where it added one.
+        self.epochs_before: list[tuple[int, int]] | None = None
+
+
+class WriteStep:
+    """Appends to one file, in order, from `position` on."""
+
+    __slots__ = ("buffers", "create", "file", "position")
+
+    def __init__(self, file: OpenFile, position: int, create: bool = False) -> None:
+        self.file = file
+        self.position = position
+        self.create = create
+        self.buffers: list[Buffer] = []
+
+
+class WriteOperation:
+    """All steps of one submission."""
+
+    __slots__ = ("files_created", "plans_written", "steps")
+
+    def __init__(self, steps: list[WriteStep]) -> None:
+        self.steps = steps
+        #: Appends written whole; fewer than all only where the operation failed.
+        self.plans_written = 0
+        #: Files made; a roll is done even where the write behind it failed.
+        self.files_created = 0
+
+    def __call__(self, files: Files) -> None:
+        """Write everything. Raises OSError, with what was written in the counters."""
+        for step in self.steps:
+            file = step.file
+            handle = file.handle(files, create=step.create)
+            if step.create or file.write_failed:
+                files.truncate(handle, step.position)
+                file.write_failed = False
+            if step.create:
+                self.files_created += 1
+            try:
+                self._write(files, handle, step)
+            except OSError:
+                file.write_failed = True
+                raise
+
+    def _write(self, files: Files, handle: Handle, step: WriteStep) -> None:
+        buffers = step.buffers
+        position = step.position
+        done = 0
+        while done < len(buffers):
+            part = buffers[done : done + MAX_IOVECS] if len(buffers) > 1 else buffers
+            written = files.pwritev(handle, part, position)
+            for buffer in part:
+                size = len(buffer)
+                if written < size:
+                    _write_rest(files, handle, buffer, written, position)
+                    written = size
+                written -= size
+                position += size
+                done += 1
+                self.plans_written += 1
+                if not written:
+                    break
+
+
+def _write_rest(files: Files, handle: Handle, buffer: Buffer, written: int, position: int) -> None:
+    """Go on where a write was short; the system says why when it refuses."""
+    view = memoryview(buffer)
+    while written < len(view):
+        written += files.pwritev(handle, [view[written:]], position + written)
+
+
+def remove_failed_write(file: OpenFile, size_bytes: int, files: Files) -> None:
+    """Remove what a failed write may have left behind the end. Raises OSError."""
+    files.truncate(file.handle(files), size_bytes)
+    file.write_failed = False
+
 
 #: What one step of a write means: the segment, and the plans that go to it.
 _Group = tuple[Segment, list[Plan]]
 
 
 class AppendQueue:
-    """Those of one log."""
+    """The appends of one log."""
 
     __slots__ = (
         "_assigned_epochs",
         "_being_written",
+        "_flushes",
         "_log",
         "_unflushed",
         "is_wanted",
         "planned",
     )
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: LogState, flushes: Flushes) -> None:
         self._log = log
+        self._flushes = flushes
         #: In the order of their offsets.
         self.planned: list[Plan] = []
         #: Somebody has asked for a write while another operation was under way.
@@ -122,12 +267,12 @@ class AppendQueue:
                 if not created:
                     break
                 created -= 1
-                log.rolled(segment)
+                self.rolled(segment)
             for plan in group[:left]:
                 self._apply(plan)
             left -= min(left, len(group))
         done = plans[: operation.plans_written]
-        directory.recent = reading.Recent.of(log, done[0]) if len(done) == 1 else None
+        directory.recent = _recent(log, done[0]) if len(done) == 1 else None
         self._being_written = []
         failed: list[Plan] = []
         if error is not None:
@@ -140,10 +285,20 @@ class AppendQueue:
         if error is not None:
             directory.failed(error)
             if log.active_segment.file.write_failed:
-                self._cut_back()
+                self._remove_failed_write()
             for plan in failed:
                 plan.completion.fail(error)
         log.end_turn()
+
+    def rolled(self, segment: Segment) -> None:
+        """A new segment's file was made: write there from now on, make the old one durable."""
+        log = self._log
+        log.add_segment(segment)
+        log.new_snapshots[segment.base_offset] = self.producers_at(segment.base_offset)
+        log.directory.tracer.event(
+            "log_rolled", partition=str(log.topic_partition), base_offset=segment.base_offset
+        )
+        self._flushes.start_for_roll()
 
     def _apply(self, plan: Plan) -> None:
         log = self._log
@@ -153,7 +308,9 @@ class AppendQueue:
             log.batch_starts.add(base_offset, segment.size_bytes)
             segment.note_batch(last_offset, size_bytes, max_timestamp_ms, interval)
         log.size_bytes += plan.info.size_bytes
-        if log.log_end_offset == log.recovery_point:
+        end = log.log_end_offset
+        assert plan.start_offset == end, f"{log.path} ends at {end}, written {plan.start_offset}"
+        if end == log.recovery_point:
             log.oldest_unflushed_ms = plan.now_ms
         log.log_end_offset = plan.info.last_offset + 1
 
@@ -162,7 +319,7 @@ class AppendQueue:
         log = self._log
         if plans and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self._unflushed += plans
-            log.flush().then(lambda done: self._flushed(plans, done))
+            self._flushes.start().then(lambda done: self._flushed(plans, done))
             return
         for plan in plans:
             plan.completion.resolve(plan.info)
@@ -197,6 +354,7 @@ class AppendQueue:
         if not plans:
             return
         log = self._log
+        assert log.next_offset == plans[-1].info.last_offset + 1, f"{log.path}: not the last plans"
         now_ms = log.directory.clock.monotonic_ms()
         for plan in reversed(plans):
             for undo in reversed(plan.undos):
@@ -211,7 +369,7 @@ class AppendQueue:
             log.epochs.assign(epoch, min(start_offset, log.next_offset))
         self._assigned_epochs.clear()
 
-    def _cut_back(self) -> None:
+    def _remove_failed_write(self) -> None:
         """Remove what a failed write left behind the end; before anything else of this log."""
         log = self._log
 
@@ -224,12 +382,14 @@ class AppendQueue:
             def done(completion: Completion[None]) -> None:
                 log.directory.open_files.unpin(file)
                 if completion.error is not None:
-                    # The next write cuts first; a directory that has failed has no next write.
+                    # The next write does it first; a directory that has failed has no next write.
                     log.directory.failed(completion.error)
                 log.end_turn()
 
             lane = log.directory.lane
-            lane.submit(lambda files: cut(file, size, files), Work.FAST, "cut back").then(done)
+            lane.submit(
+                lambda files: remove_failed_write(file, size, files), Work.FAST, "cut back"
+            ).then(done)
 
         log.take_next_turn(start)
 
@@ -254,3 +414,14 @@ def _first_offset(plan: Plan) -> int:
     if plan.info.last_offset - plan.start_offset > MAX_RELATIVE_OFFSET:
         return plan.info.base_offset
     return plan.start_offset
+
+
+def _recent(log: LogState, plan: Plan) -> Recent | None:
+    """What was written last, for those who wait for it; None where a copy would cost more than a
+    read."""
+    info = plan.info
+    if info.size_bytes > RECENT_BYTES:
+        return None
+    end_position = log.segments[-1].size_bytes
+    written = LogSlice(bytes(plan.buffer), info.base_offset, info.last_offset + 1, end_position)
+    return Recent(log, written)

@@ -2,13 +2,15 @@
 
 A log is clean up to its cleaner checkpoint and dirty from there on. Of the dirty part only whole
 segments are looked at that are flushed, not active, wholly below the high watermark, and older
-than `min.compaction.lag.ms`. A run notes the last offset of each key there, then goes through all
-segments up to the end of what it noted and keeps the last record of each key. A tombstone goes a
-run or more after `delete.retention.ms` have passed since it was first seen (KIP-534). A batch that
-loses all records goes, unless its producer's sequence or the end of the range hangs on it.
-Transactions: their markers stay, and their records displace no others, for they may be aborted.
+than `min.compaction.lag.ms`. A run notes the last offset of each key there (`OffsetMap`), then goes
+through all segments up to the end of what it noted and keeps the last record of each key. A
+tombstone goes a run or more after `delete.retention.ms` have passed since it was first seen
+(KIP-534). A batch that loses all records goes, unless its producer's sequence or the end of the
+range hangs on it. Transactions: their markers stay, and their records displace no others, for they
+may be aborted.
 
-Decides only: no files, the time is an argument. Sources: LogCleaner, LogCleanerManager, Cleaner.
+Decides only: no files, the time is an argument. `log_cleaner` carries it out. Sources: LogCleaner,
+LogCleanerManager, Cleaner, SkimpyOffsetMap.
 """
 
 from __future__ import annotations
@@ -16,15 +18,52 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from tidelog.core.ports import Buffer
 from tidelog.log.config import LogConfig
 from tidelog.log.index import MAX_RELATIVE_OFFSET
-from tidelog.log.offset_map import OffsetMap
 from tidelog.log.segment import Segment
 from tidelog.records.batch import NO_PRODUCER_ID, BatchView
 from tidelog.records.reader import KeyedRecord, read_keys
 from tidelog.records.rewriting import emptied, rewritten
+
+#: What an entry costs at most: its key (49 bytes), its offset (32), its share of a dictionary while
+#: it grows (94).
+ENTRY_BYTES = 176
+_DIGEST_BYTES = 16
+
+
+class OffsetMap:
+    """Key -> the largest offset at which it stands."""
+
+    __slots__ = ("_capacity", "_offsets", "latest_offset")
+
+    def __init__(self, max_bytes: int, load_factor: float = 1.0) -> None:
+        self._capacity = max(1, int(max_bytes * load_factor) // ENTRY_BYTES)
+        self._offsets: dict[bytes, int] = {}
+        #: Everything up to here is in the map; -1 before anything was looked at.
+        self.latest_offset = -1
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further batch should be looked at."""
+        return len(self._offsets) >= self._capacity
+
+    def put(self, key: bytes, offset: int) -> None:
+        """Note a record; offsets rise."""
+        if len(key) >= _DIGEST_BYTES:
+            key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
+        self._offsets[key] = offset
+
+    def offset_of(self, key: bytes) -> int:
+        """The largest offset noted for the key, -1 for none."""
+        if len(key) >= _DIGEST_BYTES:
+            key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
+        return self._offsets.get(key, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +76,8 @@ class CleanableLog:
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
-    #: The checkpoint does not fit the log: it was cut, or lost its start; begin where it starts.
+    #: The checkpoint does not fit the log, which was truncated or lost its start: begin where it
+    #: starts.
     checkpoint_is_void: bool = False
     #: Records wait for longer than `max.compaction.lag.ms`.
     is_overdue: bool = False

@@ -31,27 +31,27 @@ from tidelog.log.checkpoints import (
     format_leader_epochs,
     parse_leader_epochs,
 )
-from tidelog.log.flushing import index_files
-from tidelog.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
-from tidelog.log.metadata_files import (
+from tidelog.log.directory_files import (
     PARTITION_METADATA,
     parse_partition_metadata,
+    write_beside,
 )
-from tidelog.log.producers import ProducerState
-from tidelog.log.rebuilding import (
+from tidelog.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
+from tidelog.log.producer_state import ProducerState
+from tidelog.log.scan import Scan
+from tidelog.log.segment import Segment
+from tidelog.log.segment_files import (
     DamagedSegment,
     SegmentFile,
     ends_as_told,
+    finish_swaps,
+    index_files,
     last_entry,
     producers_at,
     read_indexes,
     rebuild_indexes,
+    remove_segment_files,
 )
-from tidelog.log.replacing import write_beside
-from tidelog.log.scan import Scan
-from tidelog.log.segment import Segment
-from tidelog.log.swapping import finish_swaps
-from tidelog.log.truncation import remove_segment_files
 from tidelog.records.batch import HEADER_BYTES, MAGIC, BatchView, CorruptBatch
 
 

@@ -9,16 +9,13 @@ a new, empty one is begun first. Source: UnifiedLog.deleteOldSegments.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Files, Work
 from tidelog.log import names
 from tidelog.log.config import LogConfig
+from tidelog.log.log_state import LogState
 from tidelog.log.segment import Segment
-
-if TYPE_CHECKING:
-    from tidelog.log.partition_log import PartitionLog
 
 
 def segments_to_delete(
@@ -58,8 +55,10 @@ def _newest_ms(segment: Segment) -> int:
     return segment.created_ms
 
 
-def enforce(log: PartitionLog, now_ms: int, high_watermark: int) -> Completion[int]:
-    """See PartitionLog.enforce_retention."""
+def enforce(
+    log: LogState, now_ms: int, high_watermark: int, roll: Callable[[Segment], None]
+) -> Completion[int]:
+    """See PartitionLog.enforce_retention. `roll` makes a segment the log's last one."""
     completion: Completion[int] = Completion()
     if log.is_closed or log.directory.failure is not None:
         return Completion.of(0)
@@ -73,9 +72,9 @@ def enforce(log: PartitionLog, now_ms: int, high_watermark: int) -> Completion[i
             log.end_turn()
             completion.resolve(0)
         elif count == len(log.segments):
-            _roll_empty(log, now_ms, lambda error: rolled(count, error))
+            _roll_empty(log, now_ms, roll, lambda error: rolled(count, error))
         else:
-            _remove(log, count, completion)
+            _remove(log, count, high_watermark, completion)
 
     def rolled(count: int, error: BaseException | None) -> None:
         if error is not None:
@@ -83,13 +82,13 @@ def enforce(log: PartitionLog, now_ms: int, high_watermark: int) -> Completion[i
             log.directory.failed(error)
             completion.fail(error)
         else:
-            _remove(log, count, completion)
+            _remove(log, count, high_watermark, completion)
 
     log.take_turn(start, after_queue=False)
     return completion
 
 
-def _count(log: PartitionLog, now_ms: int, high_watermark: int) -> int:
+def _count(log: LogState, now_ms: int, high_watermark: int) -> int:
     return segments_to_delete(
         log.segments,
         log.config,
@@ -102,7 +101,10 @@ def _count(log: PartitionLog, now_ms: int, high_watermark: int) -> int:
 
 
 def _roll_empty(
-    log: PartitionLog, now_ms: int, then: Callable[[BaseException | None], None]
+    log: LogState,
+    now_ms: int,
+    roll: Callable[[Segment], None],
+    then: Callable[[BaseException | None], None],
 ) -> None:
     """Begin a new segment at the log's end; `then(error or None)`."""
     segment = Segment(log.path, log.log_end_offset, now_ms)
@@ -115,13 +117,13 @@ def _roll_empty(
     def created(done: Completion[None]) -> None:
         log.directory.open_files.unpin(file)
         if done.error is None:
-            log.rolled(segment)
+            roll(segment)
         then(done.error)
 
     log.directory.lane.submit(create, Work.FAST, "roll").then(created)
 
 
-def _remove(log: PartitionLog, count: int, completion: Completion[int]) -> None:
+def _remove(log: LogState, count: int, high_watermark: int, completion: Completion[int]) -> None:
     """Take the oldest segments out of the log, then out of the directory.
 
     In this order: a read that begins now must not look for a file that is being renamed.
@@ -129,6 +131,7 @@ def _remove(log: PartitionLog, count: int, completion: Completion[int]) -> None:
     gone = log.segments[:count]
     log.drop_oldest(count)
     first = log.segments[0].base_offset
+    assert first <= high_watermark, f"{log.path}: removed up to {first}, beyond {high_watermark}"
     paths = [
         segment.path(suffix)
         for segment in gone

@@ -11,8 +11,8 @@ import zlib
 
 from tidelog.log import names
 from tidelog.log.config import LogConfig
-from tidelog.log.handles import OpenFile
 from tidelog.log.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from tidelog.log.open_files import OpenFile
 from tidelog.records.batch import NO_TIMESTAMP
 
 #: Entries of closed segments' indexes kept per log directory: 8 and 12 bytes each.
@@ -127,6 +127,48 @@ class Segment:
         """Before the index files are written: the last entry tells the segment's largest time."""
         if self.time_index is not None and self.max_timestamp_ms >= 0:
             self.time_index.append(self.max_timestamp_ms, self.offset_of_max_timestamp)
+
+
+class BatchStarts:
+    """Where the newest batches of the written segment start: reads at the log's end begin and end
+    there, so that most need no search. Bounded; older ones are found through the index."""
+
+    __slots__ = ("_offsets", "_positions")
+
+    _LIMIT = 1024
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._positions: list[int] = []
+
+    def add(self, offset: int, position: int) -> None:
+        """A batch with this base offset starts at `position`, behind all others."""
+        self._offsets.append(offset)
+        self._positions.append(position)
+        if len(self._offsets) > self._LIMIT:
+            del self._offsets[: self._LIMIT // 2], self._positions[: self._LIMIT // 2]
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch with this base offset starts, -1 when it is not remembered."""
+        offsets = self._offsets
+        low, high = 0, len(offsets)
+        # The newest are asked for most.
+        if high and offsets[-1] <= offset:
+            return self._positions[-1] if offsets[-1] == offset else -1
+        while low < high:
+            middle = (low + high) // 2
+            if offsets[middle] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(offsets) and offsets[low] == offset:
+            return self._positions[low]
+        return -1
+
+    def clear(self) -> None:
+        """Forget all: another segment is written, or the log was truncated."""
+        self._offsets.clear()
+        self._positions.clear()
 
 
 class IndexCache:

@@ -1,37 +1,51 @@
-"""Cuts a log at a batch boundary (V38): the operation, and what it finds for the log to apply.
+"""Truncates a log at a batch boundary (V38): the operation, and the steps on the loop around it.
 
-Segments beyond the cut go first, last one first, and their names are made durable before the kept
-segment is cut: whatever a crash leaves is then a prefix of the old log or the log as cut, never one
-with a hole. Before any of this the log has lowered its durable recovery point (`directory`), so
-that what is appended at the same offsets afterwards is checked by recovery.
+First the batch boundary is found and the directory lowers what its checkpoints claim beyond it
+(`lower`), so that what is appended at the same offsets afterwards is checked by recovery. Then
+segments beyond it are removed, last one first, and their names are made durable before the kept
+segment is truncated: whatever a crash leaves is then a prefix of the old log or the log as
+truncated, never one with a hole. Offsets, indexes, leader epochs and producer state follow. Where
+the remembered batches of a producer do not reach back that far, its state is read again from a
+snapshot and the batches behind it (`segment_files.producers_at`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidelog.core.ports import Buffer, Files
+from tidelog.core.completion import Completion
+from tidelog.core.ports import Buffer, Files, Work
 from tidelog.log import names
-from tidelog.log.handles import OpenFile
+from tidelog.log.log_state import LogState
+from tidelog.log.open_files import OpenFile
+from tidelog.log.producer_state import ProducerState
 from tidelog.log.scan import Scan
+from tidelog.log.segment import Segment
+from tidelog.log.segment_files import (
+    DamagedSegment,
+    SegmentFile,
+    producers_at,
+    remove_segment_files,
+    unlink_if_present,
+)
 from tidelog.records.batch import NO_TIMESTAMP
 
 
 @dataclass(slots=True)
-class Cut:
-    """Where a segment is to be cut: behind its last batch that is wholly below an offset."""
+class TruncationPoint:
+    """Where a segment is truncated: behind its last batch that is wholly below an offset."""
 
     position: int
     #: Offset after that batch, None when nothing is kept.
     end_offset: int | None = None
     #: Base offset of the first batch that goes; where none does, what was asked for.
     first_gone: int = -1
-    #: Largest timestamp from where the search began to the cut, and the last offset of its batch.
+    #: Largest timestamp from where the search began to there, and the last offset of its batch.
     max_timestamp_ms: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
 
 
-def find_cut(
+def find_truncation_point(
     files: Files,
     file: OpenFile,
     base_offset: int,
@@ -39,8 +53,8 @@ def find_cut(
     size_bytes: int,
     offset: int,
     cached: bool,
-) -> Cut | None:
-    """Look for the cut of a segment from a known batch start on. Raises OSError.
+) -> TruncationPoint | None:
+    """Look for the truncation point of a segment from a known batch start on. Raises OSError.
 
     With `cached`, None where the disk would have to be waited for.
     """
@@ -56,34 +70,34 @@ def find_cut(
         return data if data is not None else b""
 
     scan = Scan(read, base_offset, scan_from, size_bytes)
-    cut = Cut(scan_from)
+    point = TruncationPoint(scan_from)
     for position, batch in scan:
         if batch.last_offset >= offset:
-            cut.first_gone = batch.base_offset
+            point.first_gone = batch.base_offset
             break
-        cut.position = position + batch.size_bytes
-        cut.end_offset = batch.next_offset
-        if batch.max_timestamp > cut.max_timestamp_ms:
-            cut.max_timestamp_ms = batch.max_timestamp
-            cut.offset_of_max_timestamp = batch.last_offset
+        point.position = position + batch.size_bytes
+        point.end_offset = batch.next_offset
+        if batch.max_timestamp > point.max_timestamp_ms:
+            point.max_timestamp_ms = batch.max_timestamp
+            point.offset_of_max_timestamp = batch.last_offset
     else:
         if scan.problem is None:
-            cut.first_gone = offset
-    return None if missed else cut
+            point.first_gone = offset
+    return None if missed else point
 
 
 @dataclass(slots=True)
 class TruncateOperation:
-    """Remove whole segments, then cut the last one that stays."""
+    """Remove whole segments, then truncate the last one that stays."""
 
     directory: str
     #: Base offsets of segments to remove, last one first.
     remove: list[int]
     #: Snapshots to remove: offsets.
     snapshots: list[int]
-    #: File to cut; None where every segment goes and `start_at` begins a new one.
+    #: File to truncate; None where every segment goes and `start_at` begins a new one.
     kept: OpenFile | None
-    cut_position: int = 0
+    truncate_at: int = 0
     #: Base offset of a new, empty segment.
     start_at: int | None = None
 
@@ -92,26 +106,231 @@ class TruncateOperation:
     def __call__(self, files: Files) -> None:
         """Do it. Raises OSError; `removed` tells how far it came."""
         for offset in self.snapshots:
-            _unlink(files, f"{self.directory}/{names.offset_name(offset, names.SNAPSHOT)}")
+            unlink_if_present(
+                files, f"{self.directory}/{names.offset_name(offset, names.SNAPSHOT)}"
+            )
         for base_offset in self.remove:
             remove_segment_files(files, self.directory, base_offset)
             self.removed.append(base_offset)
         if self.remove:
             files.fsync_directory(self.directory)
         if self.kept is not None:
-            files.truncate(self.kept.handle(files), self.cut_position)
+            files.truncate(self.kept.handle(files), self.truncate_at)
             self.kept.write_failed = False
         if self.start_at is not None:
             path = f"{self.directory}/{names.offset_name(self.start_at, names.LOG)}"
             files.close(files.open(path, write=True, create=True))
 
 
-def remove_segment_files(files: Files, directory: str, base_offset: int) -> None:
-    """Remove a segment: the log first, without which the others mean nothing. Raises OSError."""
-    for suffix in (names.LOG, names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX):
-        _unlink(files, f"{directory}/{names.offset_name(base_offset, suffix)}")
+def truncate_to(log: LogState, offset: int, done: Completion[None]) -> None:
+    """Truncate `log` at or before `offset`; resolves `done` when files and state follow."""
+    if offset >= log.log_end_offset:
+        # An epoch that was led without a record of it may contradict the leader's history.
+        log.epochs.truncate_from_end(offset)
+        done.resolve(None)
+        return
+    if offset < log.segments[0].base_offset:
+        truncate_fully(log, offset, done)
+        return
+    kept = next(s for s in reversed(log.segments) if s.base_offset <= offset)
+    log.directory.with_index(kept).then(
+        lambda indexed: (
+            done.fail(indexed.error)
+            if indexed.error is not None
+            else _find(log, kept, offset, done)
+        )
+    )
 
 
-def _unlink(files: Files, path: str) -> None:
-    if files.exists(path):
-        files.unlink(path)
+def _find(log: LogState, kept: Segment, offset: int, done: Completion[None]) -> None:
+    """Find the batch boundary: it may lie below `offset`, and so must what the disk claims."""
+    if kept.index is None:
+        raise AssertionError(f"the index of {kept.file.path} is not in memory")
+    file, size_bytes = kept.file, kept.size_bytes
+    # The batch that this entry points at ends below `offset`: it stays.
+    scan_from = kept.index.floor(offset - 1)
+    log.directory.open_files.pin(file)
+
+    def found(completion: Completion[TruncationPoint | None]) -> None:
+        point = None if completion.error is not None else completion.result()
+        if point is None and completion.error is None:
+            search(False, Work.SLOW)
+            return
+        log.directory.open_files.unpin(file)
+        if point is None:
+            done.fail(completion.error or RuntimeError("no truncation point"))
+            return
+        _lower(log, kept, point, offset, done)
+
+    def search(cached: bool, work: Work) -> None:
+        log.directory.lane.submit(
+            lambda files: find_truncation_point(
+                files, file, kept.base_offset, scan_from, size_bytes, offset, cached
+            ),
+            work,
+            "find cut",
+        ).then(found)
+
+    search(True, Work.FAST)
+
+
+def _lower(
+    log: LogState, kept: Segment, point: TruncationPoint, offset: int, done: Completion[None]
+) -> None:
+    """Let no checkpoint claim anything beyond the log's new end before the files change."""
+    end = kept.base_offset if point.end_offset is None else point.end_offset
+    # The offsets before it may have been compaction's: only what goes counts.
+    end = max(end, min(offset, point.first_gone))
+    assert kept.base_offset <= end <= offset, f"{log.path}: {kept.base_offset}, {end}, {offset}"
+    log.truncating_to = end
+    log.recovery_point = min(log.recovery_point, end)
+    log.directory.lower(log.topic_partition, end).then(
+        lambda lowered: (
+            done.fail(lowered.error)
+            if lowered.error is not None
+            else _truncate_files(log, kept, point, end, done)
+        )
+    )
+
+
+def _truncate_files(
+    log: LogState, kept: Segment, point: TruncationPoint, end: int, done: Completion[None]
+) -> None:
+    removed = [segment for segment in log.segments if segment.base_offset > kept.base_offset]
+    operation = TruncateOperation(
+        directory=log.path,
+        remove=[segment.base_offset for segment in reversed(removed)],
+        snapshots=[snapshot for snapshot in log.snapshots if snapshot > end],
+        kept=kept.file,
+        truncate_at=point.position,
+    )
+    log.directory.open_files.pin(kept.file)
+    log.directory.indexes.forget(kept)
+
+    def truncated(completion: Completion[None]) -> None:
+        log.directory.open_files.unpin(kept.file)
+        _drop(log, [s for s in removed if s.base_offset in operation.removed])
+        if completion.error is not None:
+            log.reset_ends(_end_of_last(log))
+            done.fail(completion.error)
+            return
+        _apply(log, kept, point, end)
+        log.reset_ends(end)
+        log.directory.tracer.event(
+            "log_truncated", partition=str(log.topic_partition), end_offset=end
+        )
+        _restore_producers(log, done)
+
+    work = Work.SLOW if removed else Work.FAST
+    log.directory.lane.submit(operation, work, "truncate").then(truncated)
+
+
+def _end_of_last(log: LogState) -> int:
+    """End of a log that lost its last segments and no more."""
+    following = [base for base in log.base_offsets if base > log.segments[-1].base_offset]
+    return min([*following, log.log_end_offset])
+
+
+def _apply(log: LogState, kept: Segment, point: TruncationPoint, end: int) -> None:
+    """Make the kept segment's state that of its file."""
+    kept.size_bytes = point.position
+    kept.sealed = False
+    index, time_index = kept.index, kept.time_index
+    if index is None or time_index is None:
+        raise AssertionError(f"the index of {kept.file.path} is not in memory")
+    index.truncate_to(end)
+    time_index.truncate_to(end)
+    kept.max_timestamp_ms, kept.offset_of_max_timestamp = time_index.last()
+    if point.max_timestamp_ms > kept.max_timestamp_ms:
+        kept.max_timestamp_ms = point.max_timestamp_ms
+        kept.offset_of_max_timestamp = point.offset_of_max_timestamp
+    kept.bytes_since_index = kept.size_bytes - index.last_position()
+    if kept.size_bytes == 0:
+        kept.first_timestamp_ms = -1
+        kept.created_ms = log.directory.clock.wall_ms()
+
+
+def _drop(log: LogState, segments: list[Segment]) -> None:
+    for segment in segments:
+        log.segments.remove(segment)
+        log.directory.open_files.forget(segment.file)
+        log.directory.indexes.forget(segment)
+
+
+def _restore_producers(log: LogState, done: Completion[None]) -> None:
+    if log.producers.truncate_to(log.log_end_offset):
+        done.resolve(None)
+        return
+    log.directory.tracer.mark("producers_rebuilt")
+    path, end, now_ms = log.path, log.log_end_offset, log.directory.clock.monotonic_ms()
+    snapshots = list(log.snapshots)
+    segments = [SegmentFile(s.base_offset, s.size_bytes) for s in log.segments]
+
+    def read(completion: Completion[ProducerState]) -> None:
+        if completion.error is not None:
+            # Nothing true is known: what a producer sends next would be believed.
+            log.break_off("its producer state could not be read")
+            done.fail(_begun_again(log, completion.error))
+            return
+        log.producers = completion.result()
+        done.resolve(None)
+
+    log.directory.lane.submit(
+        lambda files: producers_at(files, path, segments, snapshots, end, now_ms),
+        Work.SLOW,
+        "rebuild producer state",
+    ).then(read)
+
+
+def _begun_again(log: LogState, error: BaseException) -> BaseException:
+    """What keeps a log from being used; who follows may begin again where it is damaged (V68)."""
+    if not isinstance(error, DamagedSegment):
+        return error
+    directory, why = log.directory, f"{error.path}: {error}"
+    directory.tracer.event("log_corrupt", partition=str(log.topic_partition), path=error.path)
+    directory.begin_again_at(log.topic_partition, error.offset, why)
+    return directory.failure or error
+
+
+def truncate_fully(log: LogState, offset: int, done: Completion[None]) -> None:
+    """Remove every segment and begin a new one at `offset`."""
+    # A crash between the old files and the new one leaves none: nothing counts as flushed.
+    log.recovery_point = 0
+    log.truncating_to = offset
+    operation = TruncateOperation(
+        directory=log.path,
+        remove=[segment.base_offset for segment in reversed(log.segments)],
+        snapshots=list(log.snapshots),
+        kept=None,
+        start_at=offset,
+    )
+
+    def lowered(completion: Completion[None]) -> None:
+        if completion.error is not None:
+            done.fail(completion.error)
+        else:
+            log.directory.lane.submit(operation, Work.SLOW, "truncate fully").then(removed)
+
+    def removed(completion: Completion[None]) -> None:
+        if completion.error is not None:
+            _drop(log, [s for s in log.segments if s.base_offset in operation.removed])
+            if log.segments:
+                log.reset_ends(_end_of_last(log))
+            else:
+                log.break_off("its files are gone")
+            done.fail(completion.error)
+            return
+        _drop(log, list(log.segments))
+        log.segments.append(Segment(log.path, offset, log.directory.clock.wall_ms()))
+        log.producers.clear()
+        log.snapshots.clear()
+        log.new_snapshots.clear()
+        log.epochs.clear()
+        log.log_start_offset = offset
+        log.reset_ends(offset)
+        log.directory.tracer.event(
+            "log_restarted", partition=str(log.topic_partition), start_offset=offset
+        )
+        done.resolve(None)
+
+    log.directory.lower(log.topic_partition, 0).then(lowered)

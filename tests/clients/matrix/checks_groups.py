@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.clients.matrix.driver import Member, Received, eventually
-from tests.clients.matrix.world import World, settled
+from tests.clients.matrix.harness import ClientHarness, settled
 
 PARTITIONS = 4
 ALL = frozenset(range(PARTITIONS))
@@ -15,10 +15,10 @@ ALL = frozenset(range(PARTITIONS))
 class Group:
     """Members of one group, which are ended with the check."""
 
-    def __init__(self, world: World, cooperative: bool) -> None:
-        self.world = world
-        self.id = world.name()
-        self.topic = world.make_topic(PARTITIONS)
+    def __init__(self, harness: ClientHarness, cooperative: bool) -> None:
+        self.world = harness
+        self.id = harness.name()
+        self.topic = harness.make_topic(PARTITIONS)
         self.cooperative = cooperative
         self.members: list[Member] = []
         self._filled = 0
@@ -66,8 +66,8 @@ class Group:
 
 
 @contextmanager
-def _group(world: World, cooperative: bool = False) -> Iterator[Group]:
-    group = Group(world, cooperative)
+def _group(harness: ClientHarness, cooperative: bool = False) -> Iterator[Group]:
+    group = Group(harness, cooperative)
     try:
         yield group
     finally:
@@ -75,18 +75,18 @@ def _group(world: World, cooperative: bool = False) -> Iterator[Group]:
             group.leave(member)
 
 
-def eager(world: World) -> None:
+def eager(harness: ClientHarness) -> None:
     """A group grows, loses its coordinator by SIGKILL while it grows again, and shrinks."""
-    _eager(world, commits=True)
+    _eager(harness, commits=True)
 
 
-def eager_that_commits_by_itself(world: World) -> None:
+def eager_that_commits_by_itself(harness: ClientHarness) -> None:
     """The same with members that cannot be told when to commit."""
-    _eager(world, commits=False)
+    _eager(harness, commits=False)
 
 
-def _eager(world: World, commits: bool) -> None:
-    with _group(world) as group:
+def _eager(harness: ClientHarness, commits: bool) -> None:
+    with _group(harness) as group:
         group.join()
         group.await_shared()
         group.join()
@@ -96,7 +96,7 @@ def _eager(world: World, commits: bool) -> None:
         if commits:
             for member in group.members:
                 member.commit()
-        with world.killed(world.coordinator(group.id)):
+        with harness.killed(harness.coordinator(group.id)):
             group.join()
             group.await_shared()
             group.fill(10)
@@ -107,9 +107,9 @@ def _eager(world: World, commits: bool) -> None:
         group.await_all_received(20)
 
 
-def cooperative(world: World) -> None:
+def cooperative(harness: ClientHarness) -> None:
     """Who keeps a partition keeps it all the time: only what moves is taken away."""
-    with _group(world, cooperative=True) as group:
+    with _group(harness, cooperative=True) as group:
         first = group.join()
         group.await_shared()
         group.join()
@@ -117,7 +117,7 @@ def cooperative(world: World) -> None:
         moved = ALL - first.state().assigned
         assert moved
         assert frozenset().union(*first.state().revoked) == moved
-        with world.killed(world.coordinator(group.id)):
+        with harness.killed(harness.coordinator(group.id)):
             group.fill(10)
             group.await_all_received(0)
             group.join()
@@ -126,9 +126,9 @@ def cooperative(world: World) -> None:
             group.await_all_received(10)
 
 
-def static_members(world: World) -> None:
+def static_members(harness: ClientHarness) -> None:
     """A static member that comes back has what it had, and nobody else notices."""
-    with _group(world) as group:
+    with _group(harness) as group:
         one, two = group.join("one"), group.join("two")
         group.await_shared()
         before, others = one.state(), two.state().assigned
@@ -142,9 +142,9 @@ def static_members(world: World) -> None:
         assert (after.assigned, after.rebalances) == (before.assigned, before.rebalances)
 
 
-def commit_and_resume(world: World) -> None:
+def commit_and_resume(harness: ClientHarness) -> None:
     """What was committed is not read again, and what was not is, by a later member."""
-    with _group(world) as group:
+    with _group(harness) as group:
         first = group.join()
         group.await_shared()
         group.fill(10)
@@ -153,22 +153,22 @@ def commit_and_resume(world: World) -> None:
         group.fill(3)
         group.await_all_received(10)
         group.leave(first)
-        with world.killed(world.coordinator(group.id)):
+        with harness.killed(harness.coordinator(group.id)):
             group.join()
             group.await_all_received(10)
         assert {each.offset for each in group.received()} == {10, 11, 12}
 
 
-def automatic_commit_and_resume(world: World) -> None:
+def automatic_commit_and_resume(harness: ClientHarness) -> None:
     """A member that commits by itself, and when it ends: what it read is not read again."""
-    with _group(world) as group:
+    with _group(harness) as group:
         first = group.join()
         group.await_shared()
         group.fill(10)
         group.await_all_received(0)
         group.leave(first)
         group.fill(3)
-        with world.killed(world.coordinator(group.id)):
+        with harness.killed(harness.coordinator(group.id)):
             group.join()
             group.await_all_received(10)
         assert {each.offset for each in group.received()} == {10, 11, 12}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from tests.clients.samples import Record
+from tests.support.clients.samples import Record
 
 PATIENCE_S = 60.0
 
@@ -22,10 +22,6 @@ LATEST = "latest"
 
 class Refused(Exception):
     """The client raised the broker's error; the message holds the error's name or text."""
-
-
-class Absent(Exception):
-    """The client's runtime, or the registry that it comes from, is not there; why."""
 
 
 class PartitionInfo(NamedTuple):

@@ -34,7 +34,7 @@ from tests.clients.matrix.driver import (
     Refused,
     Writer,
 )
-from tests.clients.samples import Record
+from tests.support.clients.samples import Record
 
 T = TypeVar("T")
 

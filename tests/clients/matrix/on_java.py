@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from tests.clients.java.jars import CACHE, HERE, compiled, jars_of_kafka
 from tests.clients.matrix.worker import Program, WorkerDriver
+from tests.support.clients.jars import CACHE, HERE, compiled, jars_of_kafka
 
 
 def _make(version: str, bootstrap: str) -> WorkerDriver:

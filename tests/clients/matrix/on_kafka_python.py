@@ -37,7 +37,7 @@ from tests.clients.matrix.driver import (
     Refused,
     Writer,
 )
-from tests.clients.samples import Record
+from tests.support.clients.samples import Record
 
 #: The kind of election, as the protocol numbers them.
 PREFERRED = 0

@@ -1,48 +1,13 @@
-"""kafkajs, in a Node of its own (kafkajs/worker.js); its packages by npm, as the lock file says."""
+"""kafkajs, in a Node of its own (kafkajs/worker.js)."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from tests.clients.matrix.driver import Absent
 from tests.clients.matrix.worker import Program, WorkerDriver
-from tests.clients.samples import Record
-
-HERE = Path(__file__).resolve().parent.parent / "kafkajs"
-CACHE = Path(sys.prefix) / "clients" / "kafkajs"
-_FETCH_LIMIT_S = 120
-
-
-def _packages() -> Path:
-    """The directory of the packages, which npm checks against the hashes of the lock file."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        raise Absent("no Node with npm on this machine")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with open(CACHE / "busy", "w", encoding="utf-8") as busy:
-        fcntl.flock(busy, fcntl.LOCK_EX)
-        lock = (HERE / "package-lock.json").read_bytes()
-        done = CACHE / "package-lock.json.done"
-        if not done.exists() or done.read_bytes() != lock:
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(HERE / name, CACHE / name)
-            words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-            try:
-                ended = subprocess.run(
-                    words, cwd=CACHE, capture_output=True, timeout=_FETCH_LIMIT_S, check=False
-                )
-            except subprocess.TimeoutExpired:
-                raise Absent(f"npm did not fetch it within {_FETCH_LIMIT_S} s") from None
-            if ended.returncode != 0:
-                assert b"EINTEGRITY" not in ended.stderr, ended.stderr.decode(errors="replace")
-                raise Absent("npm could not fetch it: its registry cannot be reached")
-            done.write_bytes(lock)
-    return CACHE / "node_modules"
+from tests.support.clients.kafkajs_packages import CACHE, HERE, packages
+from tests.support.clients.samples import Record
 
 
 class Producer:
@@ -83,7 +48,7 @@ class Kafkajs(WorkerDriver):
 
 
 def make(bootstrap: str) -> Kafkajs:
-    environment = {**os.environ, "NODE_PATH": str(_packages())}
+    environment = {**os.environ, "NODE_PATH": str(packages())}
     words = ["node", str(HERE / "worker.js")]
     program = Program(words, HERE, CACHE / "worker.log", environment)
     return Kafkajs(program, bootstrap)

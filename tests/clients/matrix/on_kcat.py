@@ -8,20 +8,20 @@ import threading
 from collections.abc import Sequence
 from typing import IO
 
-from tests.clients import kcat
 from tests.clients.matrix.background import Seen
 from tests.clients.matrix.driver import (
     EARLIEST,
     LATEST,
     PATIENCE_S,
-    Absent,
     Member,
     MemberState,
     PartitionInfo,
     Refused,
     Writer,
 )
-from tests.clients.samples import Record
+from tests.support.clients import kcat
+from tests.support.clients.absent import Absent
+from tests.support.clients.samples import Record
 
 #: Eager: `(memberid x): assigned: t [0]`; cooperative: `: incremental assignment of ... ): t [0]`.
 _REBALANCED = re.compile(r"% Group \S+ rebalanced.*?: (.*)$")

@@ -41,7 +41,7 @@ from tests.clients.matrix.driver import (
     Refused,
     Writer,
 )
-from tests.clients.samples import Record
+from tests.support.clients.samples import Record
 
 
 class LibrdkafkaMember(ThreadMember):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from tests.clients.matrix import checks_admin, checks_groups, checks_records
 from tests.clients.matrix.driver import Driver
-from tests.clients.matrix.world import World
+from tests.clients.matrix.harness import ClientHarness
 
-Check = Callable[[World], None]
+Check = Callable[[ClientHarness], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from tests.clients.matrix.driver import (
     Refused,
     Writer,
 )
-from tests.clients.samples import Record
+from tests.support.clients.samples import Record
 
 
 def _encoded(data: bytes | None) -> str | None:

@@ -8,7 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import CONNECTION, FakeBroker, FakeConnection, a_cluster, settle, state
+from tests.support.broker.fakes import (
+    CONNECTION,
+    FakeBroker,
+    FakeConnection,
+    a_cluster,
+    settle,
+    state,
+)
 
 from tidelog.broker.apis import describe_topic_partitions, find_coordinator, metadata, produce
 from tidelog.broker.cluster_view import PartitionView, TopicView

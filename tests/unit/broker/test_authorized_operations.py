@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.broker_fakes import a_cluster
-from tests.coordinator_rig import CoordinatorBroker, told
+from tests.support.broker.coordinator import CoordinatorHarness, told
+from tests.support.broker.fakes import a_cluster
 from tests.unit.broker.test_administration_apis import request, see_topics
 
 from tidelog.broker.apis import describe_cluster, describe_topic_partitions, metadata
@@ -91,12 +91,12 @@ def test_of_topics_in_describe_topic_partitions_without_being_asked_for() -> Non
 @pytest.mark.parametrize("asked", [True, False])
 @told
 async def test_of_groups_without_an_error(asked: bool) -> None:
-    rig = CoordinatorBroker()
+    harness = CoordinatorHarness()
     message = DescribeGroupsRequest(["g"], include_authorized_operations=asked)
-    [refused] = rig.ask(DESCRIBE_GROUPS, 5, message).groups
+    [refused] = harness.ask(DESCRIBE_GROUPS, 5, message).groups
     assert refused.error_code != ErrorCode.NONE
     assert refused.authorized_operations == NOT_ASKED
-    await rig.lead()
-    [found] = rig.ask(DESCRIBE_GROUPS, 5, message).groups
+    await harness.lead()
+    [found] = harness.ask(DESCRIBE_GROUPS, 5, message).groups
     assert found.error_code == ErrorCode.NONE
     assert found.authorized_operations == (OF_GROUP if asked else NOT_ASKED)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from tests.controller_office import Candidate, Office, office
+from tests.support.controller.harness import Candidate, ControllerHarness, controller_harness
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import COMMANDS_REPEATED
@@ -21,16 +21,16 @@ TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
 
 
-def other_than(around: Office, controller: Candidate) -> Candidate:
+def other_than(around: ControllerHarness, controller: Candidate) -> Candidate:
     return next(one for one in around.brokers.values() if one is not controller)
 
 
-def created(around: Office, controller: Candidate, name: str = "t") -> None:
+def created(around: ControllerHarness, controller: Candidate, name: str = "t") -> None:
     assert around.create(controller, name, (1, 2, 3)).error_code == ErrorCode.NONE
 
 
@@ -43,7 +43,7 @@ def has_role(one: Candidate, topic: str) -> bool:
 
 
 @pytest.mark.rule("V17")
-def test_live_brokers_are_told_before_roles_and_partitions_after(three: Office) -> None:
+def test_live_brokers_are_told_before_roles_and_partitions_after(three: ControllerHarness) -> None:
     three.controller()
     three.pass_time(100)
     for one in three.brokers.values():
@@ -51,7 +51,7 @@ def test_live_brokers_are_told_before_roles_and_partitions_after(three: Office) 
         assert kinds[: kinds.index("F") + 2] == ["U", "F", "U"]
 
 
-def test_partitions_are_shown_when_the_roles_are_answered(three: Office) -> None:
+def test_partitions_are_shown_when_the_roles_are_answered(three: ControllerHarness) -> None:
     controller = three.controller()
     other = other_than(three, controller)
     other.script.silent = True
@@ -63,7 +63,7 @@ def test_partitions_are_shown_when_the_roles_are_answered(three: Office) -> None
     three.until(lambda: any(one.topic_states for one in other.script.of(UpdateMetadataRequest)))
 
 
-def test_a_silent_broker_delays_nobody_but_itself(three: Office) -> None:
+def test_a_silent_broker_delays_nobody_but_itself(three: ControllerHarness) -> None:
     controller = three.controller()
     other = other_than(three, controller)
     other.script.silent = True
@@ -72,7 +72,7 @@ def test_a_silent_broker_delays_nobody_but_itself(three: Office) -> None:
     three.until(lambda: all(TP in one.script.roles() for one in rest), limit_ms=20)
 
 
-def test_a_command_without_an_answer_is_repeated(three: Office) -> None:
+def test_a_command_without_an_answer_is_repeated(three: ControllerHarness) -> None:
     controller = three.controller()
     other = other_than(three, controller)
     other.script.silent = True
@@ -84,7 +84,7 @@ def test_a_command_without_an_answer_is_repeated(three: Office) -> None:
 
 
 def test_why_commands_are_repeated_is_told_once_until_they_are_taken(
-    three: Office, monkeypatch: pytest.MonkeyPatch
+    three: ControllerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
 
@@ -107,7 +107,7 @@ def test_why_commands_are_repeated_is_told_once_until_they_are_taken(
         three.pass_time(500)
 
 
-def test_a_refused_connection_is_tried_again(three: Office) -> None:
+def test_a_refused_connection_is_tried_again(three: ControllerHarness) -> None:
     controller = three.controller()
     other = other_than(three, controller)
     other.script.unreachable = True
@@ -120,7 +120,7 @@ def test_a_refused_connection_is_tried_again(three: Office) -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
 def test_a_broker_that_does_not_take_a_command_yet_gets_it_again(
-    three: Office, error: ErrorCode
+    three: ControllerHarness, error: ErrorCode
 ) -> None:
     controller = three.controller()
     other = other_than(three, controller)
@@ -131,7 +131,7 @@ def test_a_broker_that_does_not_take_a_command_yet_gets_it_again(
     assert len(other.script.of(LeaderAndIsrRequest)) == 4
 
 
-def test_what_was_answered_is_not_repeated_with_the_rest(three: Office) -> None:
+def test_what_was_answered_is_not_repeated_with_the_rest(three: ControllerHarness) -> None:
     controller = three.controller()
     other = other_than(three, controller)
     three.pass_time(100)
@@ -142,7 +142,7 @@ def test_what_was_answered_is_not_repeated_with_the_rest(three: Office) -> None:
     assert other.script.kinds()[len(before) :] == ["L", "U", "U"]
 
 
-def test_commands_that_wait_are_merged_into_the_last_state(three: Office) -> None:
+def test_commands_that_wait_are_merged_into_the_last_state(three: ControllerHarness) -> None:
     controller = three.controller()
     other = other_than(three, controller)
     three.pass_time(100)
@@ -165,7 +165,7 @@ def test_commands_that_wait_are_merged_into_the_last_state(three: Office) -> Non
     assert all(third.broker_id not in one.isr for one in roles.values())
 
 
-def test_a_channel_ends_with_the_registration(three: Office) -> None:
+def test_a_channel_ends_with_the_registration(three: ControllerHarness) -> None:
     controller = three.controller()
     other = other_than(three, controller)
     other.script.silent = True
@@ -186,8 +186,8 @@ def test_a_channel_ends_with_the_registration(three: Office) -> None:
 
 
 @pytest.mark.rule("V17")
-def test_propagation_may_be_held_back_to_merge(three: Office) -> None:
-    with office(3, controller_propagation_linger_ms="200") as lingering:
+def test_propagation_may_be_held_back_to_merge(three: ControllerHarness) -> None:
+    with controller_harness(3, controller_propagation_linger_ms="200") as lingering:
         controller = lingering.controller()
         lingering.pass_time(1000)
         other = other_than(lingering, controller)
@@ -200,7 +200,9 @@ def test_propagation_may_be_held_back_to_merge(three: Office) -> None:
         assert other.script.kinds()[before:] == ["L", "U"]
 
 
-def test_a_broker_that_knows_a_newer_controller_makes_this_one_look(three: Office) -> None:
+def test_a_broker_that_knows_a_newer_controller_makes_this_one_look(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     other = other_than(three, controller)
     three.pass_time(100)

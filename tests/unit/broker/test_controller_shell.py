@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.controller_office import Office, office
+from tests.support.controller.harness import ControllerHarness, controller_harness
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -16,12 +16,14 @@ TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def three() -> Iterator[Office]:
-    with office(3) as made:
+def three() -> Iterator[ControllerHarness]:
+    with controller_harness(3) as made:
         yield made
 
 
-def test_one_broker_becomes_the_controller_and_tells_everybody_everything(three: Office) -> None:
+def test_one_broker_becomes_the_controller_and_tells_everybody_everything(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     three.pass_time(500)
     assert three.controllers == [controller.broker_id]
@@ -33,7 +35,7 @@ def test_one_broker_becomes_the_controller_and_tells_everybody_everything(three:
     assert claim.broker_id == controller.broker_id
 
 
-def test_when_it_dies_another_takes_over_under_a_higher_epoch(three: Office) -> None:
+def test_when_it_dies_another_takes_over_under_a_higher_epoch(three: ControllerHarness) -> None:
     first = three.controller()
     first.crash()
     three.until(lambda: len(three.controllers) == 1)
@@ -42,7 +44,7 @@ def test_when_it_dies_another_takes_over_under_a_higher_epoch(three: Office) -> 
     assert second.controller.controller_epoch == 2
 
 
-def test_a_topic_is_created_and_its_replicas_are_told(three: Office) -> None:
+def test_a_topic_is_created_and_its_replicas_are_told(three: ControllerHarness) -> None:
     controller = three.controller()
     result = three.create(controller, "t", (2, 3, 1))
     assert result.error_code == ErrorCode.NONE
@@ -51,7 +53,7 @@ def test_a_topic_is_created_and_its_replicas_are_told(three: Office) -> None:
     assert all(one.script.roles()[TP].is_new for one in three.brokers.values())
 
 
-def test_the_leaders_death_moves_leadership(three: Office) -> None:
+def test_the_leaders_death_moves_leadership(three: ControllerHarness) -> None:
     controller = three.controller()
     others = [one for one in (1, 2, 3) if one != controller.broker_id]
     three.create(controller, "t", (others[0], others[1], controller.broker_id))
@@ -60,7 +62,7 @@ def test_the_leaders_death_moves_leadership(three: Office) -> None:
     three.until(lambda: controller.script.roles()[TP].leader == others[1])
 
 
-def test_the_death_of_a_leader_that_is_also_the_controller(three: Office) -> None:
+def test_the_death_of_a_leader_that_is_also_the_controller(three: ControllerHarness) -> None:
     controller = three.controller()
     others = [one for one in (1, 2, 3) if one != controller.broker_id]
     three.create(controller, "t", (controller.broker_id, *others))
@@ -76,7 +78,7 @@ def test_the_death_of_a_leader_that_is_also_the_controller(three: Office) -> Non
     assert (three.world.now_ns - began_ns) / 1e6 < 50
 
 
-def test_a_topic_is_answered_when_every_broker_has_heard_of_it(three: Office) -> None:
+def test_a_topic_is_answered_when_every_broker_has_heard_of_it(three: ControllerHarness) -> None:
     controller = three.controller()
     three.pass_time(100)
     slow = next(one for one in three.brokers.values() if one is not controller)
@@ -90,7 +92,7 @@ def test_a_topic_is_answered_when_every_broker_has_heard_of_it(three: Office) ->
     assert any(one.topic_states for one in slow.script.of(UpdateMetadataRequest))
 
 
-def test_a_client_does_not_wait_for_a_silent_broker_for_ever(three: Office) -> None:
+def test_a_client_does_not_wait_for_a_silent_broker_for_ever(three: ControllerHarness) -> None:
     controller = three.controller()
     three.pass_time(100)
     next(one for one in three.brokers.values() if one is not controller).script.silent = True
@@ -99,7 +101,9 @@ def test_a_client_does_not_wait_for_a_silent_broker_for_ever(three: Office) -> N
     assert answers[0].topics[0].error_code == ErrorCode.NONE
 
 
-def test_what_is_durable_is_answered_as_such_when_the_term_ends_first(three: Office) -> None:
+def test_what_is_durable_is_answered_as_such_when_the_term_ends_first(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     three.pass_time(100)
     next(one for one in three.brokers.values() if one is not controller).script.silent = True
@@ -109,7 +113,7 @@ def test_what_is_durable_is_answered_as_such_when_the_term_ends_first(three: Off
     assert answers[0].topics[0].error_code == ErrorCode.NONE
 
 
-def test_a_controller_that_leaves_makes_room_at_once(three: Office) -> None:
+def test_a_controller_that_leaves_makes_room_at_once(three: ControllerHarness) -> None:
     controller = three.controller()
     controller.tasks.spawn("close", controller.controller.close())
     three.until(lambda: three.controllers not in ([], [controller.broker_id]), limit_ms=50)
@@ -117,14 +121,16 @@ def test_a_controller_that_leaves_makes_room_at_once(three: Office) -> None:
     assert controller.broker_id not in three.controllers
 
 
-def test_a_topic_for_which_nobody_was_alive_begins_when_somebody_comes(three: Office) -> None:
+def test_a_topic_for_which_nobody_was_alive_begins_when_somebody_comes(
+    three: ControllerHarness,
+) -> None:
     three.controller()
     three.place_topic("t", {0: (2,)})
     three.until(lambda: three.children(layout.topic_partitions_path("t")) == ["0"])
     assert three.state(TP).leader == 2
 
 
-def test_producer_ids_go_on_where_the_block_ended(three: Office) -> None:
+def test_producer_ids_go_on_where_the_block_ended(three: ControllerHarness) -> None:
     controller = three.controller()
     controller.view.controller_id = controller.broker_id
     ids = controller.producer_ids
@@ -145,7 +151,7 @@ def test_producer_ids_go_on_where_the_block_ended(three: Office) -> None:
     assert len(given) > 1000
 
 
-def test_without_a_controller_a_client_is_told_to_try_again(three: Office) -> None:
+def test_without_a_controller_a_client_is_told_to_try_again(three: ControllerHarness) -> None:
     waited: list[int | None] = []
     one = three.brokers[1]
 

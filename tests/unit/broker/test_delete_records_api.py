@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from tests.broker_fakes import FakeBroker, a_cluster, replicate, settle
+from tests.support.broker.fakes import FakeBroker, a_cluster, replicate, settle
 
 from tidelog.broker.apis import delete_records
 from tidelog.broker.server.requests import Request

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, a_cluster, state
-from tests.replica_builders import a_leader
+from tests.support.broker.fakes import FakeBroker, a_cluster, state
+from tests.support.replication import a_leader
 
 from tidelog.broker.replicas.leader_role import TO_HIGH_WATERMARK
 from tidelog.broker.replicas.partition import Partition

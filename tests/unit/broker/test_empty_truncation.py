@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.broker.test_connections import FakeTracer
+from tests.support.ports import FakeTracer
 
 from tidelog.broker.replicas.followed_partition import FollowedPartition
 from tidelog.core.types import TopicPartition
@@ -62,5 +62,6 @@ def test_what_removes_nothing_is_not_reported(
     follower = Follower(start, end)
     follower._run((effect,))  # type: ignore[arg-type, misc]
     assert follower.cut == [Done], "it is carried out all the same"
-    said = " ".join(follower._services.tracer.lines)
+    tracer = follower._services.tracer
+    said = " ".join([*tracer.lines, *tracer.marks, *(name for name, _ in tracer.events)])
     assert ("truncated" in said) == ("cutting t-0" in said) == is_reported

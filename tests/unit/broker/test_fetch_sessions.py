@@ -7,7 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import CONNECTION, TOPIC, TOPIC_ID, FakeBroker, a_cluster, state
+from tests.support.broker.fakes import (
+    CONNECTION,
+    TOPIC,
+    TOPIC_ID,
+    FakeBroker,
+    a_cluster,
+    state,
+)
 
 from tidelog.broker.apis import fetch
 from tidelog.broker.replicas.fetch_sessions import (

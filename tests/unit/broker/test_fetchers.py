@@ -7,7 +7,13 @@ import errno
 from collections.abc import Coroutine
 from typing import Any
 
-from tests.broker_fakes import TOPIC_ID, FakeBroker, a_cluster, settle, state
+from tests.support.broker.fakes import (
+    TOPIC_ID,
+    FakeBroker,
+    a_cluster,
+    settle,
+    state,
+)
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, StorageError

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tests.broker_fakes import FakeBroker, a_cluster, settle, state
+from tests.support.broker.fakes import FakeBroker, a_cluster, settle, state
 
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.wire.messages.controlled_shutdown import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.broker.test_connections import FakeBroker, FakeTransport, frame
-from tests.unit.broker.test_timers import ManualClock
+from tests.support.broker.connections import FakeBroker, FakeTransport, frame
+from tests.support.ports import ManualClock
 
 from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.idle_connections import TICKS, IdleConnections
@@ -19,7 +19,7 @@ TICK_MS = MAX_IDLE_MS // TICKS
 LATE_MS = TICK_MS + (TICKS + 2) * BUCKET_MS
 
 
-class Rig:
+class IdleHarness:
     """Connections of a broker whose clock stands until it is told to go on."""
 
     def __init__(self, max_idle_ms: int = MAX_IDLE_MS) -> None:
@@ -41,58 +41,58 @@ class Rig:
 
 
 def test_a_silent_connection_is_closed_after_its_time_and_no_earlier() -> None:
-    rig = Rig()
-    rig.clock.advance(TICK_MS // 2)
-    _, transport = rig.connect()
-    rig.clock.advance(MAX_IDLE_MS)
+    harness = IdleHarness()
+    harness.clock.advance(TICK_MS // 2)
+    _, transport = harness.connect()
+    harness.clock.advance(MAX_IDLE_MS)
     assert transport.closed is None
-    rig.clock.advance(LATE_MS)
+    harness.clock.advance(LATE_MS)
     assert transport.closed == "idle for connections.max.idle.ms=16000"
 
 
 def test_requests_answers_and_a_peer_that_reads_again_keep_a_connection() -> None:
-    rig = Rig()
-    connection, transport = rig.connect()
+    harness = IdleHarness()
+    connection, transport = harness.connect()
     for use in (
         lambda: connection.frames_received([frame(1)]),
-        lambda: rig.pending.complete(DescribeClusterResponse()),
+        lambda: harness.pending.complete(DescribeClusterResponse()),
         connection.send_queue_drained,
     ):
-        rig.clock.advance(MAX_IDLE_MS - TICK_MS)
+        harness.clock.advance(MAX_IDLE_MS - TICK_MS)
         use()
     assert len(transport.sent) == 1
-    rig.clock.advance(MAX_IDLE_MS - TICK_MS)
+    harness.clock.advance(MAX_IDLE_MS - TICK_MS)
     assert transport.closed is None
-    rig.clock.advance(TICK_MS + LATE_MS)
+    harness.clock.advance(TICK_MS + LATE_MS)
     assert transport.closed is not None
 
 
 def test_a_peer_that_is_gone_is_not_kept_by_a_request_that_waits() -> None:
-    rig = Rig()
-    connection, transport = rig.connect()
+    harness = IdleHarness()
+    connection, transport = harness.connect()
     connection.frames_received([frame(1)])
-    rig.clock.advance(MAX_IDLE_MS + LATE_MS)
+    harness.clock.advance(MAX_IDLE_MS + LATE_MS)
     assert transport.closed is not None
 
 
 def test_time_in_which_the_broker_did_not_run_is_nobodys_silence() -> None:
-    rig = Rig()
-    _, transport = rig.connect()
-    rig.clock.now_ms += 10 * MAX_IDLE_MS
-    rig.clock.advance(TICK_MS)
+    harness = IdleHarness()
+    _, transport = harness.connect()
+    harness.clock.now_ms += 10 * MAX_IDLE_MS
+    harness.clock.advance(TICK_MS)
     assert transport.closed is None
 
 
 def test_below_zero_nothing_is_ever_closed_and_no_timer_runs() -> None:
-    rig = Rig(max_idle_ms=-1)
-    _, transport = rig.connect()
-    assert len(rig.timers) == 0
-    rig.clock.advance(1 << 40)
+    harness = IdleHarness(max_idle_ms=-1)
+    _, transport = harness.connect()
+    assert len(harness.timers) == 0
+    harness.clock.advance(1 << 40)
     assert transport.closed is None
 
 
 def test_one_timer_serves_all_connections() -> None:
-    rig = Rig()
+    harness = IdleHarness()
     for _ in range(100):
-        rig.connect()
-    assert len(rig.timers) == 1
+        harness.connect()
+    assert len(harness.timers) == 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from tests.unit.broker.test_connections import FakeBroker, FakeTransport, answers, frame
+from tests.support.broker.connections import FakeBroker, FakeTransport, answers, frame
 
 from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.interception import (
@@ -87,7 +87,7 @@ def around(broker: Any, ids: dict[bytes, str] | None = None) -> Intercepted:
     )
 
 
-class World:
+class InterceptionHarness:
     """A broker with rules, and one connection to it."""
 
     def __init__(self, *rules: Rule, handle: Callable[[Request], Any] | None = None) -> None:
@@ -151,142 +151,148 @@ def test_a_rule_survives_its_way_through_text() -> None:
 
 
 def test_without_a_rule_that_fits_requests_are_answered() -> None:
-    world = World(rule(Action.DROP, brokers=(2,)), rule(Action.DROP, 2, client_id="other"))
-    world.send(1, 2)
-    assert world.answered == [1, 2]
-    assert world.rules.told == []
+    harness = InterceptionHarness(
+        rule(Action.DROP, brokers=(2,)), rule(Action.DROP, 2, client_id="other")
+    )
+    harness.send(1, 2)
+    assert harness.answered == [1, 2]
+    assert harness.rules.told == []
 
 
 def test_a_lost_request_takes_what_follows_on_its_connection_with_it() -> None:
-    world = World(rule(Action.DROP, first=2, times=1))
-    world.send(1, 2, 3)
-    world.send(4)
-    assert world.answered == world.handled == [1]
-    assert world.transport.closed is None
-    world.connection.connection_lost("the client gave up")
-    other = Connection(world.broker, world.transport)  # type: ignore[arg-type]
+    harness = InterceptionHarness(rule(Action.DROP, first=2, times=1))
+    harness.send(1, 2, 3)
+    harness.send(4)
+    assert harness.answered == harness.handled == [1]
+    assert harness.transport.closed is None
+    harness.connection.connection_lost("the client gave up")
+    other = Connection(harness.broker, harness.transport)  # type: ignore[arg-type]
     other.frames_received([frame(5)])
-    assert world.answered == [1, 5]
+    assert harness.answered == [1, 5]
 
 
 def test_a_disconnected_request_is_not_handled_nor_what_follows() -> None:
-    world = World(rule(Action.DISCONNECT, first=2, times=1))
-    world.send(1, 2, 3)
-    assert world.handled == [1]
-    assert world.transport.closed == "intercepted by rule 1"
+    harness = InterceptionHarness(rule(Action.DISCONNECT, first=2, times=1))
+    harness.send(1, 2, 3)
+    assert harness.handled == [1]
+    assert harness.transport.closed == "intercepted by rule 1"
 
 
 def test_an_answer_is_an_error_in_place_of_the_request() -> None:
-    world = World(rule(Action.ANSWER, times=1, error=ErrorCode.REQUEST_TIMED_OUT))
-    world.send(1, 2)
-    assert (world.answered, world.handled) == ([1, 2], [2])
-    assert error_of(world.transport, 0) == ErrorCode.REQUEST_TIMED_OUT
+    harness = InterceptionHarness(rule(Action.ANSWER, times=1, error=ErrorCode.REQUEST_TIMED_OUT))
+    harness.send(1, 2)
+    assert (harness.answered, harness.handled) == ([1, 2], [2])
+    assert error_of(harness.transport, 0) == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_held_request_keeps_its_place_before_those_behind_it() -> None:
-    world = World(rule(Action.DELAY, times=1, delay_ms=500))
-    world.send(1, 2)
-    world.send(3)
-    assert (world.handled, world.answered) == ([], [])
-    assert world.transport.kept > 0
-    assert [delay_ms for delay_ms, _ in world.clock.timers] == [500]
-    submitted = world.broker.submitted
-    world.clock.fire()
-    assert world.handled == world.answered == [1, 2, 3]
-    assert world.broker.submitted == submitted + 3
+    harness = InterceptionHarness(rule(Action.DELAY, times=1, delay_ms=500))
+    harness.send(1, 2)
+    harness.send(3)
+    assert (harness.handled, harness.answered) == ([], [])
+    assert harness.transport.kept > 0
+    assert [delay_ms for delay_ms, _ in harness.clock.timers] == [500]
+    submitted = harness.broker.submitted
+    harness.clock.fire()
+    assert harness.handled == harness.answered == [1, 2, 3]
+    assert harness.broker.submitted == submitted + 3
 
 
 def test_behind_a_held_request_another_may_be_held() -> None:
-    world = World(rule(Action.DELAY, times=2, delay_ms=500))
-    world.send(1, 2, 3)
-    world.clock.fire()
-    assert world.handled == [1]
-    world.clock.fire()
-    assert world.handled == world.answered == [1, 2, 3]
+    harness = InterceptionHarness(rule(Action.DELAY, times=2, delay_ms=500))
+    harness.send(1, 2, 3)
+    harness.clock.fire()
+    assert harness.handled == [1]
+    harness.clock.fire()
+    assert harness.handled == harness.answered == [1, 2, 3]
 
 
 def test_a_loss_behind_a_held_request_loses_the_rest() -> None:
-    world = World(rule(Action.DELAY, times=1, delay_ms=5), rule(Action.DROP, 2, first=2, times=1))
-    world.send(1, 2, 3)
-    world.clock.fire()
-    world.send(4)
-    assert world.handled == world.answered == [1]
+    harness = InterceptionHarness(
+        rule(Action.DELAY, times=1, delay_ms=5), rule(Action.DROP, 2, first=2, times=1)
+    )
+    harness.send(1, 2, 3)
+    harness.clock.fire()
+    harness.send(4)
+    assert harness.handled == harness.answered == [1]
 
 
 def test_a_held_request_whose_client_has_gone_is_not_handled() -> None:
-    world = World(rule(Action.DELAY, times=1, delay_ms=500))
-    world.send(1)
-    world.connection.connection_lost("gone")
-    world.clock.fire()
-    assert world.handled == []
+    harness = InterceptionHarness(rule(Action.DELAY, times=1, delay_ms=500))
+    harness.send(1)
+    harness.connection.connection_lost("gone")
+    harness.clock.fire()
+    assert harness.handled == []
 
 
 def test_a_held_request_that_fails_is_answered_so() -> None:
-    world = World(rule(Action.DELAY, times=1, delay_ms=5), handle=lambda *_: 1 // 0)
-    world.send(1)
-    world.clock.fire()
-    assert error_of(world.transport, 0) == ErrorCode.UNKNOWN_SERVER_ERROR
+    harness = InterceptionHarness(rule(Action.DELAY, times=1, delay_ms=5), handle=lambda *_: 1 // 0)
+    harness.send(1)
+    harness.clock.fire()
+    assert error_of(harness.transport, 0) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_after_it_took_effect_the_answer_is_lost_and_those_behind_it() -> None:
-    world = World(rule(Action.DROP, times=1, after=True))
-    world.send(1, 2)
-    assert (world.handled, world.answered) == ([1, 2], [])
-    assert world.rules.told == ["broker 1: DescribeCluster 1 of 'tester' at client:1"]
+    harness = InterceptionHarness(rule(Action.DROP, times=1, after=True))
+    harness.send(1, 2)
+    assert (harness.handled, harness.answered) == ([1, 2], [])
+    assert harness.rules.told == ["broker 1: DescribeCluster 1 of 'tester' at client:1"]
 
 
 def test_after_it_took_effect_the_connection_is_closed() -> None:
-    world = World(rule(Action.DISCONNECT, times=1, after=True))
+    harness = InterceptionHarness(rule(Action.DISCONNECT, times=1, after=True))
     pending = Pending()
-    world.answer = lambda: pending
-    world.send(1)
-    assert (world.handled, world.transport.closed, world.rules.told) == ([1], None, [])
+    harness.answer = lambda: pending
+    harness.send(1)
+    assert (harness.handled, harness.transport.closed, harness.rules.told) == ([1], None, [])
     pending.complete(DescribeClusterResponse())
-    assert world.transport.closed == "intercepted by rule 1"
-    assert (world.answered, len(world.rules.told)) == ([], 1)
+    assert harness.transport.closed == "intercepted by rule 1"
+    assert (harness.answered, len(harness.rules.told)) == ([], 1)
 
 
 def test_after_it_took_effect_another_answer_is_told() -> None:
-    world = World(rule(Action.ANSWER, after=True, error=ErrorCode.REQUEST_TIMED_OUT))
-    world.send(1)
-    assert world.handled == [1]
-    assert error_of(world.transport, 0) == ErrorCode.REQUEST_TIMED_OUT
+    harness = InterceptionHarness(
+        rule(Action.ANSWER, after=True, error=ErrorCode.REQUEST_TIMED_OUT)
+    )
+    harness.send(1)
+    assert harness.handled == [1]
+    assert error_of(harness.transport, 0) == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_after_it_took_effect_the_answer_is_held() -> None:
-    world = World(rule(Action.DELAY, times=1, after=True, delay_ms=50))
-    world.send(1, 2)
-    assert (world.handled, world.answered) == ([1, 2], [])
-    world.clock.fire()
-    assert world.answered == [1, 2]
+    harness = InterceptionHarness(rule(Action.DELAY, times=1, after=True, delay_ms=50))
+    harness.send(1, 2)
+    assert (harness.handled, harness.answered) == ([1, 2], [])
+    harness.clock.fire()
+    assert harness.answered == [1, 2]
 
 
 def test_a_request_that_wants_no_answer_has_none_to_lose() -> None:
-    world = World(rule(Action.DROP, after=True))
-    world.answer = lambda: None
-    world.send(1)
-    world.answer = DescribeClusterResponse
-    assert (world.handled, world.rules.told) == ([1], [])
+    harness = InterceptionHarness(rule(Action.DROP, after=True))
+    harness.answer = lambda: None
+    harness.send(1)
+    harness.answer = DescribeClusterResponse
+    assert (harness.handled, harness.rules.told) == ([1], [])
 
 
 def test_the_wait_of_a_request_ends_with_its_connection() -> None:
-    world = World(rule(Action.DROP, after=True))
+    harness = InterceptionHarness(rule(Action.DROP, after=True))
     pending = Pending()
-    world.answer = lambda: pending
-    world.send(1)
-    world.connection.connection_lost("gone")
+    harness.answer = lambda: pending
+    harness.send(1)
+    harness.connection.connection_lost("gone")
     assert pending.done
 
 
 def test_all_rules_that_fit_count_and_the_oldest_strikes() -> None:
-    world = World(
+    harness = InterceptionHarness(
         rule(Action.ANSWER, first=2, times=1, error=ErrorCode.NOT_CONTROLLER),
         rule(Action.ANSWER, 2, error=ErrorCode.REQUEST_TIMED_OUT),
     )
-    world.send(1, 2)
-    assert world.rules.fitted == {1: 2, 2: 2}
-    assert error_of(world.transport, 0) == ErrorCode.REQUEST_TIMED_OUT
-    assert error_of(world.transport, 1) == ErrorCode.NOT_CONTROLLER
+    harness.send(1, 2)
+    assert harness.rules.fitted == {1: 2, 2: 2}
+    assert error_of(harness.transport, 0) == ErrorCode.REQUEST_TIMED_OUT
+    assert error_of(harness.transport, 1) == ErrorCode.NOT_CONTROLLER
 
 
 @pytest.mark.parametrize(
@@ -301,19 +307,21 @@ def test_all_rules_that_fit_count_and_the_oldest_strikes() -> None:
 def test_brokers_are_left_alone_unless_asked_for_and_the_kit_always(
     client_id: str, clients_rule: bool, brokers_rule: bool
 ) -> None:
-    world = World(rule(Action.DROP, times=0), rule(Action.DROP, 2, times=0, from_brokers=True))
+    harness = InterceptionHarness(
+        rule(Action.DROP, times=0), rule(Action.DROP, 2, times=0, from_brokers=True)
+    )
     parts = encode_request(DESCRIBE_CLUSTER, 0, 1, client_id, DescribeClusterRequest())
-    world.connection.frames_received([memoryview(b"".join(map(bytes, parts)))[4:]])
-    assert (1 in world.rules.fitted, 2 in world.rules.fitted) == (clients_rule, brokers_rule)
+    harness.connection.frames_received([memoryview(b"".join(map(bytes, parts)))[4:]])
+    assert (1 in harness.rules.fitted, 2 in harness.rules.fitted) == (clients_rule, brokers_rule)
 
 
 def request_of(api_key: int, message: Any) -> Request:
     header = RequestHeader(api_key, 0, 1, "tester")
-    return Request(header, message, World().connection, 0)
+    return Request(header, message, InterceptionHarness().connection, 0)
 
 
 def test_topics_are_found_by_name_and_by_id() -> None:
-    intercepted = around(World().broker, {b"i" * 16: "by-id"})
+    intercepted = around(InterceptionHarness().broker, {b"i" * 16: "by-id"})
     named = MetadataRequestTopic(name="by-name")
     identified = MetadataRequestTopic(topic_id=b"i" * 16, name=None)
     request = request_of(METADATA, MetadataRequest(topics=[named, identified]))
@@ -322,6 +330,6 @@ def test_topics_are_found_by_name_and_by_id() -> None:
 
 def test_a_rule_about_a_group_fits_requests_that_name_it() -> None:
     about = Rule(number=1, api_keys=(DELETE_GROUPS,), action=Action.DROP, group_id="g")
-    interceptor = World(about).interceptor
+    interceptor = InterceptionHarness(about).interceptor
     assert interceptor._fits(about, request_of(DELETE_GROUPS, DeleteGroupsRequest(["f", "g"])))
     assert not interceptor._fits(about, request_of(DELETE_GROUPS, DeleteGroupsRequest(["f"])))

@@ -6,24 +6,24 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, a_cluster, state
+from tests.support.broker.fakes import FakeBroker, a_cluster, state
 
 from tidelog.broker.replicas.partition import Partition
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.log.planning import CostlyBatch
+from tidelog.log.append_validation import CostlyBatch
 
 #: What is appended is one byte a record; this one has much inside, this one is found bad.
 COSTLY, BAD = b"\x7f", b"\x7e"
 
 
-async def leading() -> Rig:
+async def leading() -> AppendHarness:
     broker = a_cluster()[1]
     await broker.command(state(isr=(1,), replicas=(1, 2), is_new=True))
-    return Rig(broker)
+    return AppendHarness(broker)
 
 
-class Rig:
+class AppendHarness:
     """A leader whose log finds some batches costly, and whose thread waits for the test."""
 
     def __init__(self, broker: FakeBroker) -> None:
@@ -60,44 +60,48 @@ class Rig:
 
 def test_appends_are_planned_in_the_order_in_which_they_came() -> None:
     async def story() -> None:
-        rig = await leading()
-        first, second, third, fourth = (rig.append(it) for it in (COSTLY, b"a", COSTLY, b"b"))
-        assert rig.planned == [] and len(rig.checks) == 1
-        rig.checks[0].resolve("found good")
-        assert rig.planned == [COSTLY, b"a"], "what is behind goes with it, up to the next such one"
+        harness = await leading()
+        first, second, third, fourth = (harness.append(it) for it in (COSTLY, b"a", COSTLY, b"b"))
+        assert harness.planned == [] and len(harness.checks) == 1
+        harness.checks[0].resolve("found good")
+        assert harness.planned == [COSTLY, b"a"], (
+            "what is behind goes with it, up to the next such one"
+        )
         assert first.result().base_offset == 0 and second.result().base_offset == 1
         assert not third.done and not fourth.done
-        rig.checks[1].resolve("found good")
-        assert rig.planned == [COSTLY, b"a", COSTLY, b"b"]
+        harness.checks[1].resolve("found good")
+        assert harness.planned == [COSTLY, b"a", COSTLY, b"b"]
         assert [third.result().base_offset, fourth.result().base_offset] == [2, 3]
-        assert rig.partition.high_watermark == 4, "they are written and committed without a flush"
-        assert rig.append(b"c").done, "and nothing waits any more"
+        assert harness.partition.high_watermark == 4, (
+            "they are written and committed without a flush"
+        )
+        assert harness.append(b"c").done, "and nothing waits any more"
 
     asyncio.run(story())
 
 
 def test_one_that_is_refused_hides_no_other() -> None:
     async def story() -> None:
-        rig = await leading()
-        first, bad, last = (rig.append(it) for it in (COSTLY, BAD, b"a"))
-        rig.checks[0].fail(KafkaError(ErrorCode.CORRUPT_MESSAGE, "damaged"))
+        harness = await leading()
+        first, bad, last = (harness.append(it) for it in (COSTLY, BAD, b"a"))
+        harness.checks[0].fail(KafkaError(ErrorCode.CORRUPT_MESSAGE, "damaged"))
         assert isinstance(first.error, KafkaError) and first.error.code is ErrorCode.CORRUPT_MESSAGE
         assert isinstance(bad.error, KafkaError) and bad.error.code is ErrorCode.INVALID_RECORD
         assert last.result().base_offset == 0
-        assert rig.planned == [b"a"]
+        assert harness.planned == [b"a"]
 
     asyncio.run(story())
 
 
 def test_what_waits_is_not_written_so_its_bytes_are_kept() -> None:
     async def story() -> None:
-        rig = await leading()
-        rig.append(COSTLY)
-        assert not rig.partition.flush_appends()
-        rig.append(b"a")
-        assert not rig.partition.flush_appends()
-        rig.checks[0].resolve("found good")
-        assert rig.partition.flush_appends()
+        harness = await leading()
+        harness.append(COSTLY)
+        assert not harness.partition.flush_appends()
+        harness.append(b"a")
+        assert not harness.partition.flush_appends()
+        harness.checks[0].resolve("found good")
+        assert harness.partition.flush_appends()
 
     asyncio.run(story())
 
@@ -105,31 +109,31 @@ def test_what_waits_is_not_written_so_its_bytes_are_kept() -> None:
 @pytest.mark.rule("V38")
 def test_all_are_refused_when_the_leadership_ends() -> None:
     async def story() -> None:
-        rig = await leading()
-        waiting = [rig.append(COSTLY), rig.append(b"a")]
-        await rig.broker.command(state(2, leader_epoch=2, isr=(1, 2), replicas=(1, 2)))
+        harness = await leading()
+        waiting = [harness.append(COSTLY), harness.append(b"a")]
+        await harness.broker.command(state(2, leader_epoch=2, isr=(1, 2), replicas=(1, 2)))
         for each in waiting:
             assert isinstance(each.error, KafkaError)
             assert each.error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        rig.checks[0].resolve("found good")
-        await rig.broker.command(state(1, leader_epoch=3, isr=(1,), replicas=(1, 2)))
-        assert rig.planned == [], "what the check found comes too late"
-        assert rig.append(b"b").done
+        harness.checks[0].resolve("found good")
+        await harness.broker.command(state(1, leader_epoch=3, isr=(1,), replicas=(1, 2)))
+        assert harness.planned == [], "what the check found comes too late"
+        assert harness.append(b"b").done
 
     asyncio.run(story())
 
 
 def test_a_check_counts_for_its_own_batch_alone() -> None:
     async def story() -> None:
-        rig = await leading()
-        rig.append(COSTLY)
-        await rig.broker.command(state(2, leader_epoch=2, isr=(1, 2), replicas=(1, 2)))
-        await rig.broker.command(state(1, leader_epoch=3, isr=(1,), replicas=(1, 2)))
-        again = rig.append(COSTLY)
-        rig.checks[0].resolve("of the first one")
-        assert not again.done and rig.planned == []
-        rig.checks[1].resolve("found good")
-        assert again.done and rig.planned == [COSTLY]
+        harness = await leading()
+        harness.append(COSTLY)
+        await harness.broker.command(state(2, leader_epoch=2, isr=(1, 2), replicas=(1, 2)))
+        await harness.broker.command(state(1, leader_epoch=3, isr=(1,), replicas=(1, 2)))
+        again = harness.append(COSTLY)
+        harness.checks[0].resolve("of the first one")
+        assert not again.done and harness.planned == []
+        harness.checks[1].resolve("found good")
+        assert again.done and harness.planned == [COSTLY]
 
     asyncio.run(story())
 
@@ -137,10 +141,10 @@ def test_a_check_counts_for_its_own_batch_alone() -> None:
 @pytest.mark.rule("V64")
 def test_what_holds_when_they_are_planned_counts() -> None:
     async def story() -> None:
-        rig = await leading()
-        late = rig.append(COSTLY)
-        rig.partition.configured(rig.log.config, 2)
-        rig.checks[0].resolve("found good")
+        harness = await leading()
+        late = harness.append(COSTLY)
+        harness.partition.configured(harness.log.config, 2)
+        harness.checks[0].resolve("found good")
         assert isinstance(late.error, KafkaError)
         assert late.error.code is ErrorCode.NOT_ENOUGH_REPLICAS
 

@@ -8,7 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import TOPIC, TOPIC_ID, FakeBroker, FakeClock, a_cluster
+from tests.support.broker.fakes import (
+    TOPIC,
+    TOPIC_ID,
+    FakeBroker,
+    FakeClock,
+    a_cluster,
+)
 
 from tidelog.broker.apis import (
     describe_cluster,

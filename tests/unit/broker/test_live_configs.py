@@ -7,8 +7,8 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
-from tests.broker_fakes import services_of
-from tests.controller_office import Office, office
+from tests.support.broker.fakes import services_of
+from tests.support.controller.harness import ControllerHarness, controller_harness
 
 from tidelog.broker.configs.config_store import BROKERS, TOPICS, ConfigStore
 from tidelog.broker.configs.live_configs import EXPIRATION_MS, LiveConfigs
@@ -66,7 +66,7 @@ class Controller:
 class FollowingBroker:
     """A broker that does nothing but follow configurations. Passes for a `Broker`."""
 
-    def __init__(self, around: Office, broker_id: int) -> None:
+    def __init__(self, around: ControllerHarness, broker_id: int) -> None:
         self._around = around
         self.broker_id = broker_id
         self.node = around.world.add_node(broker_id, f"broker{broker_id}")
@@ -128,25 +128,25 @@ class FollowingBroker:
 
 
 @pytest.fixture
-def around() -> Iterator[Office]:
-    with office(0) as made:
+def around() -> Iterator[ControllerHarness]:
+    with controller_harness(0) as made:
         made.place_topic("t", {0: (1, 2)})
         made.place_topic("u", {0: (1, 2)})
         yield made
 
 
 @pytest.fixture
-def two(around: Office) -> tuple[FollowingBroker, FollowingBroker]:
+def two(around: ControllerHarness) -> tuple[FollowingBroker, FollowingBroker]:
     return FollowingBroker(around, 1), FollowingBroker(around, 2)
 
 
-def notes(around: Office) -> list[str]:
+def notes(around: ControllerHarness) -> list[str]:
     return around.children(layout.CONFIG_CHANGES) or []
 
 
 class TestWriting:
     def test_settings_and_notification_are_kafkas(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         two[0].set(TOPICS, "t", retention_ms="5")
         node = around.read("/config/topics/t")
@@ -166,21 +166,21 @@ class TestWriting:
         assert two[0].read(TOPICS, "t") == {"retention.ms": "5", "flush.ms": "7"}
 
     def test_what_stays_as_it_is_is_not_written(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         for _ in range(2):
             two[0].set(TOPICS, "t", retention_ms="5")
         assert len(notes(around)) == 1
 
     def test_checking_only_writes_nothing(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         two[0].set(TOPICS, "t", validate_only=True, retention_ms="5")
         assert notes(around) == []
         assert two[0].read(TOPICS, "t") == {}
 
     def test_a_topic_that_goes_is_not_configured(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         around.remove(layout.topic_path("t"))
         with pytest.raises(KafkaError) as caught:
@@ -209,7 +209,7 @@ class TestWriting:
 
     @pytest.mark.parametrize("lost", ["answer", "request"])
     def test_an_unknown_outcome_is_read_back(
-        self, around: Office, two: tuple[FollowingBroker, ...], lost: str
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...], lost: str
     ) -> None:
         store = two[0].store
         if lost == "answer":
@@ -221,7 +221,7 @@ class TestWriting:
         assert len(notes(around)) == 1
 
     def test_without_the_store_the_request_times_out(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         around.cut_off.append("b1")
         with pytest.raises(KafkaError) as caught:
@@ -232,7 +232,7 @@ class TestWriting:
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
     def test_settings_that_cannot_be_read_count_as_none(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         around.write(Create("/config/topics/t", b"not JSON"))
         assert two[0].read(TOPICS, "t") == {}
@@ -240,7 +240,7 @@ class TestWriting:
 
 class TestFollowing:
     def test_every_broker_takes_over_the_topics_that_it_hosts(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         two[1].replicas.hosted = ["u"]
         two[0].set(TOPICS, "t", retention_ms="5")
@@ -252,7 +252,7 @@ class TestFollowing:
             assert one.replicas.loaded == one.replicas.changed
 
     def test_the_controller_hears_of_topics_that_its_broker_does_not_host(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         two[0].set(TOPICS, "u", retention_ms="4")
         around.until(lambda: two[1].controller.everything == 1)
@@ -261,7 +261,7 @@ class TestFollowing:
         around.until(lambda: two[1].controller.topics == ["t"])
 
     def test_settings_of_brokers_are_laid_over_what_they_were_started_with(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         two[0].set(BROKERS, layout.DEFAULT_ENTITY, message_max_bytes="2000")
         around.until(lambda: [one.services.config.message_max_bytes for one in two] == [2000, 2000])
@@ -272,19 +272,23 @@ class TestFollowing:
         assert two[1].controller.defaults == 2
         assert two[0].live.static.message_max_bytes == 1000
 
-    def test_settings_that_are_stored_already_hold_from_the_start(self, around: Office) -> None:
+    def test_settings_that_are_stored_already_hold_from_the_start(
+        self, around: ControllerHarness
+    ) -> None:
         settings = layout.encode_config({"message.max.bytes": "2000", "broker.id": "9"})
         around.write(Create("/config/brokers/1", settings))
         started = FollowingBroker(around, 1)
         assert started.services.config.message_max_bytes == 2000
         assert started.services.config.broker_id == 1
 
-    def test_settings_that_cannot_be_read_leave_what_lies_below(self, around: Office) -> None:
+    def test_settings_that_cannot_be_read_leave_what_lies_below(
+        self, around: ControllerHarness
+    ) -> None:
         around.write(Create("/config/brokers/1", b"not JSON"))
         assert FollowingBroker(around, 1).services.config.message_max_bytes == 1000
 
     def test_notifications_of_other_kinds_and_bad_ones_are_passed_over(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         note(around, layout.encode_config_change("users", "alice"))
         around.until(lambda: all(one.controller.everything == 1 for one in two))
@@ -296,7 +300,7 @@ class TestFollowing:
         assert all(one.controller.everything == 1 for one in two)
 
     def test_a_notification_that_went_before_it_was_seen_has_everything_read(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         two[0].set(TOPICS, "t", retention_ms="5")
         around.until(lambda: two[1].controller.everything == 1)
@@ -310,7 +314,7 @@ class TestFollowing:
         assert two[1].replicas.changed[-1] == ("t", "u")
 
     def test_after_a_new_session_everything_is_read(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         around.cut_off.append("b2")
         around.pass_time(3_000)
@@ -320,7 +324,7 @@ class TestFollowing:
         assert two[1].replicas.changed[-1] == ("t", "u")
 
     def test_what_is_closed_follows_nothing(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         two[1].live.close()
         two[0].set(BROKERS, layout.DEFAULT_ENTITY, message_max_bytes="2000")
@@ -330,7 +334,7 @@ class TestFollowing:
 
 class TestPurging:
     def test_notifications_go_fifteen_minutes_after_they_were_seen(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         two[0].set(TOPICS, "t", retention_ms="5")
         [old] = notes(around)
@@ -343,7 +347,7 @@ class TestPurging:
         around.until(lambda: len(notes(around)) == 2)
 
     def test_one_that_is_gone_already_is_no_error(
-        self, around: Office, two: tuple[FollowingBroker, ...]
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
     ) -> None:
         """Both brokers find the same notifications old at the same time."""
         for value in ("5", "6", "7"):
@@ -355,6 +359,6 @@ class TestPurging:
         around.until(lambda: all(("u",) in one.replicas.changed for one in two))
 
 
-def note(around: Office, data: bytes) -> None:
+def note(around: ControllerHarness, data: bytes) -> None:
     """Somebody else leaves a notification."""
     around.write(Create(layout.CONFIG_CHANGE_PREFIX, data, sequence=True))

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, a_cluster, settle, state
+from tests.support.broker.fakes import FakeBroker, a_cluster, settle, state
 
 from tidelog.broker.apis import list_offsets, offset_for_leader_epoch
 from tidelog.broker.server.requests import Pending, Request

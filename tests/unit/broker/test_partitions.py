@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeBroker, a_cluster, settle, state
+from tests.support.broker.fakes import FakeBroker, a_cluster, settle, state
 
 from tidelog.broker.replicas.leader_role import LeaderRole
 from tidelog.broker.replicas.log_bytes import bytes_below, bytes_from

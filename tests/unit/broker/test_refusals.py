@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.cluster.requests_by_version import CLIENT_APIS, sensible_request
-from tests.fuzz.answers import errors_in
+from tests.support.requests.answers import errors_in
+from tests.support.requests.by_version import CLIENT_APIS, sensible_request
 
 from tidelog.broker.apis import cards, error_response
 from tidelog.broker.server.dispatch import Dispatcher

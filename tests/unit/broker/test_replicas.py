@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.broker_fakes import (
+from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
     FakeBroker,
@@ -22,7 +22,7 @@ from tests.broker_fakes import (
 
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.types import TopicPartition
-from tidelog.log.cleaner import CleanerSettings
+from tidelog.log.log_cleaner import CleanerSettings
 from tidelog.metadata import layout
 from tidelog.metadata.store import SessionExpired, StoreUnavailable
 from tidelog.replication.leader import LeaderReplica

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.broker_fakes import FakeTracer
-from tests.controller_builders import topic_id
-from tests.controller_office import Office, office
+from tests.support.controller.harness import ControllerHarness, controller_harness
+from tests.support.controller.values import topic_id
+from tests.support.ports import FakeTracer
 
 from tidelog.broker.controller.store_reader import StoreReader
 from tidelog.controller.changes import TopicFound, TopicUnreadable
@@ -25,8 +25,8 @@ STATE = PartitionState(1, 0, (1, 2), 1, 0, isr_epochs=(101, 102))
 class Desk:
     """A reader over a simulated store."""
 
-    def __init__(self, around: Office) -> None:
-        self.office = around
+    def __init__(self, around: ControllerHarness) -> None:
+        self.harness = around
         ports = around._admin_ports
         self.tracer = FakeTracer()
         tasks = Tasks(ports.loop, ports.clock, lambda name, error: None)
@@ -34,7 +34,7 @@ class Desk:
 
     def read(self) -> list[bool]:
         """Of the topics, read anew: which cannot be read."""
-        found = self.office.do(self.reader.topics(ignored, ignored, {})).found
+        found = self.harness.do(self.reader.topics(ignored, ignored, {})).found
         return [isinstance(one, TopicUnreadable) for one in found]
 
     def told(self) -> list[str]:
@@ -50,7 +50,7 @@ def ignored(event: WatchEvent) -> None:
 
 @pytest.fixture
 def desk() -> Iterator[Desk]:
-    with office(0) as around:
+    with controller_harness(0) as around:
         around.write(Create(PATH, b"{"))
         yield Desk(around)
 
@@ -67,17 +67,17 @@ def test_a_topic_that_stays_as_it_is_is_named_once(desk: Desk) -> None:
 def test_another_reason_is_named(desk: Desk) -> None:
     desk.read()
     desk.told()
-    desk.office.write(SetData(PATH, b"[1]", ANY_VERSION))
+    desk.harness.write(SetData(PATH, b"[1]", ANY_VERSION))
     assert desk.read() == [True]
     assert len(desk.told()) == 1
 
 
 def test_the_same_again_after_it_was_mended_is_named(desk: Desk) -> None:
     desk.read()
-    desk.office.write(SetData(PATH, WHOLE, ANY_VERSION))
+    desk.harness.write(SetData(PATH, WHOLE, ANY_VERSION))
     assert desk.read() == [False]
     desk.told()
-    desk.office.write(SetData(PATH, b"{", ANY_VERSION))
+    desk.harness.write(SetData(PATH, b"{", ANY_VERSION))
     assert desk.read() == [True]
     assert len(desk.told()) == 1
 
@@ -85,16 +85,16 @@ def test_the_same_again_after_it_was_mended_is_named(desk: Desk) -> None:
 def test_the_same_again_after_the_topic_was_gone_is_named(desk: Desk) -> None:
     desk.read()
     desk.told()
-    desk.office.write(Delete(PATH, ANY_VERSION))
+    desk.harness.write(Delete(PATH, ANY_VERSION))
     assert desk.read() == []
-    desk.office.write(Create(PATH, b"{"))
+    desk.harness.write(Create(PATH, b"{"))
     assert desk.read() == [True]
     assert len(desk.told()) == 1
 
 
 def test_a_state_that_cannot_be_read_is_named_once(desk: Desk) -> None:
     state = layout.partition_state_path(TopicPartition("t", 0))
-    desk.office.write(
+    desk.harness.write(
         SetData(PATH, WHOLE, ANY_VERSION),
         Create(f"{PATH}/partitions", b""),
         Create(f"{PATH}/partitions/0", b""),
@@ -104,22 +104,22 @@ def test_a_state_that_cannot_be_read_is_named_once(desk: Desk) -> None:
     [line] = desk.told()
     assert state in line
     one = TopicPartition("t", 0)
-    [found] = desk.office.do(desk.reader.topics(ignored, ignored, {})).found
+    [found] = desk.harness.do(desk.reader.topics(ignored, ignored, {})).found
     assert isinstance(found, TopicFound) and list(found.unreadable) == [0] and not found.states
 
     def again() -> PartitionState | str:
-        return desk.office.do(desk.reader.states([one])).found[one]
+        return desk.harness.do(desk.reader.states([one])).found[one]
 
     assert again() == found.unreadable[0]
     assert desk.told() == []
-    desk.office.write(Delete(state, ANY_VERSION))
+    desk.harness.write(Delete(state, ANY_VERSION))
     assert again() == f"{state}: is gone"
-    desk.office.write(Create(state, layout.encode_partition_state(STATE)))
+    desk.harness.write(Create(state, layout.encode_partition_state(STATE)))
     assert again() == STATE
-    desk.office.write(SetData(state, b"{}", ANY_VERSION))
+    desk.harness.write(SetData(state, b"{}", ANY_VERSION))
     assert isinstance(again(), str)
     assert len(desk.told()) == 1
-    desk.office.write(
+    desk.harness.write(
         *(Delete(path, ANY_VERSION) for path in (state, f"{PATH}/partitions/0")),
         Delete(f"{PATH}/partitions", ANY_VERSION),
         Delete(PATH, ANY_VERSION),
@@ -129,8 +129,8 @@ def test_a_state_that_cannot_be_read_is_named_once(desk: Desk) -> None:
 
 @pytest.mark.parametrize("path", [layout.PREFERRED_REPLICA_ELECTION, layout.REASSIGN_PARTITIONS])
 def test_a_request_that_cannot_be_read_is_said_to_be_taken_away(desk: Desk, path: str) -> None:
-    desk.office.write(Create(path, b"{"))
-    desk.office.do(desk.reader.preferred_election(ignored))
-    desk.office.do(desk.reader.reassignments(ignored))
+    desk.harness.write(Create(path, b"{"))
+    desk.harness.do(desk.reader.preferred_election(ignored))
+    desk.harness.do(desk.reader.reassignments(ignored))
     [line] = desk.told()
     assert line.startswith(f"taken away, as it cannot be read: {path}: not JSON")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker_fakes import CONNECTION, services_of
+from tests.support.broker.fakes import CONNECTION, services_of
 
 from tidelog.broker.apis import (
     alter_partition_reassignments,

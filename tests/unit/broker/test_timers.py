@@ -2,58 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from tests.support.ports import ManualClock
 
 from tidelog.broker.server.timers import BUCKET_MS, TimerWheel
-
-
-class ManualTimer:
-    def __init__(self, due_ms: float, callback: Callable[[], None]) -> None:
-        self.due_ms = due_ms
-        self.callback: Callable[[], None] | None = callback
-
-    def cancel(self) -> None:
-        self.callback = None
-
-
-class ManualClock:
-    """A clock that stands still until it is told to go on."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000
-        self.timers: list[ManualTimer] = []
-
-    def monotonic_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> ManualTimer:
-        timer = ManualTimer(self.now_ms + delay_ms, callback)
-        self.timers.append(timer)
-        return timer
-
-    @property
-    def armed(self) -> list[ManualTimer]:
-        return [timer for timer in self.timers if timer.callback is not None]
-
-    def advance(self, delta_ms: int) -> None:
-        """Go on, firing what falls due, in order."""
-        end_ms = self.now_ms + delta_ms
-        while True:
-            due = [timer for timer in self.armed if timer.due_ms <= end_ms]
-            if not due:
-                break
-            timer = min(due, key=lambda one: one.due_ms)
-            self.now_ms = max(self.now_ms, int(timer.due_ms))
-            callback, timer.callback = timer.callback, None
-            assert callback is not None
-            callback()
-        self.now_ms = end_ms
 
 
 def test_a_timeout_fires_not_before_its_time_and_at_most_a_bucket_later() -> None:

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.cluster.unserved_requests import UNSERVED_REQUESTS
-from tests.fuzz.answers import errors_in
+from tests.support.requests.answers import errors_in
+from tests.support.requests.unserved import UNSERVED_REQUESTS
 from tests.unit.broker.test_administration_apis import request
 
 from tidelog.broker.apis import cards, modules
 from tidelog.core.errors import ErrorCode as E
 from tidelog.core.types import TopicPartition
-from tidelog.log.producers import BatchMetadata, ProducerEntry
+from tidelog.log.producer_state import BatchMetadata, ProducerEntry
 from tidelog.wire import registry
 from tidelog.wire.codec import encode_response
 

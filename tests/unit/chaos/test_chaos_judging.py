@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from tests.cluster.chaos.events import Event, value_of
-from tests.cluster.chaos.judging import SETTLED_NS, Told, Verdict, judge
+from tests.support.chaos.events import Event, value_of
+from tests.support.chaos.judging import SETTLED_NS, Told, Verdict, judge
 
 S = 1_000_000_000
 RECORDS = 6

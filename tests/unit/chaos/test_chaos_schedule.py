@@ -9,11 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.cluster.chaos import crew as crews
-from tests.cluster.chaos.crew import Crew, Member
-from tests.cluster.chaos.events import EventLog, EventReader
-from tests.cluster.chaos.schedule import AWAY, FULL, draw
-from tests.cluster.chaos.sessions import password_of
+from tests.support.chaos import crew as crews
+from tests.support.chaos.crew import Crew, Member
+from tests.support.chaos.events import EventLog, EventReader
+from tests.support.chaos.schedule import AWAY, FULL, draw
+from tests.support.chaos.sessions import password_of
 
 KINDS = (*AWAY, FULL)
 SESSION_S = 3.0

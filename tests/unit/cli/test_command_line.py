@@ -5,28 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cli import run
 
-from tidelog.cli import app as command_line
 from tidelog.cli import clusters, target
 from tidelog.cli.output import print_table
 from tidelog.local import BrokerStatus, ClusterStatus, PartitionStatus, layout
 
 #: A port on which nobody listens: bound by no program, below those the kernel hands out.
 NOBODY = "127.0.0.1:1"
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["tidelog", *words])
-    with pytest.raises(SystemExit) as ended:
-        command_line.run()
-    code = ended.value.code
-    assert isinstance(code, int)
-    return code
 
 
 def test_a_store_that_is_not_reached_in_time_names_the_option(

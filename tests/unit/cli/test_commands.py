@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.unit.cli.documents import check
-from tests.unit.cli.test_command_line import run
-from tests.unit.client.fake_coordinator import FakeCoordinator
-from tests.unit.client.fake_logs import FakeLogs
-from tests.unit.client.test_consuming import batch
+from tests.support.cli import check, run
+from tests.support.client.fake_coordinator import FakeCoordinator
+from tests.support.client.fake_logs import FakeLogs, batch
 
 from tidelog.cli import completion, documents, reading
 from tidelog.cli.brokers import size_text

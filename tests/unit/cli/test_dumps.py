@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.test_command_line import run
+from tests.support.cli import run
 
 from tidelog.log.index import OffsetIndex, TimeIndex
-from tidelog.log.producers import ProducerState
+from tidelog.log.producer_state import ProducerState
 from tidelog.records import compression
 from tidelog.records.batch import BatchView
 from tidelog.records.builder import NewRecord, Producer, build_batch

@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.controller_builders import TP, broker, brokers, state, topic_id
+from tests.support.controller.values import (
+    TP,
+    broker,
+    brokers,
+    state,
+    topic_id,
+)
 
 from tidelog.cli.events import event_line, json_text, read_event
 from tidelog.controller import cluster_events

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import typer
-from tests.unit.cli.test_command_line import run
+from tests.support.cli import run
 
 from tidelog.cli.app import command_tree
 

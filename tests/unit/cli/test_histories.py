@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.test_command_line import run
+from tests.support.cli import run
 
 SENT = {"process": "p", "kind": "send", "begin": 10, "end": 20, "outcome": "ok"}
 POLLED = {"process": "c", "kind": "poll", "begin": 30, "end": 40, "outcome": "ok"}

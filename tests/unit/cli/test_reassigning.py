@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.client.fake_logs import FakeLogs
 from tests.unit.cli.test_commands import Shell
-from tests.unit.client.fake_logs import FakeLogs
 
 from tidelog.cli import documents
 from tidelog.cli.reassign import ReassignmentFileError, targets_of

@@ -11,7 +11,7 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.cli.documents import check
+from tests.support.cli import check
 
 from tidelog.cli import documents
 from tidelog.cli.names import PartitionWord, nearest, partition_numbers, partition_word

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.test_command_line import run
+from tests.support.cli import run
 
 from tidelog.cli import seed_search, simulation
 from tidelog.cli.mutant_search import MutantSearch

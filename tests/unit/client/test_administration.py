@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.client.fake_cluster import CLOSE, FakeCluster
+from tests.support.client.fake_cluster import CLOSE, FakeCluster
 
 from tidelog.client.configs import (
     BROKER,

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.client.fake_cluster import CLOSE, FakeCluster
+from tests.support.client.fake_cluster import CLOSE, FakeCluster
 
 from tidelog.client.producing import OutcomeUnknownError
 from tidelog.client.steps import NotSent

@@ -5,32 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.client.fake_logs import FakeLogs
+from tests.support.client.fake_logs import FakeLogs, batch
 
 from tidelog.client.consuming import Skip, read_records
 from tidelog.client.fetching import AbortedRange
 from tidelog.core.errors import ProtocolError
 from tidelog.core.types import TopicPartition
-from tidelog.records.builder import NewRecord, Producer, build_batch
 from tidelog.records.control import ABORT, COMMIT, build_end_marker
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.blocking_consumer import BlockingConsumer
 from tidelog.wire.registry import FETCH
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def batch(base_offset: int, *values: bytes, producer: int = -1) -> bytes:
-    records = [NewRecord(None, value, 1_000) for value in values]
-    return bytes(
-        build_batch(
-            records,
-            base_offset=base_offset,
-            leader_epoch=0,
-            producer=Producer(producer, 0, 0) if producer >= 0 else Producer(),
-            transactional=producer >= 0,
-        )
-    )
 
 
 def marker(offset: int, producer: int, kind: int) -> bytes:

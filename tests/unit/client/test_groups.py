@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.unit.client.fake_coordinator import FakeCoordinator
-from tests.unit.client.fake_logs import FakeLogs
-from tests.unit.client.test_consuming import batch
+from tests.support.client.fake_coordinator import FakeCoordinator
+from tests.support.client.fake_logs import FakeLogs, batch
 
 from tidelog.client.assignors import ASSIGNORS
 from tidelog.client.fetching import LATEST

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.client.fake_coordinator import FakeCoordinator
-from tests.unit.client.fake_logs import FakeLogs
+from tests.support.client.fake_coordinator import FakeCoordinator
+from tests.support.client.fake_logs import FakeLogs
 
 from tidelog.client.bootstrap import parse_bootstrap
 from tidelog.client.coordinators import Coordinators

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.client.fake_cluster import FakeCluster
+from tests.support.client.fake_cluster import FakeCluster
 
 from tidelog.client.moving import MoveUnderWay
 from tidelog.core.errors import ErrorCode, KafkaError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.client.fake_cluster import CLOSE, FakeCluster
+from tests.support.client.fake_cluster import CLOSE, FakeCluster
 
 from tidelog.client.partitioning import murmur2, partition_of
 from tidelog.client.sending import BATCH_BYTES, RecordSender, SendOptions, TooLargeError

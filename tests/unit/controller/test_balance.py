@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.controller_builders import (
+from tests.support.controller.values import (
     TP,
     broker,
     brokers,

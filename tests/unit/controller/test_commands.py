@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.controller_builders import TP, broker, brokers, epoch, state, topic, topic_id
+from tests.support.controller.values import (
+    TP,
+    broker,
+    brokers,
+    epoch,
+    state,
+    topic,
+    topic_id,
+)
 
 from tidelog.controller.changes import (
     BrokersChanged,

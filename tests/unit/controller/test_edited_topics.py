@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tests.controller_builders import TP, brokers, delete, loaded, state, step, topic, topic_id
+from tests.support.controller.values import (
+    TP,
+    brokers,
+    delete,
+    loaded,
+    state,
+    step,
+    topic,
+    topic_id,
+)
 
 from tidelog.controller.events import BrokersRead, TopicFound, TopicsRead
 

@@ -7,7 +7,13 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from tests.controller_builders import CONTROLLER_EPOCH, broker, brokers, epoch, state
+from tests.support.controller.values import (
+    CONTROLLER_EPOCH,
+    broker,
+    brokers,
+    epoch,
+    state,
+)
 
 from tidelog.controller import elections
 from tidelog.controller.elections import Election

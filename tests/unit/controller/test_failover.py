@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.controller_builders import state, topic_id
+from tests.support.controller.values import state, topic_id
 
 from tidelog.controller.cluster_events import ClusterEvent, StateChange
 from tidelog.controller.failover import SAMPLED, Failovers, Loss, Turn

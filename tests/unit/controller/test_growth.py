@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.values import (
     answer_of,
     brokers,
     delete,

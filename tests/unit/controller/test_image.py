@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.controller_builders import TP, broker, brokers, state, topic, topic_id
+from tests.support.controller.values import (
+    TP,
+    broker,
+    brokers,
+    state,
+    topic,
+    topic_id,
+)
 
 from tidelog.controller.changes import (
     BrokersChanged,

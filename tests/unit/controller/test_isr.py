@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tests.controller_builders import CONTROLLER_EPOCH, alter, broker, brokers, epoch, state
+from tests.support.controller.values import (
+    CONTROLLER_EPOCH,
+    alter,
+    broker,
+    brokers,
+    epoch,
+    state,
+)
 
 from tidelog.controller import isr
 from tidelog.controller.isr import Verdict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.controller_builders import broker, brokers, epoch, state
+from tests.support.controller.values import broker, brokers, epoch, state
 
 from tidelog.controller import liveness
 from tidelog.core.types import BrokerInfo, Endpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.controller_builders import (
+from tests.support.controller.values import (
     answer_of,
     broker,
     brokers,

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.controller_builders import broker
+from tests.support.controller.values import broker
 
 from tidelog.controller.placement import place
 from tidelog.core.errors import ErrorCode, KafkaError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.controller_builders import (
+from tests.support.controller.values import (
     TP,
     answer_of,
     brokers,
@@ -19,7 +19,7 @@ from tests.controller_builders import (
     topic,
     unloaded,
 )
-from tests.controller_moves import (
+from tests.unit.controller.reassigning import (
     FOUR,
     OTHER,
     begin,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.values import (
     CONTROLLER_EPOCH,
     TP,
     alter,
@@ -26,7 +26,7 @@ from tests.controller_builders import (
     topic,
     unloaded,
 )
-from tests.controller_moves import (
+from tests.unit.controller.reassigning import (
     FOUR,
     OTHER,
     begin,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.values import (
     CONTROLLER_EPOCH,
     brokers,
     epoch,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from tests.controller_builders import (
+from tests.support.controller.values import (
     alter,
     answer_of,
     broker,

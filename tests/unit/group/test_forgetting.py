@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.group_office import DELAY_MS, SETTINGS, WALL_MS, G, Office, joining, protocols
+from tests.support.group.harness import (
+    DELAY_MS,
+    SETTINGS,
+    WALL_MS,
+    G,
+    GroupHarness,
+    joining,
+    protocols,
+)
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TOMBSTONES_PER_APPEND
@@ -23,65 +31,65 @@ from tidelog.group.requests import OffsetCommitAsked, OffsetToCommit
 KEPT_MS = SETTINGS.offsets_retention_ms
 
 
-def expire(office: Office) -> None:
-    office.run(office.core.expire_offsets(office.now))
+def expire(harness: GroupHarness) -> None:
+    harness.run(harness.core.expire_offsets(harness.now))
 
 
-def many(office: Office, count: int, topic: str = "t") -> None:
+def many(harness: GroupHarness, count: int, topic: str = "t") -> None:
     offsets = tuple(OffsetToCommit(TopicPartition(topic, each), each) for each in range(count))
-    office.ask(OffsetCommitAsked(0, G, offsets))
+    harness.ask(OffsetCommitAsked(0, G, offsets))
 
 
-def emptied(office: Office) -> None:
+def emptied(harness: GroupHarness) -> None:
     """Group G had a member and an offset, and is empty from now on."""
-    (member_id,) = office.stable(None)
-    office.commit_offset(5, member_id=member_id, generation_id=1)
-    office.leave(member_id)
+    (member_id,) = harness.stable(None)
+    harness.commit_offset(5, member_id=member_id, generation_id=1)
+    harness.leave(member_id)
 
 
 def test_an_empty_group_is_deleted_when_its_tombstones_are_written() -> None:
-    office = Office()
-    emptied(office)
-    office.holds = True
-    ticket = office.delete()
-    assert (office.state(), office.offset()) == ("Dead", 5)
-    assert ticket not in office.answers
-    office.release()
-    assert office.answers[ticket].error is ErrorCode.NONE
-    assert office.core.groups == {}
-    assert office.reload().core.groups == {}
+    harness = GroupHarness()
+    emptied(harness)
+    harness.holds = True
+    ticket = harness.delete()
+    assert (harness.state(), harness.offset()) == ("Dead", 5)
+    assert ticket not in harness.answers
+    harness.release()
+    assert harness.answers[ticket].error is ErrorCode.NONE
+    assert harness.core.groups == {}
+    assert harness.reload().core.groups == {}
 
 
 def test_a_group_that_dies_takes_no_requests() -> None:
-    office = Office()
-    emptied(office)
-    office.holds = True
-    office.delete()
+    harness = GroupHarness()
+    emptied(harness)
+    harness.holds = True
+    harness.delete()
     refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert office.answer(joining()).error is refused
-    assert office.answers[office.sync("m", 2)].error is refused
-    assert office.heartbeat("m", 2) is refused
-    assert office.leave("m") == [refused]
-    assert office.committed_error(office.commit_offset(6)) is refused
-    assert office.answers[office.delete_offsets("t")].error is refused
-    assert office.answers[office.delete()].error is refused
-    assert office.describe().state == "Dead"
-    office.run(office.core.expire_offsets(office.now))
-    assert len(office.held) == 1
+    assert harness.answer(joining()).error is refused
+    assert harness.answers[harness.sync("m", 2)].error is refused
+    assert harness.heartbeat("m", 2) is refused
+    assert harness.leave("m") == [refused]
+    assert harness.committed_error(harness.commit_offset(6)) is refused
+    assert harness.answers[harness.delete_offsets("t")].error is refused
+    assert harness.answers[harness.delete()].error is refused
+    assert harness.describe().state == "Dead"
+    harness.run(harness.core.expire_offsets(harness.now))
+    assert len(harness.held) == 1
 
 
 def test_which_groups_cannot_be_deleted() -> None:
-    office = Office()
-    assert office.answers[office.delete()].error is ErrorCode.GROUP_ID_NOT_FOUND
-    office.stable(None)
-    assert office.answers[office.delete()].error is ErrorCode.NON_EMPTY_GROUP
+    harness = GroupHarness()
+    assert harness.answers[harness.delete()].error is ErrorCode.GROUP_ID_NOT_FOUND
+    harness.stable(None)
+    assert harness.answers[harness.delete()].error is ErrorCode.NON_EMPTY_GROUP
 
 
 def test_who_was_given_an_id_goes_with_the_group() -> None:
-    office = Office()
-    office.join()
-    assert office.answers[office.delete()].error is ErrorCode.NONE
-    assert (office.core.groups, office.timers) == ({}, {})
+    harness = GroupHarness()
+    harness.join()
+    assert harness.answers[harness.delete()].error is ErrorCode.NONE
+    assert (harness.core.groups, harness.timers) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -95,84 +103,84 @@ def test_who_was_given_an_id_goes_with_the_group() -> None:
 def test_a_group_lives_on_if_its_tombstones_cannot_be_written(
     error: ErrorCode, told: ErrorCode
 ) -> None:
-    office = Office()
-    emptied(office)
-    office.holds = True
-    ticket = office.delete()
-    office.fail(error)
-    assert office.answers[ticket].error is told
-    assert (office.state(), office.offset()) == ("Empty", 5)
+    harness = GroupHarness()
+    emptied(harness)
+    harness.holds = True
+    ticket = harness.delete()
+    harness.fail(error)
+    assert harness.answers[ticket].error is told
+    assert (harness.state(), harness.offset()) == ("Empty", 5)
 
 
 def test_a_deletion_that_takes_too_long_still_happens() -> None:
-    office = Office()
-    many(office, MAX_TOMBSTONES_PER_APPEND + 1)
-    office.holds = True
-    ticket = office.delete()
-    office.overdue()
-    assert office.answers[ticket].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    office.release()
-    assert office.core.groups == {}
+    harness = GroupHarness()
+    many(harness, MAX_TOMBSTONES_PER_APPEND + 1)
+    harness.holds = True
+    ticket = harness.delete()
+    harness.overdue()
+    assert harness.answers[ticket].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    harness.release()
+    assert harness.core.groups == {}
 
 
 def test_an_overdue_deletion_may_still_fail() -> None:
-    office = Office()
-    emptied(office)
-    office.holds = True
-    office.delete()
-    office.overdue()
-    office.fail()
-    assert office.state() == "Empty"
+    harness = GroupHarness()
+    emptied(harness)
+    harness.holds = True
+    harness.delete()
+    harness.overdue()
+    harness.fail()
+    assert harness.state() == "Empty"
 
 
 def test_a_big_group_goes_in_steps_its_own_tombstone_last() -> None:
-    office = Office()
-    many(office, 2 * MAX_TOMBSTONES_PER_APPEND + 1)
-    office.log.clear()
-    office.holds = True
-    ticket = office.delete()
+    harness = GroupHarness()
+    many(harness, 2 * MAX_TOMBSTONES_PER_APPEND + 1)
+    harness.log.clear()
+    harness.holds = True
+    ticket = harness.delete()
     steps = 0
-    while office.held:
-        assert ticket not in office.answers
-        assert len(next(iter(office.held.values())).records) <= MAX_TOMBSTONES_PER_APPEND + 1
-        office.commit()
+    while harness.held:
+        assert ticket not in harness.answers
+        assert len(next(iter(harness.held.values())).records) <= MAX_TOMBSTONES_PER_APPEND + 1
+        harness.commit()
         steps += 1
     assert steps == 3
-    assert office.answers[ticket].error is ErrorCode.NONE
-    assert [type(record) for record in office.log].index(GroupRecord) == len(office.log) - 1
+    assert harness.answers[ticket].error is ErrorCode.NONE
+    assert [type(record) for record in harness.log].index(GroupRecord) == len(harness.log) - 1
 
 
 # Expiry.
 
 
 def test_offsets_of_simple_groups_expire_from_their_commit() -> None:
-    office = Office()
-    office.commit_offset(5)
-    office.sleep(KEPT_MS // 2)
-    office.commit_offset(6, partition=1)
-    office.sleep(KEPT_MS // 2 - 1)
-    expire(office)
-    assert len(office.group().offsets) == 2
-    office.sleep(1)
-    expire(office)
-    assert list(office.group().offsets) == [TopicPartition("t", 1)]
-    office.sleep(KEPT_MS)
-    expire(office)
-    assert office.core.groups == {}
-    assert office.reload().core.groups == {}
+    harness = GroupHarness()
+    harness.commit_offset(5)
+    harness.sleep(KEPT_MS // 2)
+    harness.commit_offset(6, partition=1)
+    harness.sleep(KEPT_MS // 2 - 1)
+    expire(harness)
+    assert len(harness.group().offsets) == 2
+    harness.sleep(1)
+    expire(harness)
+    assert list(harness.group().offsets) == [TopicPartition("t", 1)]
+    harness.sleep(KEPT_MS)
+    expire(harness)
+    assert harness.core.groups == {}
+    assert harness.reload().core.groups == {}
 
 
 def test_offsets_of_a_group_that_became_empty_expire_from_then() -> None:
-    office = Office()
-    emptied(office)
-    office.sleep(KEPT_MS - 1)
-    expire(office)
-    assert office.offset() == 5
-    again = office.reload()
-    again.now_ms = office.now_ms
+    harness = GroupHarness()
+    emptied(harness)
+    harness.sleep(KEPT_MS - 1)
+    expire(harness)
+    assert harness.offset() == 5
+    again = harness.reload()
+    again.now_ms = harness.now_ms
     expire(again)
     assert again.offset() == 5
-    for each in (office, again):
+    for each in (harness, again):
         each.sleep(1)
         expire(each)
         assert each.core.groups == {}
@@ -184,25 +192,25 @@ def test_without_a_time_of_becoming_empty_the_commit_counts() -> None:
         GroupRecord(GroupKey(G), GroupSnapshot("consumer", 3, None, None, -1)),
         OffsetRecord(OffsetKey(G, key), CommittedOffset(5, commit_timestamp_ms=WALL_MS)),
     ]
-    office = Office(log=log)
-    office.now_ms = KEPT_MS - 1
-    expire(office)
-    assert office.offset() == 5
-    office.now_ms = KEPT_MS
-    expire(office)
-    assert office.core.groups == {}
+    harness = GroupHarness(log=log)
+    harness.now_ms = KEPT_MS - 1
+    expire(harness)
+    assert harness.offset() == 5
+    harness.now_ms = KEPT_MS
+    expire(harness)
+    assert harness.core.groups == {}
 
 
 def test_members_keep_the_offsets_of_what_they_subscribe_to() -> None:
-    office = Office()
-    (member_id,) = office.stable(None)
+    harness = GroupHarness()
+    (member_id,) = harness.stable(None)
     for topic in ("t", "u"):
-        office.commit_offset(5, topic=topic, member_id=member_id, generation_id=1)
+        harness.commit_offset(5, topic=topic, member_id=member_id, generation_id=1)
     for _ in range(3):
-        office.now_ms += KEPT_MS // 2
-        office.heartbeat(member_id, 1)
-    expire(office)
-    assert list(office.group().offsets) == [TopicPartition("t", 0)]
+        harness.now_ms += KEPT_MS // 2
+        harness.heartbeat(member_id, 1)
+    expire(harness)
+    assert list(harness.group().offsets) == [TopicPartition("t", 0)]
 
 
 @pytest.mark.parametrize(
@@ -211,139 +219,139 @@ def test_members_keep_the_offsets_of_what_they_subscribe_to() -> None:
 def test_offsets_do_not_expire_where_subscriptions_are_not_known(
     changes: dict[str, object],
 ) -> None:
-    office = Office()
-    (member_id,) = office.stable(None, **changes)
-    office.commit_offset(5, topic="u", member_id=member_id, generation_id=1)
-    office.now_ms += KEPT_MS
-    expire(office)
-    assert office.offset(topic="u") == 5
+    harness = GroupHarness()
+    (member_id,) = harness.stable(None, **changes)
+    harness.commit_offset(5, topic="u", member_id=member_id, generation_id=1)
+    harness.now_ms += KEPT_MS
+    expire(harness)
+    assert harness.offset(topic="u") == 5
 
 
 def test_offsets_do_not_expire_during_a_rebalance() -> None:
-    office = Office()
-    office.commit_offset(5, topic="u")
-    office.now_ms += KEPT_MS
-    office.member()
-    expire(office)
-    assert office.offset(topic="u") == 5
+    harness = GroupHarness()
+    harness.commit_offset(5, topic="u")
+    harness.now_ms += KEPT_MS
+    harness.member()
+    expire(harness)
+    assert harness.offset(topic="u") == 5
 
 
 def test_a_retention_that_the_client_chose_counts_instead() -> None:
-    office = Office()
-    office.commit_offset(5, retention_ms=1000)
-    office.commit_offset(5, partition=1, retention_ms=KEPT_MS * 2)
-    office.sleep(1000)
-    expire(office)
-    assert (office.offset(0), office.offset(1)) == (-1, 5)
-    office.sleep(KEPT_MS)
-    expire(office)
-    assert office.offset(1) == 5
+    harness = GroupHarness()
+    harness.commit_offset(5, retention_ms=1000)
+    harness.commit_offset(5, partition=1, retention_ms=KEPT_MS * 2)
+    harness.sleep(1000)
+    expire(harness)
+    assert (harness.offset(0), harness.offset(1)) == (-1, 5)
+    harness.sleep(KEPT_MS)
+    expire(harness)
+    assert harness.offset(1) == 5
 
 
 def test_an_offset_with_a_commit_under_way_does_not_expire() -> None:
-    office = Office()
-    office.commit_offset(5)
-    office.now_ms += KEPT_MS
-    office.holds = True
-    office.commit_offset(6)
-    expire(office)
-    office.release()
-    assert office.offset() == 6
+    harness = GroupHarness()
+    harness.commit_offset(5)
+    harness.now_ms += KEPT_MS
+    harness.holds = True
+    harness.commit_offset(6)
+    expire(harness)
+    harness.release()
+    assert harness.offset() == 6
 
 
 def test_many_offsets_expire_in_steps() -> None:
-    office = Office()
-    many(office, 2 * MAX_TOMBSTONES_PER_APPEND + 1)
-    office.sleep(KEPT_MS - 1)
-    office.commit_offset(5, topic="u")
-    office.sleep(1)
-    office.holds = True
-    expire(office)
-    expire(office)
-    assert len(office.held) == 1
-    office.release()
-    assert list(office.group().offsets) == [TopicPartition("u", 0)]
+    harness = GroupHarness()
+    many(harness, 2 * MAX_TOMBSTONES_PER_APPEND + 1)
+    harness.sleep(KEPT_MS - 1)
+    harness.commit_offset(5, topic="u")
+    harness.sleep(1)
+    harness.holds = True
+    expire(harness)
+    expire(harness)
+    assert len(harness.held) == 1
+    harness.release()
+    assert list(harness.group().offsets) == [TopicPartition("u", 0)]
 
 
 def test_offsets_whose_tombstones_fail_expire_the_next_time() -> None:
-    office = Office()
-    office.commit_offset(5)
-    office.sleep(1)
-    office.commit_offset(5, partition=1)
-    office.sleep(KEPT_MS - 1)
-    office.holds = True
-    expire(office)
-    office.overdue()
-    office.fail()
-    assert office.offset() == 5
-    expire(office)
-    office.release()
-    assert (office.offset(), office.offset(1)) == (-1, 5)
+    harness = GroupHarness()
+    harness.commit_offset(5)
+    harness.sleep(1)
+    harness.commit_offset(5, partition=1)
+    harness.sleep(KEPT_MS - 1)
+    harness.holds = True
+    expire(harness)
+    harness.overdue()
+    harness.fail()
+    assert harness.offset() == 5
+    expire(harness)
+    harness.release()
+    assert (harness.offset(), harness.offset(1)) == (-1, 5)
 
 
 def test_a_group_that_has_nothing_left_goes_but_not_while_somebody_comes() -> None:
-    office = Office()
-    (member_id,) = office.stable(None)
-    office.leave(member_id)
-    given = office.answer(joining()).member_id
-    expire(office)
-    assert given in office.group().pending_members
-    office.leave(given)
-    expire(office)
-    assert office.core.groups == {}
+    harness = GroupHarness()
+    (member_id,) = harness.stable(None)
+    harness.leave(member_id)
+    given = harness.answer(joining()).member_id
+    expire(harness)
+    assert given in harness.group().pending_members
+    harness.leave(given)
+    expire(harness)
+    assert harness.core.groups == {}
 
 
 # Topics.
 
 
 def test_offsets_of_deleted_topics_go() -> None:
-    office = Office()
-    many(office, MAX_TOMBSTONES_PER_APPEND + 1)
-    office.commit_offset(5, topic="u")
-    office.holds = True
-    office.commit_offset(6, topic="t", partition=9999)
-    office.run(office.core.topics_deleted(["t", "x"], office.now))
-    office.release()
-    assert list(office.group().offsets) == [TopicPartition("u", 0)]
-    office.run(office.core.topics_deleted(["u"], office.now))
-    assert office.core.groups == {}
+    harness = GroupHarness()
+    many(harness, MAX_TOMBSTONES_PER_APPEND + 1)
+    harness.commit_offset(5, topic="u")
+    harness.holds = True
+    harness.commit_offset(6, topic="t", partition=9999)
+    harness.run(harness.core.topics_deleted(["t", "x"], harness.now))
+    harness.release()
+    assert list(harness.group().offsets) == [TopicPartition("u", 0)]
+    harness.run(harness.core.topics_deleted(["u"], harness.now))
+    assert harness.core.groups == {}
 
 
 def test_offsets_of_removed_partitions_go_and_those_of_their_topics_others_stay() -> None:
-    office = Office()
-    office.commit_offset(5, topic="t", partition=0)
-    office.commit_offset(6, topic="t", partition=1)
-    office.commit_offset(7, topic="u", partition=1)
+    harness = GroupHarness()
+    harness.commit_offset(5, topic="t", partition=0)
+    harness.commit_offset(6, topic="t", partition=1)
+    harness.commit_offset(7, topic="u", partition=1)
     gone = [TopicPartition("t", 1), TopicPartition("v", 3)]
-    office.run(office.core.partitions_removed(gone, office.now))
+    harness.run(harness.core.partitions_removed(gone, harness.now))
     kept = [TopicPartition("t", 0), TopicPartition("u", 1)]
-    assert sorted(office.group().offsets) == kept
-    office.core.unload()
-    assert office.core.partitions_removed(kept, office.now) == ()
+    assert sorted(harness.group().offsets) == kept
+    harness.core.unload()
+    assert harness.core.partitions_removed(kept, harness.now) == ()
 
 
 def test_tombstones_of_topics_that_cannot_be_written_leave_the_offsets() -> None:
-    office = Office()
-    office.commit_offset(5)
-    office.holds = True
-    office.run(office.core.topics_deleted(["t"], office.now))
-    office.fail()
-    assert office.offset() == 5
+    harness = GroupHarness()
+    harness.commit_offset(5)
+    harness.holds = True
+    harness.run(harness.core.topics_deleted(["t"], harness.now))
+    harness.fail()
+    assert harness.offset() == 5
 
 
 def test_a_topic_is_deleted_while_its_group_is() -> None:
-    office = Office()
-    emptied(office)
-    office.holds = True
-    office.delete()
+    harness = GroupHarness()
+    emptied(harness)
+    harness.holds = True
+    harness.delete()
     for _ in range(3):
-        office.run(office.core.topics_deleted(["t"], office.now))
-    office.commit()
-    assert office.core.groups == {}
-    office.overdue()
-    office.fail()
-    office.release()
-    assert office.core.groups == {}
+        harness.run(harness.core.topics_deleted(["t"], harness.now))
+    harness.commit()
+    assert harness.core.groups == {}
+    harness.overdue()
+    harness.fail()
+    harness.release()
+    assert harness.core.groups == {}
 
 
 def test_settings_have_kafkas_defaults() -> None:

@@ -1,4 +1,4 @@
-"""Random walks of a group (tests/group_world.py), and proof that they would notice."""
+"""Random walks of a group (tests/support/group/walks.py), and proof that they would notice."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.group_world import World
-from tests.volume import for_draws
+from tests.support.draws import for_draws
+from tests.support.group.walks import GroupWalk
 
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.group import joining, membership, offsets, rebalancing, settling, syncing
@@ -28,9 +28,9 @@ def test_groups_keep_their_promises_whatever_happens() -> None:
     seen: dict[str, int] = {}
 
     def check(random: Random) -> None:
-        world = World(random)
-        world.walk(STEPS)
-        for what, count in world.seen.items():
+        walk = GroupWalk(random)
+        walk.walk(STEPS)
+        for what, count in walk.seen.items():
             seen[what] = seen.get(what, 0) + count
 
     for_draws(25, "group walks", check)
@@ -217,4 +217,4 @@ def test_a_broken_rule_is_noticed(
     broken(monkeypatch)
     with pytest.raises((AssertionError, InvariantError)):
         for number in range(WALKS):
-            World(Random(f"{broken.__name__} {number}")).walk(STEPS)
+            GroupWalk(Random(f"{broken.__name__} {number}")).walk(STEPS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.group_office import SETTINGS, Office, joining, protocols
+from tests.support.group.harness import SETTINGS, GroupHarness, joining, protocols
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -81,11 +81,11 @@ class TestMembers:
             group.remove(group.members["m"])
 
     def test_members_of_all_groups_are_counted(self) -> None:
-        office = Office()
-        (member_id,) = office.stable(None)
-        office.core._member_count = 0
+        harness = GroupHarness()
+        (member_id,) = harness.stable(None)
+        harness.core._member_count = 0
         with pytest.raises(AssertionError, match="counted once"):
-            office.leave(member_id)
+            harness.leave(member_id)
 
 
 class TestStates:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.group_office import DELAY_MS, SESSION_MS, SETTINGS, G, Office, joining
+from tests.support.group.harness import (
+    DELAY_MS,
+    SESSION_MS,
+    SETTINGS,
+    G,
+    GroupHarness,
+    joining,
+)
 
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.types import TopicPartition
@@ -71,20 +78,20 @@ def errors(answer: object) -> list[ErrorCode]:
 
 
 def test_a_reload_finds_members_assignments_and_offsets() -> None:
-    office = Office()
-    ids = office.stable(None, "i")
-    office.commit_offset(5, member_id=ids[0], generation_id=1)
-    again = office.reload()
-    assert again.describe() == office.describe()
+    harness = GroupHarness()
+    ids = harness.stable(None, "i")
+    harness.commit_offset(5, member_id=ids[0], generation_id=1)
+    again = harness.reload()
+    assert again.describe() == harness.describe()
     assert again.offset() == 5
     assert again.group().subscribed_topics == {"t"}
     assert again.answers[again.sync(ids[1], 1, instance_id="i")].assignment.endswith(b"i-u3")
 
 
 def test_loaded_members_must_be_heard_of_within_their_session() -> None:
-    office = Office()
-    first, second = office.stable(None, None)
-    again = office.reload()
+    harness = GroupHarness()
+    first, second = harness.stable(None, None)
+    again = harness.reload()
     assert sorted(name.member_id for name in again.timers) == sorted([first, second])
     again.sleep(SESSION_MS - 1)
     again.heartbeat(first, 1)
@@ -93,47 +100,49 @@ def test_loaded_members_must_be_heard_of_within_their_session() -> None:
 
 
 def test_the_last_record_of_a_key_counts() -> None:
-    office = Office(log=[offset(1), group_record("a"), offset(2), group_record("b"), offset(3)])
-    assert list(office.group().members) == ["b"]
-    assert office.offset() == 3
-    assert office.group().speakers == {"range": 1}
+    harness = GroupHarness(
+        log=[offset(1), group_record("a"), offset(2), group_record("b"), offset(3)]
+    )
+    assert list(harness.group().members) == ["b"]
+    assert harness.offset() == 3
+    assert harness.group().speakers == {"range": 1}
 
 
 def test_tombstones_take_back() -> None:
-    assert Office(log=[offset(1), offset(None)]).core.groups == {}
-    assert Office(log=[offset(None), GONE]).core.groups == {}
-    assert Office(log=[group_record("a"), GONE]).core.groups == {}
+    assert GroupHarness(log=[offset(1), offset(None)]).core.groups == {}
+    assert GroupHarness(log=[offset(None), GONE]).core.groups == {}
+    assert GroupHarness(log=[group_record("a"), GONE]).core.groups == {}
 
 
 def test_offsets_outlive_the_record_of_their_group() -> None:
-    office = Office(log=[offset(1), group_record("a"), GONE])
-    assert (office.state(), office.offset()) == ("Empty", 1)
-    assert office.group().protocol_type is None
-    assert office.timers == {}
+    harness = GroupHarness(log=[offset(1), group_record("a"), GONE])
+    assert (harness.state(), harness.offset()) == ("Empty", 1)
+    assert harness.group().protocol_type is None
+    assert harness.timers == {}
 
 
 def test_a_group_that_was_deleted_may_come_back() -> None:
-    office = Office(log=[group_record("a"), GONE, group_record("b", generation_id=1)])
-    assert list(office.group().members) == ["b"]
+    harness = GroupHarness(log=[group_record("a"), GONE, group_record("b", generation_id=1)])
+    assert list(harness.group().members) == ["b"]
 
 
 def test_a_record_without_a_protocol_is_loaded() -> None:
     record = group_record("a")
     assert record.value is not None
     snapshot = GroupSnapshot("", 1, None, "nobody", -1, record.value.members)
-    office = Office(log=[GroupRecord(GroupKey(G), snapshot)])
-    assert office.group().protocol_type is None
-    assert office.answer(joining("a")).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    office.sleep(SESSION_MS)
-    assert office.state() == "Empty"
+    harness = GroupHarness(log=[GroupRecord(GroupKey(G), snapshot)])
+    assert harness.group().protocol_type is None
+    assert harness.answer(joining("a")).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    harness.sleep(SESSION_MS)
+    assert harness.state() == "Empty"
 
 
 def test_members_of_a_consumer_group_without_a_protocol_subscribe_to_anything() -> None:
     record = group_record("a")
     assert record.value is not None
     snapshot = GroupSnapshot("consumer", 1, None, "a", -1, record.value.members)
-    office = Office(log=[GroupRecord(GroupKey(G), snapshot)])
-    assert office.group().is_subscribed("whatever")
+    harness = GroupHarness(log=[GroupRecord(GroupKey(G), snapshot)])
+    assert harness.group().is_subscribed("whatever")
 
 
 def test_requests_wait_until_the_partition_is_loaded() -> None:
@@ -151,95 +160,95 @@ def test_requests_wait_until_the_partition_is_loaded() -> None:
 
 
 def test_records_are_replayed_only_while_loading() -> None:
-    office = Office()
+    harness = GroupHarness()
     with pytest.raises(AssertionError):
-        office.core.replay(offset(1))
+        harness.core.replay(offset(1))
     with pytest.raises(AssertionError):
-        office.core.loaded(NOW)
+        harness.core.loaded(NOW)
 
 
 def test_who_waits_is_sent_away_when_the_leadership_ends() -> None:
-    office = Office()
-    leader, static = office.stable(None, "i")
-    office.commit_offset(1, group_id="k")
-    office.holds = True
+    harness = GroupHarness()
+    leader, static = harness.stable(None, "i")
+    harness.commit_offset(1, group_id="k")
+    harness.holds = True
     waiting = [
-        office.commit_offset(5, member_id=leader, generation_id=1),
-        office.join(instance_id="i"),
-        office.join(instance_id="i"),
+        harness.commit_offset(5, member_id=leader, generation_id=1),
+        harness.join(instance_id="i"),
+        harness.join(instance_id="i"),
     ]
-    office.join(instance_id="i")
-    office.run(office.core.ask(OffsetDeleteAsked(50, "k", (T0,)), office.now))
-    office.run(office.core.ask(DeleteGroupAsked(51, "k"), office.now))
-    waiting += [office.join(leader), office.join(group_id="h", instance_id="x")]
-    given = office.join(group_id="h")
-    office.run(office.core.unload())
+    harness.join(instance_id="i")
+    harness.run(harness.core.ask(OffsetDeleteAsked(50, "k", (T0,)), harness.now))
+    harness.run(harness.core.ask(DeleteGroupAsked(51, "k"), harness.now))
+    waiting += [harness.join(leader), harness.join(group_id="h", instance_id="x")]
+    given = harness.join(group_id="h")
+    harness.run(harness.core.unload())
     for ticket in (*waiting, 50, 51):
         expected = (
             ErrorCode.FENCED_INSTANCE_ID if ticket == waiting[2] else ErrorCode.NOT_COORDINATOR
         )
-        assert errors(office.answers[ticket]) == [expected]
-    assert errors(office.answers[given]) == [ErrorCode.MEMBER_ID_REQUIRED]
-    assert office.timers == {}
-    assert static not in office.core.groups
+        assert errors(harness.answers[ticket]) == [expected]
+    assert errors(harness.answers[given]) == [ErrorCode.MEMBER_ID_REQUIRED]
+    assert harness.timers == {}
+    assert static not in harness.core.groups
     for asked in EVERY_REQUEST:
-        (effect,) = office.core.ask(asked, office.now)
+        (effect,) = harness.core.ask(asked, harness.now)
         assert isinstance(effect, Reply)
         assert errors(effect.answer) == [ErrorCode.NOT_COORDINATOR]
 
 
 def test_who_waits_for_its_assignment_is_sent_away_too() -> None:
-    office = Office()
-    members = [office.member(), office.member()]
-    office.sleep(DELAY_MS * 2)
-    tickets = [office.sync(member_id, 1) for member_id in members[1:]]
-    office.holds = True
-    tickets.append(office.sync(members[0], 1))
-    office.run(office.core.unload())
-    assert [office.answers[ticket].error for ticket in tickets] == [ErrorCode.NOT_COORDINATOR] * 2
-    assert office.timers == {}
+    harness = GroupHarness()
+    members = [harness.member(), harness.member()]
+    harness.sleep(DELAY_MS * 2)
+    tickets = [harness.sync(member_id, 1) for member_id in members[1:]]
+    harness.holds = True
+    tickets.append(harness.sync(members[0], 1))
+    harness.run(harness.core.unload())
+    assert [harness.answers[ticket].error for ticket in tickets] == [ErrorCode.NOT_COORDINATOR] * 2
+    assert harness.timers == {}
 
 
 def test_what_is_overdue_or_unasked_is_answered_no_second_time() -> None:
-    office = Office()
-    office.commit_offset(1, group_id="k")
-    office.now_ms += SETTINGS.offsets_retention_ms
-    office.holds = True
-    office.run(office.core.expire_offsets(office.now))
-    office.release()
-    office.holds = True
-    ticket = office.commit_offset(5)
-    office.overdue()
-    assert office.run(office.core.unload()) is None
-    assert office.committed_error(ticket) is ErrorCode.REQUEST_TIMED_OUT
+    harness = GroupHarness()
+    harness.commit_offset(1, group_id="k")
+    harness.now_ms += SETTINGS.offsets_retention_ms
+    harness.holds = True
+    harness.run(harness.core.expire_offsets(harness.now))
+    harness.release()
+    harness.holds = True
+    ticket = harness.commit_offset(5)
+    harness.overdue()
+    assert harness.run(harness.core.unload()) is None
+    assert harness.committed_error(ticket) is ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_group_that_expires_owes_nobody_an_answer() -> None:
-    office = Office()
-    office.commit_offset(1)
-    office.now_ms += SETTINGS.offsets_retention_ms
-    office.holds = True
-    office.run(office.core.expire_offsets(office.now))
-    assert office.state() == "Dead"
-    office.overdue()
-    assert office.core.unload() == ()
+    harness = GroupHarness()
+    harness.commit_offset(1)
+    harness.now_ms += SETTINGS.offsets_retention_ms
+    harness.holds = True
+    harness.run(harness.core.expire_offsets(harness.now))
+    assert harness.state() == "Dead"
+    harness.overdue()
+    assert harness.core.unload() == ()
 
 
 def test_a_group_that_cannot_expire_lives_on() -> None:
-    office = Office()
-    office.commit_offset(1)
-    office.now_ms += SETTINGS.offsets_retention_ms
-    office.holds = True
-    office.run(office.core.expire_offsets(office.now))
-    office.fail()
-    assert (office.state(), office.offset()) == ("Empty", 1)
+    harness = GroupHarness()
+    harness.commit_offset(1)
+    harness.now_ms += SETTINGS.offsets_retention_ms
+    harness.holds = True
+    harness.run(harness.core.expire_offsets(harness.now))
+    harness.fail()
+    assert (harness.state(), harness.offset()) == ("Empty", 1)
 
 
 def test_outcomes_that_come_after_the_end_do_nothing() -> None:
-    office = Office()
-    office.holds = True
-    office.commit_offset(5)
-    core = office.core
+    harness = GroupHarness()
+    harness.holds = True
+    harness.commit_offset(5)
+    core = harness.core
     core.unload()
     assert core.phase is Phase.UNLOADED
     assert core.committed(0, NOW) == ()
@@ -250,52 +259,52 @@ def test_outcomes_that_come_after_the_end_do_nothing() -> None:
 
 
 def test_appends_are_settled_once_and_committed_in_order() -> None:
-    office = Office()
-    office.holds = True
-    office.commit_offset(5)
-    office.commit_offset(6)
+    harness = GroupHarness()
+    harness.holds = True
+    harness.commit_offset(5)
+    harness.commit_offset(6)
     with pytest.raises(InvariantError, match="before an earlier one"):
-        office.core.copy().committed(1, office.now)
-    office.release()
+        harness.core.copy().committed(1, harness.now)
+    harness.release()
     with pytest.raises(InvariantError, match="settled already"):
-        office.core.committed(0, office.now)
+        harness.core.committed(0, harness.now)
 
 
 # Copies.
 
 
-def busy() -> Office:
+def busy() -> GroupHarness:
     """A coordinator with something of everything."""
-    office = Office()
-    office.stable(None, "i")
-    office.join(group_id="h", instance_id="x")
-    office.join(group_id="h")
-    office.commit_offset(7, group_id="k")
-    office.holds = True
-    office.commit_offset(8, group_id="k")
-    office.join(instance_id="i")
-    return office
+    harness = GroupHarness()
+    harness.stable(None, "i")
+    harness.join(group_id="h", instance_id="x")
+    harness.join(group_id="h")
+    harness.commit_offset(7, group_id="k")
+    harness.holds = True
+    harness.commit_offset(8, group_id="k")
+    harness.join(instance_id="i")
+    return harness
 
 
 def test_a_copy_is_equal_and_independent() -> None:
-    office = busy()
-    before = office.core.key()
-    other = office.core.copy()
+    harness = busy()
+    before = harness.core.key()
+    other = harness.core.copy()
     assert other.key() == before
     assert isinstance(before.__hash__(), int)
-    office.release()
-    office.sleep(DELAY_MS)
-    assert other.key() == before != office.core.key()
+    harness.release()
+    harness.sleep(DELAY_MS)
+    assert other.key() == before != harness.core.key()
 
 
 def test_a_copy_goes_on_alike() -> None:
-    office = busy()
-    other = office.core.copy()
-    for core in (office.core, other):
-        core.committed(next(iter(office.held)), office.now)
-        core.ask(joining(group_id="h", uuid="z", ticket=99), office.now)
-        core.timer_fired(TimerName(TimerKind.JOIN, "h"), 9000, office.now)
-    assert office.core.key() == other.key()
+    harness = busy()
+    other = harness.core.copy()
+    for core in (harness.core, other):
+        core.committed(next(iter(harness.held)), harness.now)
+        core.ask(joining(group_id="h", uuid="z", ticket=99), harness.now)
+        core.timer_fired(TimerName(TimerKind.JOIN, "h"), 9000, harness.now)
+    assert harness.core.key() == other.key()
 
 
 # Several partitions.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.volume import examples
+from tests.support.draws import examples
 
 from tidelog.history import MalformedHistory, Operation, describe, encode, parse, read_history
 from tidelog.history import operations as format_module

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.volume import for_draws
+from tests.support.draws import for_draws
 
 from tidelog.history import HistoryChecker, Operation, Report, encode, parse
 from tidelog.history.operations import FAIL, INFO, OK
@@ -15,7 +15,7 @@ PARTITIONS = ("t-0", "t-1")
 DRAWS = 40
 
 
-class World:
+class SoundHistory:
     """A log that is right, and clients who tell what they did with it."""
 
     def __init__(self, draw: Random, *, is_compacted: bool = False) -> None:
@@ -141,8 +141,8 @@ def report(operations: list[Operation]) -> Report:
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_a_log_that_is_right_is_never_blamed(is_compacted: bool) -> None:
     def check(draw: Random) -> None:
-        world = World(draw, is_compacted=is_compacted)
-        found = report(world.operations)
+        sound = SoundHistory(draw, is_compacted=is_compacted)
+        found = report(sound.operations)
         assert (found.forbidden, found.allowed) == ({}, {})
 
     for_draws(DRAWS, f"right {is_compacted}", check)
@@ -150,9 +150,9 @@ def test_a_log_that_is_right_is_never_blamed(is_compacted: bool) -> None:
 
 def test_the_order_of_lines_of_different_processes_does_not_matter() -> None:
     def check(draw: Random) -> None:
-        world = World(draw)
+        sound = SoundHistory(draw)
         by_process: dict[str, list[Operation]] = {}
-        for operation in world.operations:
+        for operation in sound.operations:
             by_process.setdefault(operation.process, []).append(operation)
         shuffled = []
         while waiting := [each for each in by_process.values() if each]:
@@ -162,43 +162,43 @@ def test_the_order_of_lines_of_different_processes_does_not_matter() -> None:
     for_draws(DRAWS, "order", check)
 
 
-def lose(world: World) -> str:
+def lose(sound: SoundHistory) -> str:
     """A record that was acknowledged is read by nobody."""
-    sent = world.draw.choice(world.sends())
+    sent = sound.draw.choice(sound.sends())
     ((name, told),) = sent.records.items()
-    value = world.draw.choice(told)[1]
-    for operation, partition in world.polls():
+    value = sound.draw.choice(told)[1]
+    for operation, partition in sound.polls():
         kept = [each for each in operation.records[partition] if each[1] != value]
         operation.records = {**operation.records, partition: kept}
-    polled = [each for op, on in world.polls() if on == name for each in op.records[on]]
+    polled = [each for op, on in sound.polls() if on == name for each in op.records[on]]
     offset = next(each[0] for each in told if each[1] == value)
     is_behind = offset is not None and any(each[0] > offset for each in polled)
     return "lost-write" if is_behind else "unseen"
 
 
-def fail(world: World) -> str:
+def fail(sound: SoundHistory) -> str:
     """A send that took effect is told to have failed."""
-    sent = world.draw.choice(world.sends())
+    sent = sound.draw.choice(sound.sends())
     sent.outcome = FAIL
     return "G1a"
 
 
-def double(world: World) -> str:
+def double(sound: SoundHistory) -> str:
     """Records are there once more, at the end."""
-    operation, name = world.draw.choice(world.polls())
+    operation, name = sound.draw.choice(sound.polls())
     again = [[10_000 + at, each[1]] for at, each in enumerate(operation.records[name])]
-    world.tell("last", "poll", records={name: again})
+    sound.tell("last", "poll", records={name: again})
     return "duplicate"
 
 
-def exchange(world: World) -> str:
+def exchange(sound: SoundHistory) -> str:
     """One reader sees other values at the offsets of some records."""
-    sent = [each for each in world.sends() if any(record[0] is not None for record in first(each))]
-    told = world.draw.choice(sent)
+    sent = [each for each in sound.sends() if any(record[0] is not None for record in first(each))]
+    told = sound.draw.choice(sent)
     (name,) = told.records
     offset = next(record[0] for record in first(told) if record[0] is not None)
-    world.tell("other", "send", INFO, records={name: [[None, "another"]]})
-    world.tell("last", "poll", records={name: [[offset, "another"]]})
+    sound.tell("other", "send", INFO, records={name: [[None, "another"]]})
+    sound.tell("last", "poll", records={name: [[offset, "another"]]})
     return "inconsistent-offsets"
 
 
@@ -206,52 +206,52 @@ def first(operation: Operation) -> list[list[int | None]]:
     return next(iter(operation.records.values()))  # type: ignore[arg-type]
 
 
-def invent(world: World) -> str:
+def invent(sound: SoundHistory) -> str:
     """A record that nobody sent."""
-    world.tell("last", "poll", records={"t-0": [[10_000, "never sent"]]})
+    sound.tell("last", "poll", records={"t-0": [[10_000, "never sent"]]})
     return "never-sent"
 
 
-def turn_round(world: World) -> str:
+def turn_round(sound: SoundHistory) -> str:
     """A poll tells its records in the other order."""
-    operation, name = world.draw.choice(world.polls(at_least=2))
+    operation, name = sound.draw.choice(sound.polls(at_least=2))
     operation.records = {**operation.records, name: list(operation.records[name])[::-1]}
     return "int-nonmonotonic-poll"
 
 
-def leave_out(world: World) -> str:
+def leave_out(sound: SoundHistory) -> str:
     """A poll leaves out one in the middle that another consumer has."""
-    operation, name = world.draw.choice(world.polls(at_least=3))
+    operation, name = sound.draw.choice(sound.polls(at_least=3))
     records = list(operation.records[name])
-    world.tell("last", "poll", records={name: records[:]})
+    sound.tell("last", "poll", records={name: records[:]})
     del records[1]
     operation.records = {**operation.records, name: records}
     return "int-poll-skip"
 
 
-def go_back(world: World) -> str:
+def go_back(sound: SoundHistory) -> str:
     """A consumer gets what it had in its operation before."""
-    operation, name = world.draw.choice(world.polls())
-    world.tell(operation.process, "poll", records={name: operation.records[name]})
+    operation, name = sound.draw.choice(sound.polls())
+    sound.tell(operation.process, "poll", records={name: operation.records[name]})
     return "nonmonotonic-poll"
 
 
-def pass_over(world: World) -> str:
+def pass_over(sound: SoundHistory) -> str:
     """A consumer's second poll begins behind what its first one did not reach."""
-    operation, name = world.draw.choice(world.polls(at_least=3))
+    operation, name = sound.draw.choice(sound.polls(at_least=3))
     records = operation.records[name]
-    world.tell("last", "poll", records={name: records[:1]})
-    world.tell("last", "poll", records={name: records[2:]})
+    sound.tell("last", "poll", records={name: records[:1]})
+    sound.tell("last", "poll", records={name: records[2:]})
     return "poll-skip"
 
 
-def overtake(world: World) -> str:
+def overtake(sound: SoundHistory) -> str:
     """What was sent later stands before."""
     for name in PARTITIONS:
-        world.tell("fast", "send", records={name: [[20_000, f"1 {name}"]]}, idempotent=True)
-        world.tell("fast", "send", records={name: [[19_000, f"2 {name}"]]}, idempotent=True)
+        sound.tell("fast", "send", records={name: [[20_000, f"1 {name}"]]}, idempotent=True)
+        sound.tell("fast", "send", records={name: [[19_000, f"2 {name}"]]}, idempotent=True)
         again = [[19_000, f"2 {name}"], [20_000, f"1 {name}"]]
-        world.tell("last", "poll", records={name: again})
+        sound.tell("last", "poll", records={name: again})
     return "nonmonotonic-send"
 
 
@@ -261,15 +261,15 @@ def overtake(world: World) -> str:
         lose, fail, double, exchange, invent, turn_round, leave_out, go_back, pass_over, overtake,
     ],
 )  # fmt: skip
-def test_what_was_made_wrong_is_always_found(make_wrong: Callable[[World], str]) -> None:
+def test_what_was_made_wrong_is_always_found(make_wrong: Callable[[SoundHistory], str]) -> None:
     found_in = []
 
     def check(draw: Random) -> None:
-        world = World(draw)
-        if not world.sends() or not world.polls(at_least=3):
+        sound = SoundHistory(draw)
+        if not sound.sends() or not sound.polls(at_least=3):
             return
-        name = make_wrong(world)
-        assert name in report(world.operations).forbidden
+        name = make_wrong(sound)
+        assert name in report(sound.operations).forbidden
         found_in.append(name)
 
     for_draws(DRAWS, make_wrong.__name__, check)

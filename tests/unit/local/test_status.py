@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.client.fake_logs import FakeLogs
+from tests.support.client.fake_logs import FakeLogs
 
 from tidelog.local import status
 from tidelog.local.status import known_metadata

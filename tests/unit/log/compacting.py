@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tests.unit.log.log_rig import NOW_MS, FakeClock, drive
+from tests.support.log import NOW_MS, FakeClock, drive
 
-from tidelog.log.cleaner import Cleaner, CleanerSettings
-from tidelog.log.cleaning import CleaningStats
+from tidelog.log.config import LogConfig
+from tidelog.log.log_cleaner import Cleaner, CleanerSettings, CleaningStats
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import BatchView, iter_batches
 from tidelog.records.builder import NewRecord, Producer, build_batch
+from tidelog.records.reader import Record, iter_records
 
 #: Key, value; None for a tombstone.
 Pair = tuple[bytes, bytes | None]
+#: Makes a configuration with small segments; keywords change it.
+Small = Callable[..., LogConfig]
 
 
 async def no_sleep(_: float) -> None:
@@ -59,3 +62,18 @@ def batches_of(log: PartitionLog, max_bytes: int = 1 << 20) -> list[BatchView]:
         assert slice_.next_offset > offset
         offset = slice_.next_offset
     return found
+
+
+def pairs_of(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(record.offset, record.key, record.value) for record in read_all_with_gaps(log)]
+
+
+def read_all_with_gaps(log: PartitionLog) -> list[Record]:
+    return [record for batch in batches_of(log) for record in iter_records(batch)]
+
+
+def rounds(log: PartitionLog, count: int, keys: int = 4, epoch: int = 0) -> None:
+    """Every key once a round, a batch each."""
+    for number in range(count):
+        for key in range(keys):
+            put(log, [(b"k%d" % key, b"%d of round %d" % (key, number))], epoch=epoch)

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, append, batch_of, values_of
+from tests.support.log import NOW_MS, LogHarness, append, batch_of, values_of
 
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.log.append_validation import CostlyBatch
 from tidelog.log.config import LOG_APPEND_TIME, NEVER, LogConfig
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.planning import CostlyBatch
 from tidelog.log.segment import Segment
 from tidelog.records import checking, compression
 from tidelog.records.batch import LOG_APPEND_TIME as APPEND_TIME_TYPE
@@ -45,8 +44,8 @@ def only_batch(log: PartitionLog) -> BatchView:
     return batch
 
 
-def test_appends_get_offsets_and_epochs_in_order(rig: Rig) -> None:
-    log = rig.log()
+def test_appends_get_offsets_and_epochs_in_order(harness: LogHarness) -> None:
+    log = harness.log()
     log.assign_epoch(4, 0)
     first = log.plan_leader_append(batch_of([b"a", b"b"]), 4, NOW_MS)
     second = log.plan_leader_append(batch_of([b"c"]), 4, NOW_MS)
@@ -60,28 +59,28 @@ def test_appends_get_offsets_and_epochs_in_order(rig: Rig) -> None:
     assert second.result().base_offset == 2
     assert values_of(log) == [b"a", b"b", b"c"]
     assert log.epochs.epoch_at(2) == 4
-    assert log.size_bytes == (rig.log_path / "00000000000000000000.log").stat().st_size
+    assert log.size_bytes == (harness.log_path / "00000000000000000000.log").stat().st_size
 
 
-def test_the_files_bytes_are_the_batches_bytes(rig: Rig) -> None:
-    log = rig.log()
+def test_the_files_bytes_are_the_batches_bytes(harness: LogHarness) -> None:
+    log = harness.log()
     data = batch_of([b"a"])
     append(log, [b"a"])
     append(log, [b"a"])
     data[12:16] = bytes(4)
     second = bytearray(data)
     second[0:8] = struct.pack(">q", 1)
-    assert (rig.log_path / "00000000000000000000.log").read_bytes() == bytes(data + second)
+    assert (harness.log_path / "00000000000000000000.log").read_bytes() == bytes(data + second)
 
 
-def test_nothing_planned_submits_nothing(rig: Rig) -> None:
-    log = rig.log()
+def test_nothing_planned_submits_nothing(harness: LogHarness) -> None:
+    log = harness.log()
     log.submit_planned()
-    assert "append" not in rig.lane.names
+    assert "append" not in harness.lane.names
 
 
-def test_a_buffer_that_cannot_be_written_is_copied(rig: Rig) -> None:
-    log = rig.log()
+def test_a_buffer_that_cannot_be_written_is_copied(harness: LogHarness) -> None:
+    log = harness.log()
     records = bytes(batch_of([b"a"]))
     log.plan_leader_append(records, 3, NOW_MS)
     log.submit_planned()
@@ -90,15 +89,15 @@ def test_a_buffer_that_cannot_be_written_is_copied(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("codec", [0, GZIP, SNAPPY, LZ4, ZSTD])
-def test_every_compression_is_kept_as_it_came(rig: Rig, codec: int) -> None:
-    log = rig.log()
+def test_every_compression_is_kept_as_it_came(harness: LogHarness, codec: int) -> None:
+    log = harness.log()
     append(log, [b"v" * 100] * 10, codec=codec)
     assert only_batch(log).compression == codec
     assert values_of(log) == [b"v" * 100] * 10
 
 
-def test_a_batch_that_is_damaged_is_refused(rig: Rig) -> None:
-    log = rig.log()
+def test_a_batch_that_is_damaged_is_refused(harness: LogHarness) -> None:
+    log = harness.log()
     data = batch_of([b"a"])
     data[-1] ^= 1
     assert refused(log, data).code == ErrorCode.CORRUPT_MESSAGE
@@ -110,8 +109,8 @@ def test_a_batch_that_is_damaged_is_refused(rig: Rig) -> None:
     assert error.code == ErrorCode.CORRUPT_MESSAGE and "length is -5" in error.message
 
 
-def test_what_a_client_must_not_write_is_an_invalid_record(rig: Rig) -> None:
-    log = rig.log()
+def test_what_a_client_must_not_write_is_an_invalid_record(harness: LogHarness) -> None:
+    log = harness.log()
     two = batch_of([b"a"]) + batch_of([b"b"])
     assert "one batch per partition" in refused(log, two).message
     assert refused(log, two).code == ErrorCode.INVALID_RECORD
@@ -125,8 +124,8 @@ def test_what_a_client_must_not_write_is_an_invalid_record(rig: Rig) -> None:
     assert refused(log, with_crc(misframed)).code == ErrorCode.INVALID_RECORD
 
 
-def test_unknown_compressions_and_bombs_are_refused(rig: Rig) -> None:
-    log = rig.log(LogConfig(max_decompressed_bytes=10_000))
+def test_unknown_compressions_and_bombs_are_refused(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(max_decompressed_bytes=10_000))
     unknown = batch_of([b"a"])
     unknown[22] |= 6
     assert refused(log, with_crc(unknown)).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -159,13 +158,13 @@ def decompressed_by(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_however_many_batches_arrive_at_once_the_loop_decompresses_so_much(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    harness: LogHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hundred batches of a few KiB, each with 1 MB inside: the rest is for the thread."""
     inside = 1_000_000
     batch = batch_of([bytes(inside)], codec=ZSTD)
     found = decompressed_by(monkeypatch)
-    log = rig.log()
+    log = harness.log()
     left = [costly(log, bytes(batch)) for _ in range(100)]
     most = limits.LOOP_CHECK_BURST_BYTES
     assert left[0] is False and left[-1] is True
@@ -173,16 +172,16 @@ def test_however_many_batches_arrive_at_once_the_loop_decompresses_so_much(
     # What is small and not compressed stays on the loop.
     assert not costly(log, batch_of([b"small"] * 50))
     assert costly(log, batch_of([b"small"] * 3, codec=ZSTD)), "it may have anything inside"
-    rig.clock.advance(100)
+    harness.clock.advance(100)
     found.clear()
     assert not costly(log, bytes(batch)), "time has refilled it"
     assert found == [pytest.approx(inside, rel=0.01)]
 
 
 def test_batches_that_are_refused_cost_the_loop_as_much(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    harness: LogHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = rig.log(LogConfig(max_decompressed_bytes=1_000_000))
+    log = harness.log(LogConfig(max_decompressed_bytes=1_000_000))
     bomb = bytes(batch_of([bytes(3_000_000)], codec=ZSTD))
     outcomes: list[str] = []
     for _ in range(30):
@@ -196,8 +195,10 @@ def test_batches_that_are_refused_cost_the_loop_as_much(
     assert outcomes.count("CORRUPT_MESSAGE") <= 2 * limits.LOOP_CHECK_BURST_BYTES // 1_000_000 + 1
 
 
-def test_what_claims_more_records_than_the_loop_walks_goes_to_the_thread(rig: Rig) -> None:
-    log = rig.log(LogConfig(max_message_bytes=1 << 30))
+def test_what_claims_more_records_than_the_loop_walks_goes_to_the_thread(
+    harness: LogHarness,
+) -> None:
+    log = harness.log(LogConfig(max_message_bytes=1 << 30))
     many = limits.MAX_DECOMPRESSED_ON_LOOP_BYTES // checking.RECORD_EFFORT_BYTES + 1
     data = batch_of([b"a"])
     data[57:61] = struct.pack(">i", many)
@@ -207,18 +208,18 @@ def test_what_claims_more_records_than_the_loop_walks_goes_to_the_thread(rig: Ri
 
 
 def test_a_batch_with_much_inside_is_checked_on_the_directorys_thread(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    harness: LogHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "MAX_DECOMPRESSED_ON_LOOP_BYTES", 5_000)
-    log = rig.log(LogConfig(max_decompressed_bytes=10_000))
+    log = harness.log(LogConfig(max_decompressed_bytes=10_000))
     append(log, [bytes(4_000)], codec=ZSTD)
-    assert "check of a batch" not in rig.lane.names
+    assert "check of a batch" not in harness.lane.names
     large = batch_of([bytes(8_000)], codec=ZSTD, timestamp_ms=NOW_MS + 7)
     with pytest.raises(CostlyBatch, match="more than 5000"):
         log.plan_leader_append(large, 0, NOW_MS)
     checked = log.check_on_thread(bytes(large)).result()
     assert checked.max_timestamp_ms == NOW_MS + 7
-    assert rig.lane.names[-1] == "check of a batch"
+    assert harness.lane.names[-1] == "check of a batch"
     planned = log.plan_leader_append(large, 0, NOW_MS, checked)
     log.submit_planned()
     assert planned.result().base_offset == 1
@@ -234,16 +235,16 @@ def test_a_batch_with_much_inside_is_checked_on_the_directorys_thread(
     ],
 )
 def test_the_check_on_a_thread_refuses_what_any_other_does(
-    rig: Rig, batch: bytes, code: ErrorCode, why: str
+    harness: LogHarness, batch: bytes, code: ErrorCode, why: str
 ) -> None:
-    log = rig.log(LogConfig(max_decompressed_bytes=10_000, max_message_bytes=40_000))
+    log = harness.log(LogConfig(max_decompressed_bytes=10_000, max_message_bytes=40_000))
     error = log.check_on_thread(batch).error
     assert isinstance(error, KafkaError) and error.code is code and why in error.message
 
 
-def test_a_batch_may_be_as_large_as_the_topic_says(rig: Rig) -> None:
+def test_a_batch_may_be_as_large_as_the_topic_says(harness: LogHarness) -> None:
     size = len(batch_of([bytes(500)]))
-    log = rig.log(LogConfig(max_message_bytes=size, segment_bytes=2000))
+    log = harness.log(LogConfig(max_message_bytes=size, segment_bytes=2000))
     append(log, [bytes(500)])
     error = refused(log, batch_of([bytes(501)]))
     assert error.code == ErrorCode.MESSAGE_TOO_LARGE and f"at most {size}" in error.message
@@ -251,20 +252,20 @@ def test_a_batch_may_be_as_large_as_the_topic_says(rig: Rig) -> None:
     assert refused(log, batch_of([bytes(501)])).code == ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_transactions_are_not_supported_yet(rig: Rig) -> None:
+def test_transactions_are_not_supported_yet(harness: LogHarness) -> None:
     data = build_batch([NewRecord(b"k", b"v")], producer=Producer(1, 0, 0), transactional=True)
-    assert refused(rig.log(), data).code == ErrorCode.INVALID_TXN_STATE
+    assert refused(harness.log(), data).code == ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_compacted_topic_needs_keys(rig: Rig) -> None:
-    log = rig.log(LogConfig(compact_enabled=True))
+def test_a_compacted_topic_needs_keys(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(compact_enabled=True))
     append(log, [b"v"])
     error = refused(log, build_batch([NewRecord(None, b"v")]))
     assert error.code == ErrorCode.INVALID_RECORD and "no key" in error.message
 
 
-def test_log_append_time_replaces_the_clients(rig: Rig) -> None:
-    log = rig.log(LogConfig(message_timestamp_type=LOG_APPEND_TIME))
+def test_log_append_time_replaces_the_clients(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(message_timestamp_type=LOG_APPEND_TIME))
     completion = log.plan_leader_append(batch_of([b"a"], timestamp_ms=5), 0, NOW_MS + 7)
     log.submit_planned()
     assert completion.result().log_append_time_ms == NOW_MS + 7
@@ -272,8 +273,10 @@ def test_log_append_time_replaces_the_clients(rig: Rig) -> None:
     assert batch.timestamp_type == APPEND_TIME_TYPE and batch.max_timestamp == NOW_MS + 7
 
 
-def test_the_largest_timestamp_of_a_compressed_batch_is_found_not_believed(rig: Rig) -> None:
-    log = rig.log()
+def test_the_largest_timestamp_of_a_compressed_batch_is_found_not_believed(
+    harness: LogHarness,
+) -> None:
+    log = harness.log()
     data = batch_of([b"a", b"b"], codec=GZIP)
     data[35:43] = struct.pack(">q", 5)
     log.plan_leader_append(with_crc(data), 0, NOW_MS)
@@ -281,14 +284,14 @@ def test_the_largest_timestamp_of_a_compressed_batch_is_found_not_believed(rig: 
     assert only_batch(log).max_timestamp == NOW_MS + 1
 
 
-def test_records_of_an_older_epoch_never_follow_newer_ones(rig: Rig) -> None:
-    log = rig.log()
+def test_records_of_an_older_epoch_never_follow_newer_ones(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"], epoch=5)
     assert refused(log, batch_of([b"b"]), epoch=4).code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_an_epoch_without_records_does_not_count(rig: Rig) -> None:
-    log = rig.log()
+def test_an_epoch_without_records_does_not_count(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"], epoch=3)
     log.assign_epoch(7, 1)
     records = batch_of([b"b"], base_offset=1, leader_epoch=5)
@@ -300,8 +303,8 @@ def test_an_epoch_without_records_does_not_count(rig: Rig) -> None:
 # idempotent producers
 
 
-def test_a_repeated_batch_is_answered_with_the_originals_offsets(rig: Rig) -> None:
-    log = rig.log()
+def test_a_repeated_batch_is_answered_with_the_originals_offsets(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"x"])
     for number in range(3):
         append(log, [b"a", b"b"], producer=Producer(9, 0, 2 * number))
@@ -312,8 +315,8 @@ def test_a_repeated_batch_is_answered_with_the_originals_offsets(rig: Rig) -> No
     assert (log.next_offset, log.size_bytes) == (7, size)
 
 
-def test_a_batch_repeated_before_it_is_written_waits_for_the_original(rig: Rig) -> None:
-    log = rig.log()
+def test_a_batch_repeated_before_it_is_written_waits_for_the_original(harness: LogHarness) -> None:
+    log = harness.log()
     records = batch_of([b"a"], producer=Producer(9, 0, 0))
     first = log.plan_leader_append(bytearray(records), 0, NOW_MS)
     repeated = log.plan_leader_append(records, 0, NOW_MS)
@@ -323,8 +326,8 @@ def test_a_batch_repeated_before_it_is_written_waits_for_the_original(rig: Rig) 
     assert repeated.result().duplicate is True and repeated.result().base_offset == 0
 
 
-def test_sequences_out_of_order_are_refused(rig: Rig) -> None:
-    log = rig.log()
+def test_sequences_out_of_order_are_refused(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"], producer=Producer(9, 1, 0))
     error = refused(log, batch_of([b"b"], producer=Producer(9, 1, 5)))
     assert error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -345,10 +348,10 @@ def copy_of(log: PartitionLog, offset: int = 0) -> bytes:
 
 
 @pytest.fixture
-def leader_and_follower(rig: Rig) -> tuple[PartitionLog, PartitionLog]:
-    from tests.unit.log.log_rig import TOPIC_ID, TP
+def leader_and_follower(harness: LogHarness) -> tuple[PartitionLog, PartitionLog]:
+    from tests.support.log import TOPIC_ID, TP
 
-    leader = rig.log()
+    leader = harness.log()
     follower = leader.directory.create(TP._replace(partition=1), TOPIC_ID, LogConfig()).result()
     return leader, follower
 
@@ -427,8 +430,8 @@ def test_an_empty_log_may_begin_inside_a_batch(
 # segments
 
 
-def test_a_full_segment_is_rolled(rig: Rig, small: Small) -> None:
-    log = rig.log(small())
+def test_a_full_segment_is_rolled(harness: LogHarness, small: Small) -> None:
+    log = harness.log(small())
     for number in range(30):
         append(log, [bytes([65 + number]) * 60])
     assert len(log.segments) > 3
@@ -439,24 +442,24 @@ def test_a_full_segment_is_rolled(rig: Rig, small: Small) -> None:
     assert log.recovery_point == log.active_segment.base_offset
 
 
-def test_one_submission_may_roll_several_times(rig: Rig, small: Small) -> None:
-    log = rig.log(small())
+def test_one_submission_may_roll_several_times(harness: LogHarness, small: Small) -> None:
+    log = harness.log(small())
     plans = [log.plan_leader_append(batch_of([bytes(400)]), 0, NOW_MS) for _ in range(7)]
     log.submit_planned()
-    assert rig.lane.names.count("append") == 1
+    assert harness.lane.names.count("append") == 1
     assert [plan.result().base_offset for plan in plans] == list(range(7))
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 6]
     assert len(values_of(log)) == 7
 
 
-def test_an_old_segment_is_rolled_by_time(rig: Rig) -> None:
-    log = rig.log(LogConfig(segment_ms=1000))
+def test_an_old_segment_is_rolled_by_time(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(segment_ms=1000))
     append(log, [b"a"], timestamp_ms=NOW_MS)
     append(log, [b"b"], timestamp_ms=NOW_MS + 1000)
     assert len(log.segments) == 1
     append(log, [b"c"], timestamp_ms=NOW_MS + 1001)
     assert len(log.segments) == 2
-    untimed = rig.open(LogConfig(segment_ms=1000))
+    untimed = harness.open(LogConfig(segment_ms=1000))
     log = untimed.logs[log.topic_partition]
     log.active_segment.first_timestamp_ms = -1
     records = batch_of([b"d"], timestamp_ms=-1)
@@ -465,16 +468,16 @@ def test_an_old_segment_is_rolled_by_time(rig: Rig) -> None:
     assert len(log.segments) == 3
 
 
-def test_a_full_index_rolls_the_segment(rig: Rig) -> None:
-    log = rig.log(LogConfig(index_interval_bytes=0, segment_index_bytes=40))
+def test_a_full_index_rolls_the_segment(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(index_interval_bytes=0, segment_index_bytes=40))
     for number in range(12):
         append(log, [b"a"], timestamp_ms=NOW_MS + number)
     assert len(log.segments) > 2
     assert len(values_of(log)) == 12
 
 
-def test_offsets_in_a_segment_fit_31_bits(rig: Rig) -> None:
-    log = rig.log()
+def test_offsets_in_a_segment_fit_31_bits(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
     log.next_offset = log.log_end_offset = 2**31
     append(log, [b"b"])
@@ -484,29 +487,29 @@ def test_offsets_in_a_segment_fit_31_bits(rig: Rig) -> None:
 # slow disks
 
 
-def test_on_a_slow_disk_appends_wait_and_are_written_together(rig: Rig) -> None:
-    log = rig.log()
-    rig.lane.slow_disk = True
+def test_on_a_slow_disk_appends_wait_and_are_written_together(harness: LogHarness) -> None:
+    log = harness.log()
+    harness.lane.slow_disk = True
     first = log.plan_leader_append(batch_of([b"a"]), 0, NOW_MS)
     log.submit_planned()
     later = [log.plan_leader_append(batch_of([b"b"]), 0, NOW_MS) for _ in range(3)]
     log.submit_planned()
     assert not first.done and log.log_end_offset == 0 and log.next_offset == 4
-    rig.lane.run(1)
+    harness.lane.run(1)
     assert first.result().base_offset == 0 and log.log_end_offset == 1
-    rig.lane.run(1)
+    harness.lane.run(1)
     assert [completion.result().base_offset for completion in later] == [1, 2, 3]
-    assert rig.lane.names.count("append") == 2
-    assert len(values_of_slow(rig, log)) == 4
+    assert harness.lane.names.count("append") == 2
+    assert len(values_of_slow(harness, log)) == 4
 
 
-def values_of_slow(rig: Rig, log: PartitionLog) -> list[bytes | None]:
-    rig.lane.slow_disk = False
+def values_of_slow(harness: LogHarness, log: PartitionLog) -> list[bytes | None]:
+    harness.lane.slow_disk = False
     return values_of(log)
 
 
-def test_completions_may_plan_more(rig: Rig) -> None:
-    log = rig.log()
+def test_completions_may_plan_more(harness: LogHarness) -> None:
+    log = harness.log()
     bases: list[int] = []
 
     def again(_: object) -> None:
@@ -520,15 +523,15 @@ def test_completions_may_plan_more(rig: Rig) -> None:
     assert bases == [1, 2, 3, 4, 5] and log.log_end_offset == 5
 
 
-def test_with_flush_messages_an_append_is_answered_when_it_is_durable(rig: Rig) -> None:
-    log = rig.log(LogConfig(flush_messages=1))
-    rig.lane.eager = False
+def test_with_flush_messages_an_append_is_answered_when_it_is_durable(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(flush_messages=1))
+    harness.lane.eager = False
     completion = log.plan_leader_append(batch_of([b"a"], producer=Producer(1, 0, 0)), 0, NOW_MS)
     log.submit_planned()
     assert log.log_end_offset == 1 and not completion.done
     repeated = log.plan_leader_append(batch_of([b"a"], producer=Producer(1, 0, 0)), 0, NOW_MS)
     assert not repeated.done
-    rig.lane.run()
+    harness.lane.run()
     assert completion.result().base_offset == 0 and log.recovery_point == 1
     assert repeated.result().duplicate
 
@@ -538,8 +541,10 @@ ZEROS = [bytes(200)] * 20
 
 @pytest.mark.parametrize("source", [0, GZIP, SNAPPY, LZ4, ZSTD])
 @pytest.mark.parametrize("target", [0, GZIP, SNAPPY, LZ4, ZSTD])
-def test_a_batch_is_stored_with_the_topics_codec(rig: Rig, source: int, target: int) -> None:
-    log = rig.log(LogConfig(codec=target))
+def test_a_batch_is_stored_with_the_topics_codec(
+    harness: LogHarness, source: int, target: int
+) -> None:
+    log = harness.log(LogConfig(codec=target))
     append(log, [b"first"])
     assert append(log, ZEROS, codec=source, producer=Producer(7, 1, 5)) == 1
     batch = list(iter_batches(log.read(0, 1 << 20, 99, min_one_batch=True).result().data))[-1]
@@ -549,36 +554,38 @@ def test_a_batch_is_stored_with_the_topics_codec(rig: Rig, source: int, target: 
     assert values_of(log) == [b"first", *ZEROS]
 
 
-def test_a_recompressed_batch_is_known_when_it_is_sent_again(rig: Rig) -> None:
-    log = rig.log(LogConfig(codec=ZSTD))
+def test_a_recompressed_batch_is_known_when_it_is_sent_again(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(codec=ZSTD))
     assert append(log, ZEROS, producer=Producer(7, 1, 0)) == 0
     assert append(log, ZEROS, producer=Producer(7, 1, 0)) == 0
     assert log.log_end_offset == 20
 
 
-def test_a_recompressed_batch_carries_log_append_time(rig: Rig) -> None:
-    log = rig.log(LogConfig(codec=ZSTD, message_timestamp_type=LOG_APPEND_TIME))
+def test_a_recompressed_batch_carries_log_append_time(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(codec=ZSTD, message_timestamp_type=LOG_APPEND_TIME))
     append(log, ZEROS, timestamp_ms=5)
     batch = only_batch(log)
     assert batch.timestamp_type == APPEND_TIME_TYPE
     assert (batch.base_timestamp, batch.max_timestamp) == (5, NOW_MS)
 
 
-def test_a_batch_that_outgrows_the_limit_by_its_new_codec_is_refused(rig: Rig) -> None:
+def test_a_batch_that_outgrows_the_limit_by_its_new_codec_is_refused(harness: LogHarness) -> None:
     packed = batch_of(ZEROS, codec=ZSTD)
     assert len(packed) < 1000
-    error = refused(rig.log(LogConfig(codec=0, max_message_bytes=1000)), packed)
+    error = refused(harness.log(LogConfig(codec=0, max_message_bytes=1000)), packed)
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
     assert "compressed again" in error.message
 
 
-def test_a_batch_above_the_limit_is_refused_though_it_would_become_small(rig: Rig) -> None:
-    error = refused(rig.log(LogConfig(codec=ZSTD, max_message_bytes=1000)), batch_of(ZEROS))
+def test_a_batch_above_the_limit_is_refused_though_it_would_become_small(
+    harness: LogHarness,
+) -> None:
+    error = refused(harness.log(LogConfig(codec=ZSTD, max_message_bytes=1000)), batch_of(ZEROS))
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_segment_must_hold_what_is_stored_not_what_was_sent(rig: Rig) -> None:
-    log = rig.log(LogConfig(codec=ZSTD, segment_bytes=1000))
+def test_a_segment_must_hold_what_is_stored_not_what_was_sent(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(codec=ZSTD, segment_bytes=1000))
     append(log, ZEROS)
     log.configured(LogConfig(codec=0, segment_bytes=1000))
     error = refused(log, batch_of(ZEROS, codec=ZSTD))
@@ -586,8 +593,8 @@ def test_a_segment_must_hold_what_is_stored_not_what_was_sent(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("source", [0, ZSTD])
-def test_a_large_batch_is_compressed_again_on_a_thread(rig: Rig, source: int) -> None:
-    log = rig.log(LogConfig(codec=GZIP))
+def test_a_large_batch_is_compressed_again_on_a_thread(harness: LogHarness, source: int) -> None:
+    log = harness.log(LogConfig(codec=GZIP))
     large = [bytes(limits.MAX_RECOMPRESSED_ON_LOOP_BYTES)]
     data = batch_of(large, codec=source)
     with pytest.raises(CostlyBatch):
@@ -599,8 +606,8 @@ def test_a_large_batch_is_compressed_again_on_a_thread(rig: Rig, source: int) ->
     assert values_of(log) == large
 
 
-def test_a_batch_with_the_topics_codec_stays_on_the_loop(rig: Rig) -> None:
-    log = rig.log(LogConfig(codec=ZSTD))
+def test_a_batch_with_the_topics_codec_stays_on_the_loop(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(codec=ZSTD))
     data = batch_of([bytes(limits.MAX_RECOMPRESSED_ON_LOOP_BYTES)], codec=ZSTD)
     size = len(data)
     log.plan_leader_append(data, 0, NOW_MS)
@@ -619,10 +626,10 @@ def test_a_batch_with_the_topics_codec_stays_on_the_loop(rig: Rig) -> None:
     ],
 )
 def test_timestamps_within_the_topics_limits_are_taken(
-    rig: Rig, codec: int, before_ms: int, after_ms: int, timestamp_ms: int
+    harness: LogHarness, codec: int, before_ms: int, after_ms: int, timestamp_ms: int
 ) -> None:
     limited = LogConfig(timestamp_before_max_ms=before_ms, timestamp_after_max_ms=after_ms)
-    assert append(rig.log(limited), [b"a", b"b"], timestamp_ms=timestamp_ms, codec=codec) == 0
+    assert append(harness.log(limited), [b"a", b"b"], timestamp_ms=timestamp_ms, codec=codec) == 0
 
 
 @pytest.mark.parametrize("codec", [0, ZSTD])
@@ -632,22 +639,22 @@ def test_timestamps_within_the_topics_limits_are_taken(
     [(5, NEVER, NOW_MS - 6), (NEVER, 5, NOW_MS + 5)],
 )
 def test_timestamps_outside_of_the_topics_limits_are_refused(
-    rig: Rig, codec: int, before_ms: int, after_ms: int, timestamp_ms: int
+    harness: LogHarness, codec: int, before_ms: int, after_ms: int, timestamp_ms: int
 ) -> None:
     limited = LogConfig(timestamp_before_max_ms=before_ms, timestamp_after_max_ms=after_ms)
     data = batch_of([b"a", b"b"], timestamp_ms=timestamp_ms, codec=codec)
-    error = refused(rig.log(limited), data)
+    error = refused(harness.log(limited), data)
     assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert f"timestamp {timestamp_ms + (after_ms == 5)}" in error.message
 
 
-def test_timestamps_of_a_topic_with_log_append_time_are_not_compared(rig: Rig) -> None:
+def test_timestamps_of_a_topic_with_log_append_time_are_not_compared(harness: LogHarness) -> None:
     config = LogConfig(timestamp_before_max_ms=5, message_timestamp_type=LOG_APPEND_TIME)
-    assert append(rig.log(config), [b"a"], timestamp_ms=7) == 0
+    assert append(harness.log(config), [b"a"], timestamp_ms=7) == 0
 
 
-def test_a_record_without_timestamp_passes_every_limit(rig: Rig) -> None:
-    log = rig.log(LogConfig(timestamp_before_max_ms=5))
+def test_a_record_without_timestamp_passes_every_limit(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(timestamp_before_max_ms=5))
     log.plan_leader_append(build_batch([NewRecord(b"k", b"v")]), 0, NOW_MS)
 
 

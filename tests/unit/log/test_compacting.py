@@ -5,20 +5,34 @@ from __future__ import annotations
 import asyncio
 import errno
 import struct
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.log.compacting import Pair, batches_of, clean, cleaner, put
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, SimRig, drive
-from tests.volume import examples
+from tests.support.draws import examples
+from tests.support.log import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    LogHarness,
+    SimLogHarness,
+    drive,
+)
+from tests.unit.log.compacting import (
+    Pair,
+    Small,
+    batches_of,
+    clean,
+    cleaner,
+    pairs_of,
+    put,
+    rounds,
+)
 
 from tidelog.core.errors import StorageError
 from tidelog.core.types import TopicPartition
-from tidelog.log.cleaner import Cleaner, CleanerSettings
 from tidelog.log.config import LogConfig
+from tidelog.log.log_cleaner import Cleaner, CleanerSettings
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records import compression
 from tidelog.records.batch import iter_batches
@@ -26,37 +40,15 @@ from tidelog.records.builder import NewRecord, Producer, build_batch
 from tidelog.records.control import COMMIT, build_end_marker
 from tidelog.records.reader import iter_records
 
-Small = Callable[..., LogConfig]
 
-
-@pytest.fixture
-def compact(small: Small) -> Small:
-    return lambda **more: small(
-        **{"compact_enabled": True, "delete_enabled": False, "segment_bytes": 400, **more}
-    )
-
-
-def pairs_of(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
-    return [(record.offset, record.key, record.value) for record in read_all_with_gaps(log)]
-
-
-def read_all_with_gaps(log: PartitionLog) -> list[object]:
-    return [record for batch in batches_of(log) for record in iter_records(batch)]
-
-
-def rounds(log: PartitionLog, count: int, keys: int = 4, epoch: int = 0) -> None:
-    """Every key once a round, a batch each."""
-    for number in range(count):
-        for key in range(keys):
-            put(log, [(b"k%d" % key, b"%d of round %d" % (key, number))], epoch=epoch)
-
-
-def test_the_last_record_of_each_key_stays_where_it_was(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact())
+def test_the_last_record_of_each_key_stays_where_it_was(
+    harness: LogHarness, compact: Small
+) -> None:
+    log = harness.log(compact())
     rounds(log, 10)
     active = log.active_segment.base_offset
     before = pairs_of(log)
-    stats = clean(log, rig.clock)
+    stats = clean(log, harness.clock)
     assert stats is not None and stats.end_offset == active and stats.keys == 4
     last = {key: offset for offset, key, _ in before if offset < active}
     kept = [row for row in before if row[0] >= active or last[row[1]] == row[0]]
@@ -65,81 +57,83 @@ def test_the_last_record_of_each_key_stays_where_it_was(rig: Rig, compact: Small
     assert log.log_end_offset == 40 and log.log_start_offset == 0
 
 
-def test_a_second_run_has_nothing_to_do_until_there_is_more(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact())
+def test_a_second_run_has_nothing_to_do_until_there_is_more(
+    harness: LogHarness, compact: Small
+) -> None:
+    log = harness.log(compact())
     rounds(log, 10)
-    assert clean(log, rig.clock) is not None
-    assert clean(log, rig.clock) is None
+    assert clean(log, harness.clock) is not None
+    assert clean(log, harness.clock) is None
     rounds(log, 10)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     assert len({key for _, key, _ in pairs_of(log)}) == 4
     assert len(pairs_of(log)) == 4 + log.log_end_offset - log.active_segment.base_offset
     assert len(log.segments) < 10 + 9, "what had become small was merged"
 
 
-def test_what_is_clean_is_written_down_and_known_again(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact())
+def test_what_is_clean_is_written_down_and_known_again(harness: LogHarness, compact: Small) -> None:
+    log = harness.log(compact())
     rounds(log, 10)
-    stats = clean(log, rig.clock)
+    stats = clean(log, harness.clock)
     assert stats is not None
-    text = (rig.path / "cleaner-offset-checkpoint").read_text()
+    text = (harness.path / "cleaner-offset-checkpoint").read_text()
     assert text == f"0\n1\ntopic 0 {stats.end_offset}\n"
     left = pairs_of(log)
-    again = rig.again()
+    again = harness.again()
     assert pairs_of(again) == left and again.log_end_offset == 40
-    assert clean(again, rig.clock) is None
+    assert clean(again, harness.clock) is None
 
 
-def test_nothing_at_or_above_the_high_watermark_goes(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact())
+def test_nothing_at_or_above_the_high_watermark_goes(harness: LogHarness, compact: Small) -> None:
+    log = harness.log(compact())
     rounds(log, 10)
     bound, untouched = log.base_offsets[3] + 1, log.base_offsets[3]
     before = pairs_of(log)
-    assert drive(cleaner(rig.clock).clean_one([(log, bound)])) is not None
+    assert drive(cleaner(harness.clock).clean_one([(log, bound)])) is not None
     assert log.directory.cleaner_offset(TP) == untouched
     # Four keys in each segment: below the bound those of the last one, above it all.
     assert pairs_of(log) == [row for row in before if row[0] >= log.base_offsets[2]]
-    assert drive(cleaner(rig.clock).clean_one([(log, bound)])) is None
+    assert drive(cleaner(harness.clock).clean_one([(log, bound)])) is None
 
 
 def test_a_segment_where_the_log_begins_is_not_compacted_beyond_the_high_watermark(
-    rig: Rig, compact: Small
+    harness: LogHarness, compact: Small
 ) -> None:
-    log = rig.log(compact(delete_enabled=True, retention_ms=-1, min_cleanable_dirty_ratio=0.0))
+    log = harness.log(compact(delete_enabled=True, retention_ms=-1, min_cleanable_dirty_ratio=0.0))
     rounds(log, 10)
     base = log.base_offsets[3]
     log.advance_log_start(base + 1)
     before = pairs_of(log)
     # The records from the high watermark on may be cut off again: they displace none below it.
-    assert drive(cleaner(rig.clock).clean_one([(log, base + 2)])) is None
+    assert drive(cleaner(harness.clock).clean_one([(log, base + 2)])) is None
     assert pairs_of(log) == before
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
 
 
-def test_a_log_that_is_not_dirty_enough_waits(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact(min_cleanable_dirty_ratio=0.5))
+def test_a_log_that_is_not_dirty_enough_waits(harness: LogHarness, compact: Small) -> None:
+    log = harness.log(compact(min_cleanable_dirty_ratio=0.5))
     rounds(log, 10, keys=40)  # nothing superseded within one segment: it stays large
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     size = log.size_bytes
     rounds(log, 1, keys=40)
-    assert clean(log, rig.clock) is None or log.size_bytes <= size * 2
+    assert clean(log, harness.clock) is None or log.size_bytes <= size * 2
     log.config = compact(min_cleanable_dirty_ratio=0.0)
     rounds(log, 1, keys=40)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
 
 
-def test_young_records_wait_and_old_ones_are_overdue(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact(min_compaction_lag_ms=1000))
+def test_young_records_wait_and_old_ones_are_overdue(harness: LogHarness, compact: Small) -> None:
+    log = harness.log(compact(min_compaction_lag_ms=1000))
     rounds(log, 10)
-    assert clean(log, rig.clock) is None
-    rig.clock.advance(1001)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is None
+    harness.clock.advance(1001)
+    assert clean(log, harness.clock) is not None
     log.config = compact(max_compaction_lag_ms=5000, min_cleanable_dirty_ratio=1.0)
     rounds(log, 10)
-    assert clean(log, rig.clock) is None
-    rig.clock.advance(5000)
-    log = rig.again(log.config)  # whose ages are read from the disk
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is None
+    harness.clock.advance(5000)
+    log = harness.again(log.config)  # whose ages are read from the disk
+    assert clean(log, harness.clock) is not None
 
 
 def test_a_segment_of_a_compacted_topic_is_rolled_before_its_records_are_overdue() -> None:
@@ -148,12 +142,14 @@ def test_a_segment_of_a_compacted_topic_is_rolled_before_its_records_are_overdue
 
 
 @pytest.mark.parametrize("codec", sorted(compression.NAMES))
-def test_tombstones_stay_for_their_time_then_go(rig: Rig, compact: Small, codec: int) -> None:
-    log = rig.log(compact(delete_retention_ms=1000, min_cleanable_dirty_ratio=0.0))
+def test_tombstones_stay_for_their_time_then_go(
+    harness: LogHarness, compact: Small, codec: int
+) -> None:
+    log = harness.log(compact(delete_retention_ms=1000, min_cleanable_dirty_ratio=0.0))
     put(log, [(b"gone", b"1"), (b"kept", b"2")], codec=codec)
     put(log, [(b"gone", None), (b"kept", b"3"), (b"other", b"4")], codec=codec)
     rounds(log, 4)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     rows = pairs_of(log)
     assert (2, b"gone", None) in rows and (0, b"gone", b"1") not in rows
     batch = next(batch for batch in batches_of(log) if batch.base_offset == 2)
@@ -165,13 +161,13 @@ def test_tombstones_stay_for_their_time_then_go(rig: Rig, compact: Small, codec:
         NOW_MS + 2,
     ]
     assert batch.max_timestamp == NOW_MS + 2
-    rig.clock.advance(999)
+    harness.clock.advance(999)
     rounds(log, 4)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     assert (2, b"gone", None) in pairs_of(log)
-    rig.clock.advance(1)
+    harness.clock.advance(1)
     rounds(log, 4)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     rows = pairs_of(log)
     assert not [row for row in rows if row[1] == b"gone"]
     assert (3, b"kept", b"3") in rows and (4, b"other", b"4") in rows
@@ -181,12 +177,14 @@ def test_tombstones_stay_for_their_time_then_go(rig: Rig, compact: Small, codec:
 
 
 @pytest.mark.parametrize("codec", sorted(compression.NAMES))
-def test_a_batch_that_loses_records_keeps_its_offsets(rig: Rig, compact: Small, codec: int) -> None:
-    log = rig.log(compact())
+def test_a_batch_that_loses_records_keeps_its_offsets(
+    harness: LogHarness, compact: Small, codec: int
+) -> None:
+    log = harness.log(compact())
     put(log, [(b"a", b"1"), (b"b", b"x" * 50), (b"c", b"2")], codec=codec, epoch=3)
     put(log, [(b"a", b"3"), (b"c", b"4")], codec=codec, epoch=3)
     rounds(log, 6, epoch=3)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     batch = batches_of(log)[0]
     assert (batch.base_offset, batch.last_offset, batch.record_count) == (0, 2, 1)
     assert batch.crc == batch.computed_crc() and batch.partition_leader_epoch == 3
@@ -196,46 +194,48 @@ def test_a_batch_that_loses_records_keeps_its_offsets(rig: Rig, compact: Small, 
     assert batch.compression == codec
 
 
-def test_a_producers_last_batch_stays_without_records(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact())
+def test_a_producers_last_batch_stays_without_records(harness: LogHarness, compact: Small) -> None:
+    log = harness.log(compact())
     put(log, [(b"k0", b"1")], producer=Producer(7, 2, 0))
     put(log, [(b"k0", b"2"), (b"k1", b"2")], producer=Producer(7, 2, 1))
     rounds(log, 10)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     first = batches_of(log)[0]
     assert (first.base_offset, first.last_offset, first.record_count) == (1, 2, 0)
     assert (first.producer_id, first.producer_epoch, first.base_sequence) == (7, 2, 1)
     assert first.last_sequence == 2
-    for path in rig.log_path.glob("*.snapshot"):
+    for path in harness.log_path.glob("*.snapshot"):
         path.unlink()
-    log = rig.again()
+    log = harness.again()
     put(log, [(b"k0", b"3")], producer=Producer(7, 2, 3))
     duplicate = put(log, [(b"k0", b"2"), (b"k1", b"2")], producer=Producer(7, 2, 1))
     assert duplicate == 1
     rounds(log, 10)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     assert [b.base_offset for b in batches_of(log) if b.producer_id == 7] == [43]
 
 
-def test_the_end_of_the_range_stays_without_records(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact(segment_bytes=10_000))
+def test_the_end_of_the_range_stays_without_records(harness: LogHarness, compact: Small) -> None:
+    log = harness.log(compact(segment_bytes=10_000))
     put(log, [(b"a", b"1")])
     put(log, [(b"b", b"2")])
     put(log, [(b"a", None), (b"b", None)])
     log.config = compact(delete_retention_ms=0, segment_ms=1, min_cleanable_dirty_ratio=0.0)
     put(log, [(b"c", b"9" * 300)], now_ms=NOW_MS + 10_000)
-    assert clean(log, rig.clock) is not None
-    assert clean(log, rig.clock) is None
+    assert clean(log, harness.clock) is not None
+    assert clean(log, harness.clock) is None
     log.directory.compacted(TP, 0).result()
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     assert [(b.base_offset, b.last_offset, b.record_count) for b in batches_of(log)] == [
         (2, 3, 0),
         (4, 4, 1),
     ]
 
 
-def test_markers_stay_and_records_of_transactions_displace_none(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact())
+def test_markers_stay_and_records_of_transactions_displace_none(
+    harness: LogHarness, compact: Small
+) -> None:
+    log = harness.log(compact())
     put(log, [(b"a", b"1")])
     transaction = build_transactional([(b"a", b"perhaps aborted")], 9)
     marker = build_end_marker(COMMIT, 9, 0, 0, NOW_MS)
@@ -244,7 +244,7 @@ def test_markers_stay_and_records_of_transactions_displace_none(rig: Rig, compac
         log.plan_follower_append(bytes(batch))
         log.submit_planned()
     rounds(log, 6)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     first = batches_of(log)[:3]
     assert [batch.base_offset for batch in first] == [0, 1, 2]
     assert [batch.is_control for batch in first] == [False, False, True]
@@ -258,21 +258,25 @@ def build_transactional(pairs: list[Pair], producer_id: int) -> bytearray:
     )
 
 
-def test_records_without_a_key_from_before_the_policy_go(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact(compact_enabled=False))
+def test_records_without_a_key_from_before_the_policy_go(
+    harness: LogHarness, compact: Small
+) -> None:
+    log = harness.log(compact(compact_enabled=False))
     log.plan_leader_append(build_batch([NewRecord(None, b"x", NOW_MS)]), 0, NOW_MS)
     log.submit_planned()
     log.config = compact()
     rounds(log, 6)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     assert all(key is not None for _, key, _ in pairs_of(log))
 
 
-def test_a_map_that_is_full_is_gone_on_with_in_the_next_run(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact(min_cleanable_dirty_ratio=0.0))
+def test_a_map_that_is_full_is_gone_on_with_in_the_next_run(
+    harness: LogHarness, compact: Small
+) -> None:
+    log = harness.log(compact(min_cleanable_dirty_ratio=0.0))
     rounds(log, 4, keys=10)
     ends = []
-    while stats := clean(log, rig.clock, dedupe_buffer_bytes=176 * 4, load_factor=1.0):
+    while stats := clean(log, harness.clock, dedupe_buffer_bytes=176 * 4, load_factor=1.0):
         ends.append(stats.end_offset)
         assert stats.keys <= 4
     assert len(ends) > 5 and ends == sorted(set(ends))
@@ -283,27 +287,27 @@ def test_a_map_that_is_full_is_gone_on_with_in_the_next_run(rig: Rig, compact: S
     assert len(set(kept)) == 10
 
 
-def test_slices_are_small_and_others_get_their_turn(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact(segment_bytes=4000))
+def test_slices_are_small_and_others_get_their_turn(harness: LogHarness, compact: Small) -> None:
+    log = harness.log(compact(segment_bytes=4000))
     rounds(log, 40)
-    rig.lane.eager = False
-    run = cleaner(rig.clock, slice_bytes=300).clean_one([(log, log.log_end_offset)])
+    harness.lane.eager = False
+    run = cleaner(harness.clock, slice_bytes=300).clean_one([(log, log.log_end_offset)])
     sizes: list[int] = []
     waiting: list[object] = []
-    pread = rig.files._files.pread
+    pread = harness.files._files.pread
 
     def counted(handle: object, size: int, position: int) -> bytes:
         sizes.append(size)
         return pread(handle, size, position)  # type: ignore[arg-type]
 
-    rig.files._files.pread = counted  # type: ignore[method-assign]
+    harness.files._files.pread = counted  # type: ignore[method-assign]
 
     async def both() -> None:
         task = asyncio.ensure_future(run)
         while not task.done():
             await asyncio.sleep(0)
-            waiting.append(len(rig.lane.waiting))
-            rig.lane.run(1)
+            waiting.append(len(harness.lane.waiting))
+            harness.lane.run(1)
         await task
 
     asyncio.run(both())
@@ -311,73 +315,75 @@ def test_slices_are_small_and_others_get_their_turn(rig: Rig, compact: Small) ->
     assert max(waiting) == 1, "one slice waits at a time"  # type: ignore[type-var]
 
 
-def test_a_rate_is_kept(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact(segment_bytes=4000))
+def test_a_rate_is_kept(harness: LogHarness, compact: Small) -> None:
+    log = harness.log(compact(segment_bytes=4000))
     rounds(log, 40)
     slept: list[float] = []
 
     async def sleep(delay_ms: float) -> None:
         slept.append(delay_ms)
-        rig.clock.advance(int(delay_ms) + 1)
+        harness.clock.advance(int(delay_ms) + 1)
 
-    slow = Cleaner(CleanerSettings(slice_bytes=500, max_bytes_per_second=1000.0), rig.clock, sleep)
-    begin_ms = rig.clock.now_ms
+    slow = Cleaner(
+        CleanerSettings(slice_bytes=500, max_bytes_per_second=1000.0), harness.clock, sleep
+    )
+    begin_ms = harness.clock.now_ms
     stats = drive(slow.clean_one([(log, log.log_end_offset)]))
     assert stats is not None
-    taken_ms = rig.clock.now_ms - begin_ms
+    taken_ms = harness.clock.now_ms - begin_ms
     assert taken_ms >= (stats.bytes_read + stats.bytes_written) * 0.9
     assert max(slept) <= 1100
 
 
-def test_the_dirtiest_log_comes_first(rig: Rig, compact: Small) -> None:
-    directory = rig.open(compact(min_cleanable_dirty_ratio=0.0))
+def test_the_dirtiest_log_comes_first(harness: LogHarness, compact: Small) -> None:
+    directory = harness.open(compact(min_cleanable_dirty_ratio=0.0))
     logs = [
-        directory.create(TopicPartition("topic", n), TOPIC_ID, rig.config).result()
+        directory.create(TopicPartition("topic", n), TOPIC_ID, harness.config).result()
         for n in range(2)
     ]
     for log in logs:
         rounds(log, 20)
-    one = cleaner(rig.clock)
+    one = cleaner(harness.clock)
     marks = [(log, log.log_end_offset) for log in logs]
     assert drive(one.clean_one(marks[1:])) is not None
     rounds(logs[1], 3)
     drive(one.clean_one([(log, log.log_end_offset) for log in logs]))
     assert directory.cleaner_offset(logs[0].topic_partition) is not None
-    assert rig.tracer.named("log_cleaned")[-1]["partition"] == "topic-0"
+    assert harness.tracer.named("log_cleaned")[-1]["partition"] == "topic-0"
 
 
-def test_a_log_that_cannot_be_read_is_left_alone(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact())
+def test_a_log_that_cannot_be_read_is_left_alone(harness: LogHarness, compact: Small) -> None:
+    log = harness.log(compact())
     rounds(log, 10)
-    path = rig.log_path / "00000000000000000000.log"
+    path = harness.log_path / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
-    one = cleaner(rig.clock)
+    one = cleaner(harness.clock)
     marks = [(log, log.log_end_offset)]
     assert drive(one.clean_one(marks)) is None
-    assert any("is not compacted any more" in line for line in rig.tracer.lines)
-    count = len(rig.tracer.lines)
-    assert drive(one.clean_one(marks)) is None and len(rig.tracer.lines) == count
-    assert not list(rig.log_path.glob("*.cleaned"))
+    assert any("is not compacted any more" in line for line in harness.tracer.lines)
+    count = len(harness.tracer.lines)
+    assert drive(one.clean_one(marks)) is None and len(harness.tracer.lines) == count
+    assert not list(harness.log_path.glob("*.cleaned"))
     assert path.read_bytes() == data
 
 
 def test_old_files_go_later_and_index_files_are_those_of_the_new_segment(
-    rig: Rig, compact: Small
+    harness: LogHarness, compact: Small
 ) -> None:
-    log = rig.log(compact(index_interval_bytes=50))
+    log = harness.log(compact(index_interval_bytes=50))
     rounds(log, 10, keys=8)
-    assert clean(log, rig.clock) is not None
-    left = sorted(path.name for path in rig.log_path.iterdir())
+    assert clean(log, harness.clock) is not None
+    left = sorted(path.name for path in harness.log_path.iterdir())
     assert f"{0:020d}.log.deleted" in left and f"{0:020d}.index.deleted" in left
-    rig.clock.advance(1000)
-    left = sorted(path.name for path in rig.log_path.iterdir())
+    harness.clock.advance(1000)
+    left = sorted(path.name for path in harness.log_path.iterdir())
     assert not [name for name in left if name.endswith((".deleted", ".cleaned", ".swap"))]
     bases = [f"{base:020d}" for base in log.base_offsets]
     assert sorted({name[:20] for name in left if name[0] == "0"}) == bases
     rows = pairs_of(log)
-    again = rig.again()
+    again = harness.again()
     for offset, _, _ in rows:  # through the index files
         slice_ = again.read(offset, 10, again.log_end_offset, min_one_batch=True).result()
         batch = next(iter(iter_batches(slice_.data)))
@@ -387,161 +393,72 @@ def test_old_files_go_later_and_index_files_are_those_of_the_new_segment(
 
 
 @pytest.mark.rule("V38")
-def test_truncation_below_what_is_clean_lowers_the_checkpoint(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact())
+def test_truncation_below_what_is_clean_lowers_the_checkpoint(
+    harness: LogHarness, compact: Small
+) -> None:
+    log = harness.log(compact())
     rounds(log, 10)
-    stats = clean(log, rig.clock)
+    stats = clean(log, harness.clock)
     assert stats is not None
     log.truncate_to(stats.end_offset - 2).result()
     assert log.directory.cleaner_offset(TP) == log.log_end_offset <= stats.end_offset - 2
     assert log.log_end_offset == stats.end_offset - 2
     rounds(log, 10)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     keys = {key for _, key, _ in pairs_of(log)}
     assert keys == {b"k0", b"k1", b"k2", b"k3"}
 
 
-@pytest.mark.parametrize("step", range(0, 60, 3))
-def test_a_truncation_in_the_middle_makes_the_run_void(rig: Rig, compact: Small, step: int) -> None:
-    log = rig.log(compact())
-    rounds(log, 10)
-    before = pairs_of(log)
-    cut = log.base_offsets[2]
-    done = interleaved(rig, log, step, lambda: log.truncate_to(cut))
-    after = pairs_of(log)
-    assert log.log_end_offset == cut and log.directory.failure is None
-    last: dict[bytes | None, int] = {key: offset for offset, key, _ in before if offset < cut}
-    assert set(after) <= set(before)
-    if not done:  # nothing was swapped that a record behind the cut had replaced
-        assert after == [row for row in before if row[0] < cut]
-    assert all(any(row[1] == key for row in after) or done for key in last)
-
-
-def interleaved(rig: Rig, log: PartitionLog, steps: int, act: Callable[[], object]) -> bool:
-    """Run the cleaner for so many operations of the disk, act, go on; whether it had swapped."""
-    rig.lane.eager = False
-    swapped = False
-
-    async def both() -> None:
-        nonlocal swapped
-        task = asyncio.ensure_future(
-            cleaner(rig.clock, slice_bytes=100).clean_one([(log, log.log_end_offset)])
-        )
-        for _ in range(steps):
-            await asyncio.sleep(0)
-            rig.lane.run(1)
-        swapped = bool(list(rig.log_path.glob("*.deleted")))
-        act()
-        while not task.done() or rig.lane.waiting:
-            await asyncio.sleep(0)
-            rig.lane.run(1)
-        await task
-
-    asyncio.run(both())
-    rig.lane.eager = True
-    return swapped
-
-
-@pytest.mark.parametrize("step", range(0, 60, 3))
-def test_retention_in_the_middle_is_no_loss(rig: Rig, compact: Small, step: int) -> None:
-    log = rig.log(compact(delete_enabled=True, retention_ms=-1))
-    rounds(log, 10)
-    start = log.base_offsets[2]
-    rows = {key: (offset, value) for offset, key, value in pairs_of(log)}
-
-    def delete() -> None:
-        log.advance_log_start(start)
-        log.enforce_retention(NOW_MS, log.log_end_offset)
-
-    interleaved(rig, log, step, delete)
-    assert log.directory.failure is None
-    assert {key: (offset, value) for offset, key, value in pairs_of(log)} == rows
-    again = rig.again()
-    assert {key: (offset, value) for offset, key, value in pairs_of(again)} == rows
-
-
-@pytest.mark.parametrize("step", range(0, 60, 3))
-def test_a_log_that_goes_in_the_middle_takes_its_compaction_along(
-    rig: Rig, compact: Small, step: int
+def test_a_full_disk_ends_a_run_and_is_given_its_space_back(
+    harness: LogHarness, compact: Small
 ) -> None:
-    log = rig.log(compact())
-    rounds(log, 10)
-    interleaved(rig, log, step, lambda: log.directory.delete(TP))
-    assert log.directory.failure is None and not rig.log_path.exists()
-
-
-@pytest.mark.parametrize("step", range(0, 60, 3))
-def test_readers_in_the_middle_read_on(rig: Rig, compact: Small, step: int) -> None:
-    log = rig.log(compact())
-    rounds(log, 10)
-    rows = {key: (offset, value) for offset, key, value in pairs_of(log)}
-    log = rig.again(rig.config)  # with no file open and no index in memory
-    found: list[tuple[int, object]] = []
-
-    def read(offset: int) -> None:
-        def done(completion: object) -> None:
-            slice_ = completion.result()  # type: ignore[attr-defined]
-            found.extend(
-                (record.key, (record.offset, record.value))
-                for batch in iter_batches(slice_.data)
-                for record in iter_records(batch)
-            )
-            if 0 <= slice_.next_offset < log.log_end_offset:
-                read(slice_.next_offset)
-
-        log.read(offset, 150, log.log_end_offset, min_one_batch=True).then(done)
-
-    interleaved(rig, log, step, lambda: [read(0), read(5), read(17)])
-    assert len(found) > 8 and log.directory.failure is None
-    assert dict(found).items() >= rows.items()  # type: ignore[arg-type]
-
-
-def test_a_full_disk_ends_a_run_and_is_given_its_space_back(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact())
+    log = harness.log(compact())
     rounds(log, 10)
     before = pairs_of(log)
-    rig.files.room_bytes = 150
+    harness.files.room_bytes = 150
     with pytest.raises(StorageError, match="ENOSPC"):
-        clean(log, rig.clock)
+        clean(log, harness.clock)
     assert set(before[-4:]) < set(pairs_of(log)) < set(before) and not list(
-        rig.log_path.glob("*.cleaned")
+        harness.log_path.glob("*.cleaned")
     )
-    rig.files.room_bytes = None
-    assert clean(log, rig.clock) is not None
+    harness.files.room_bytes = None
+    assert clean(log, harness.clock) is not None
 
 
 @pytest.mark.parametrize("refused", [".cleaned", ".log", ".swap"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 def test_a_swap_that_the_disk_refuses_is_finished_or_undone_at_the_next_start(
-    rig: Rig, compact: Small, refused: str, number: int
+    harness: LogHarness, compact: Small, refused: str, number: int
 ) -> None:
-    log = rig.log(compact())
+    log = harness.log(compact())
     rounds(log, 10)
     last = {key: (offset, value) for offset, key, value in pairs_of(log)}
-    rig.files.refuse = lambda call, path: (
+    harness.files.refuse = lambda call, path: (
         number if call == "rename" and path.endswith(refused) else 0
     )
     if refused == ".cleaned":
         with pytest.raises(StorageError):
-            clean(log, rig.clock)
+            clean(log, harness.clock)
     else:
-        assert clean(log, rig.clock) is None, "the log takes nothing more"
+        assert clean(log, harness.clock) is None, "the log takes nothing more"
     assert (log.directory.failure is not None) == (number == errno.EIO)
     assert log.is_closed == (refused != ".cleaned")
-    again = rig.again()
+    again = harness.again()
     assert {key: (offset, value) for offset, key, value in pairs_of(again)} == last
-    assert clean(again, rig.clock) is not None
+    assert clean(again, harness.clock) is not None
 
 
-def test_a_follower_takes_a_compacted_log_and_may_lead_it(rig: Rig, compact: Small) -> None:
-    log = rig.log(compact())
+def test_a_follower_takes_a_compacted_log_and_may_lead_it(
+    harness: LogHarness, compact: Small
+) -> None:
+    log = harness.log(compact())
     log.assign_epoch(0, 0)
     rounds(log, 5)
     log.assign_epoch(1, log.log_end_offset)
     for _ in range(5):
         put(log, [(b"k%d" % n, b"2nd") for n in range(4)], epoch=1)
-    assert clean(log, rig.clock) is not None
-    follower = log.directory.create(TopicPartition("copy", 0), TOPIC_ID, rig.config).result()
+    assert clean(log, harness.clock) is not None
+    follower = log.directory.create(TopicPartition("copy", 0), TOPIC_ID, harness.config).result()
     while follower.log_end_offset < log.log_end_offset:
         slice_ = log.read(follower.log_end_offset, 1, 1 << 30, min_one_batch=True).result()
         assert slice_.data, follower.log_end_offset
@@ -561,18 +478,18 @@ def test_a_follower_takes_a_compacted_log_and_may_lead_it(rig: Rig, compact: Sma
     )
     follower.flush().result()
     left = pairs_of(follower)
-    again = rig.open().logs[TopicPartition("copy", 0)]
+    again = harness.open().logs[TopicPartition("copy", 0)]
     assert pairs_of(again) == left and again.log_end_offset == log.log_end_offset
 
 
 @pytest.mark.parametrize(("then", "now"), [(True, True), (True, False), (False, False)])
 def test_a_gap_that_came_from_the_leader_outlives_a_crash(
-    rig: Rig, compact: Small, then: bool, now: bool
+    harness: LogHarness, compact: Small, then: bool, now: bool
 ) -> None:
     """Whether the topic is compacted when the gap comes and when the broker is killed."""
-    log = rig.log(compact())
+    log = harness.log(compact())
     rounds(log, 10)
-    assert clean(log, rig.clock) is not None
+    assert clean(log, harness.clock) is not None
     config = compact(compact_enabled=then, segment_bytes=1 << 20)
     follower = log.directory.create(TopicPartition("copy", 0), TOPIC_ID, config).result()
     slice_ = log.read(0, 1 << 20, 1 << 30, min_one_batch=True).result()
@@ -580,19 +497,19 @@ def test_a_gap_that_came_from_the_leader_outlives_a_crash(
         follower.plan_follower_append(bytes(slice_.data))
         follower.submit_planned()
         slice_ = log.read(follower.log_end_offset, 1, 1 << 30, min_one_batch=True).result()
-    rig.config = compact(compact_enabled=now, segment_bytes=1 << 20)
-    follower.configured(rig.config)
+    harness.config = compact(compact_enabled=now, segment_bytes=1 << 20)
+    follower.configured(harness.config)
     left = pairs_of(follower)
     assert len(follower.segments) == 1 and len(left) < follower.log_end_offset
-    again = rig.open().logs[TopicPartition("copy", 0)]
+    again = harness.open().logs[TopicPartition("copy", 0)]
     assert pairs_of(again) == left
     assert again.log_end_offset == log.log_end_offset
 
 
 def test_a_gap_where_nothing_is_compacted_now_is_taken_with_a_warning(
-    rig: Rig, compact: Small
+    harness: LogHarness, compact: Small
 ) -> None:
-    log = rig.log(compact())
+    log = harness.log(compact())
     put(log, [(b"a", b"1")])
     put(log, [(b"b", b"1")])
     second = bytes(log.read(1, 1, 2, min_one_batch=True).result().data)
@@ -602,7 +519,9 @@ def test_a_gap_where_nothing_is_compacted_now_is_taken_with_a_warning(
         log.plan_follower_append(second)
         log.submit_planned()
         assert log.log_end_offset == 2 and log.base_offsets == [0]
-        warned = [line for line in rig.tracer.lines if "its leader has no offsets 0 to 0" in line]
+        warned = [
+            line for line in harness.tracer.lines if "its leader has no offsets 0 to 0" in line
+        ]
         assert bool(warned) != is_compacted
 
 
@@ -624,8 +543,8 @@ def test_a_log_is_what_its_records_make_of_a_dictionary(
         delete_retention_ms=data.draw(st.integers(0, 5)),
         min_cleanable_dirty_ratio=0.0,
     )
-    rig = SimRig(0, config)
-    log = rig.open().create(TP, TOPIC_ID, config).result()
+    harness = SimLogHarness(0, config)
+    log = harness.open().create(TP, TOPIC_ID, config).result()
     written: list[tuple[int, bytes, bytes | None, int]] = []
     sequences = {1: 0, 2: 0}
     batch = st.lists(
@@ -640,23 +559,24 @@ def test_a_log_is_what_its_records_make_of_a_dictionary(
             who = data.draw(st.sampled_from([0, 1, 2]))
             producer = Producer(who, 0, sequences[who]) if who else None
             codec = data.draw(st.sampled_from(sorted(compression.NAMES)))
-            base = put(log, pairs, producer=producer, codec=codec, now_ms=rig.clock.now_ms)
+            base = put(log, pairs, producer=producer, codec=codec, now_ms=harness.clock.now_ms)
             if who:
                 sequences[who] = (sequences[who] + len(pairs)) % 2**31
             written += [
-                (base + n, key, value, rig.clock.now_ms + n) for n, (key, value) in enumerate(pairs)
+                (base + n, key, value, harness.clock.now_ms + n)
+                for n, (key, value) in enumerate(pairs)
             ]
         clean(
             log,
-            rig.clock,
+            harness.clock,
             slice_bytes=slice_bytes,
             dedupe_buffer_bytes=176 * map_entries,
             load_factor=1.0,
         )
-        rig.clock.advance(data.draw(st.integers(0, 4)))
+        harness.clock.advance(data.draw(st.integers(0, 4)))
         if data.draw(st.booleans()):
             log.flush().result()
-            log = rig.open().logs[TP]
+            log = harness.open().logs[TP]
         check(log, written, sequences, log.directory.cleaner_offset(TP) or 0)
 
 

@@ -10,13 +10,13 @@ import copy
 from itertools import pairwise
 
 import pytest
+from tests.support.draws import FACTOR
+from tests.support.log import TOPIC_ID, TP, SimLogHarness, drive
 from tests.unit.log.compacting import batches_of, cleaner, put
-from tests.unit.log.log_rig import TOPIC_ID, TP, SimRig, drive
-from tests.volume import FACTOR
 
 from tidelog.core.errors import NodeDead
-from tidelog.log.cleaning import CleaningStats
 from tidelog.log.config import LogConfig
+from tidelog.log.log_cleaner import CleaningStats
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.segment import Segment
 from tidelog.records.builder import Producer
@@ -44,14 +44,14 @@ def rows_of(log: PartitionLog) -> list[Row]:
     ]
 
 
-def filled(rig: SimRig) -> PartitionLog:
+def filled(harness: SimLogHarness) -> PartitionLog:
     """A log of some segments, compacted once and grown since, all flushed."""
-    log = rig.open().create(TP, TOPIC_ID, CONFIG).result()
+    log = harness.open().create(TP, TOPIC_ID, CONFIG).result()
     log.assign_epoch(0, 0)
     sequence = 0
     for number in range(36):
         if number == 18:
-            drive(cleaner(rig.clock).clean_one([(log, log.log_end_offset)]))
+            drive(cleaner(harness.clock).clean_one([(log, log.log_end_offset)]))
         value = None if number % 7 == 3 else b"%d" % number * 9
         producer = Producer(5, 0, sequence) if number % 5 == 0 else None
         sequence += 2 if producer else 0
@@ -63,57 +63,57 @@ def filled(rig: SimRig) -> PartitionLog:
 
 def disk_to_strike() -> SimDisk:
     """The disk under a log that is ready to be compacted; its process has died."""
-    rig = SimRig(0, CONFIG)
-    filled(rig)
-    rig.disk.sync_everything()
-    return rig.disk
+    harness = SimLogHarness(0, CONFIG)
+    filled(harness)
+    harness.disk.sync_everything()
+    return harness.disk
 
 
 DISK = disk_to_strike()
 
 
-def reopened(strike_at: int, seed: int) -> tuple[SimRig, PartitionLog]:
+def reopened(strike_at: int, seed: int) -> tuple[SimLogHarness, PartitionLog]:
     """A process on a copy of that disk, which dies `strike_at` file calls after its start."""
-    rig = SimRig(seed, CONFIG)
-    rig.disk = copy.deepcopy(DISK)
-    rig.clock.advance(10)
-    log = rig.open().logs[TP]
-    rig.life.calls, rig.life.strike_at = 0, strike_at
-    return rig, log
+    harness = SimLogHarness(seed, CONFIG)
+    harness.disk = copy.deepcopy(DISK)
+    harness.clock.advance(10)
+    log = harness.open().logs[TP]
+    harness.life.calls, harness.life.strike_at = 0, strike_at
+    return harness, log
 
 
-def compact(rig: SimRig, log: PartitionLog) -> CleaningStats | None:
-    run = cleaner(rig.clock, slice_bytes=150).clean_one([(log, log.log_end_offset)])
+def compact(harness: SimLogHarness, log: PartitionLog) -> CleaningStats | None:
+    run = cleaner(harness.clock, slice_bytes=150).clean_one([(log, log.log_end_offset)])
     return drive(run)
 
 
-def struck(strike_at: int, loss: Loss) -> SimRig:
+def struck(strike_at: int, loss: Loss) -> SimLogHarness:
     """A rig whose process died at that file call of a compaction."""
-    rig, log = reopened(strike_at, strike_at)
+    harness, log = reopened(strike_at, strike_at)
     with pytest.raises(NodeDead):
-        compact(rig, log)
+        compact(harness, log)
     if loss is not Loss.NONE:
-        rig.disk.lose_power(rig.draw, loss)
-    return rig
+        harness.disk.lose_power(harness.draw, loss)
+    return harness
 
 
 def all_states() -> tuple[list[list[Row]], int]:
     """What the log holds after each swap of an undisturbed compaction; and its file calls."""
-    rig, log = reopened(-1, 0)
+    harness, log = reopened(-1, 0)
     states = [rows_of(log)]
     replaced = PartitionLog.replaced
 
     def noted(self: PartitionLog, old: list[Segment], new: Segment) -> None:
         replaced(self, old, new)
-        calls = rig.life.calls
+        calls = harness.life.calls
         states.append(rows_of(self))
-        rig.life.calls = calls
+        harness.life.calls = calls
 
-    rig.life.calls = 0
+    harness.life.calls = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PartitionLog, "replaced", noted)
-        assert compact(rig, log) is not None
-    return states, rig.life.calls
+        assert compact(harness, log) is not None
+    return states, harness.life.calls
 
 
 STATES, CALLS = all_states()
@@ -133,19 +133,19 @@ def test_a_crash_leaves_each_group_old_or_new(loss: Loss) -> None:
     assert len(seen) >= 3
 
 
-def check_left(rig: SimRig, seen: dict[int, None], where: str) -> None:
-    log = rig.open().logs[TP]
+def check_left(harness: SimLogHarness, seen: dict[int, None], where: str) -> None:
+    log = harness.open().logs[TP]
     rows = rows_of(log)
     assert rows in STATES or partly_emptied(rows), where
     seen[len(rows)] = None
     assert log.log_end_offset == STATES[0][-1][0] + 1, where
     assert log.producers.entry(5) is not None
     assert log.epochs.entries() == [(0, 0)]
-    path = f"{rig.disk.root}/topic-0"
-    left = [name for name, _ in rig.disk.files() if name.startswith(path)]
+    path = f"{harness.disk.root}/topic-0"
+    left = [name for name, _ in harness.disk.files() if name.startswith(path)]
     assert not [n for n in left if n.endswith((".swap", ".cleaned", ".tmp"))], where
     last = [row for row in STATES[-1] if row[2] is not None]
-    if compact(rig, log) is not None:
+    if compact(harness, log) is not None:
         assert rows_of(log) in (STATES[-1], last), where
     entry = log.producers.entry(5)
     assert entry is not None
@@ -173,10 +173,10 @@ def kept_until(before: list[Row], after: list[Row]) -> int:
 def test_a_crash_in_the_recovery_of_a_crash_changes_nothing(loss: Loss) -> None:
     for strike_at in range(1, CALLS + 1, max(1, 60 // FACTOR)):
         for second in range(1, 1000, 5):
-            rig = struck(strike_at, loss)
+            harness = struck(strike_at, loss)
             try:
-                rig.open(second)
+                harness.open(second)
                 break
             except NodeDead:
-                rig.disk.lose_power(rig.draw, loss)
-                check_left(rig, {}, f"strike {strike_at}, then {second}")
+                harness.disk.lose_power(harness.draw, loss)
+                check_left(harness, {}, f"strike {strike_at}, then {second}")

@@ -12,15 +12,22 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, SimRig, batch_of, read_all
-from tests.volume import examples
+from tests.support.draws import examples
+from tests.support.log import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    SimLogHarness,
+    batch_of,
+    read_all,
+)
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import NodeDead
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.producers import ProducerState
+from tidelog.log.producer_state import ProducerState
 from tidelog.records.batch import BatchView, iter_batches
 from tidelog.records.builder import Producer
 from tidelog.sim.disk import Loss
@@ -91,7 +98,7 @@ class Run:
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
-        self.rig = SimRig(seed, CONFIG)
+        self.harness = SimLogHarness(seed, CONFIG)
         self.history = History()
         self.epoch = 0
         self.sequences: dict[int, int] = {}
@@ -101,8 +108,8 @@ class Run:
 
     def live(self, strike_at: int, steps: int) -> None:
         """One process: open, work, die or stop."""
-        self.directory = self.rig.open(strike_at)
-        lane = self.rig.lane
+        self.directory = self.harness.open(strike_at)
+        lane = self.harness.lane
         if TP in self.directory.logs and not any(self.directory.logs[TP].topic_id):
             # Lost with the rest of a replica that was never flushed: nobody can say whose it is.
             self.directory.set_aside(TP).result()
@@ -162,7 +169,7 @@ class Run:
 
     def settle(self) -> None:
         """Let everything that waits be done, and the disk be quick."""
-        lane = self.rig.lane
+        lane = self.harness.lane
         lane.run()
         lane.eager, lane.slow_disk = True, False
 
@@ -172,7 +179,7 @@ class Run:
 
     def append(self, log: PartitionLog) -> None:
         if log.is_truncating:
-            self.rig.lane.run()
+            self.harness.lane.run()
         self.number += 1
         values = [
             f"{self.number}.{index}".encode() + bytes(self.draw.randrange(120))
@@ -190,7 +197,7 @@ class Run:
         completion = log.plan_leader_append(records, self.epoch, NOW_MS)
         log.submit_planned()
         if self.draw.random() < 0.5:
-            self.rig.lane.run()
+            self.harness.lane.run()
         if completion.done:
             completion.result()
 
@@ -198,7 +205,7 @@ class Run:
         self.settle()
         self.history.will_cut(self.batch_start(log, offset))
         completion = log.truncate_to(offset)
-        self.rig.lane.run()
+        self.harness.lane.run()
         completion.result()
         assert log.log_end_offset <= offset or offset >= log.log_end_offset
         self.history.cut(log.log_end_offset)
@@ -223,7 +230,7 @@ class Run:
         self.history.restarted(0)
         self.history.restarted(offset)
         completion = log.truncate_fully_and_start_at(offset)
-        self.rig.lane.run()
+        self.harness.lane.run()
         completion.result()
         self.history.restarted(offset)
         self.sequences = {}
@@ -275,9 +282,9 @@ def batches_of(log: PartitionLog) -> list[BatchView]:
 
 def crash(run: Run, loss: Loss) -> None:
     """The process is dead; what was not synced may be lost."""
-    run.rig.life.alive = False
+    run.harness.life.alive = False
     if loss is not Loss.NONE:
-        run.rig.disk.lose_power(run.draw, loss)
+        run.harness.disk.lose_power(run.draw, loss)
 
 
 #: Each was once the first to find a defect, or finds one that is put in on purpose: nothing lowered
@@ -304,6 +311,6 @@ def live_and_die(seed: int) -> None:
         try:
             run.live(strike_at, steps=run.draw.randrange(1, 60))
         except NodeDead:
-            assert not run.rig.life.alive
+            assert not run.harness.life.alive
         crash(run, run.draw.choice(list(Loss)))
     run.live(-1, steps=5)

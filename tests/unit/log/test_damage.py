@@ -6,16 +6,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, TP, append, drive, read_all, values_of
+from tests.support.log import (
+    NOW_MS,
+    TP,
+    LogHarness,
+    append,
+    drive,
+    read_all,
+    values_of,
+)
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.index import TimeIndex
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.reading import LogSlice
 from tidelog.log.recovery import DamagedLog
+from tidelog.log.segment_reads import LogSlice
 from tidelog.records.builder import Producer
 
 Small = Callable[..., LogConfig]
@@ -26,17 +33,17 @@ MAX_TIMESTAMP_AT = 35
 VALUES: list[bytes | None] = [bytes([33 + number]) * 40 for number in range(COUNT)]
 
 
-def filled(rig: Rig, config: LogConfig) -> PartitionLog:
-    log = rig.log(config)
+def filled(harness: LogHarness, config: LogConfig) -> PartitionLog:
+    log = harness.log(config)
     for number, value in enumerate(VALUES):
         assert value is not None
         append(log, [value], epoch=number // 25, timestamp_ms=NOW_MS + number)
     return log
 
 
-def closed(rig: Rig, small: Small) -> PartitionLog:
+def closed(harness: LogHarness, small: Small) -> PartitionLog:
     """A log after a clean end: files are believed."""
-    log = filled(rig, small())
+    log = filled(harness, small())
     drive(log.directory.close(broker_epoch=4))
     return log
 
@@ -61,19 +68,19 @@ def refused(log: PartitionLog, offset: int) -> ErrorCode:
 
 @pytest.mark.rule("V68")
 @pytest.mark.parametrize("at", [0, 6, 7, 9, 11, 16, 17, 22, 26, 40, 58, 62, 80, 100])
-def test_a_flipped_bit_is_never_served(rig: Rig, small: Small, at: int) -> None:
+def test_a_flipped_bit_is_never_served(harness: LogHarness, small: Small, at: int) -> None:
     """Wherever in a batch it is: length, magic, checksum, offsets, header or records."""
-    log = closed(rig, small)
+    log = closed(harness, small)
     segment = log.segments[2]
     size = segment.size_bytes // (log.segments[3].base_offset - segment.base_offset)
     change(Path(segment.file.path), 2 * size + at, 0x10)
-    log = rig.again()
+    log = harness.again()
     told: list[tuple[TopicPartition, int]] = []
     log.directory.on_damage = lambda name, offset, why: told.append((name, offset))
     damaged = segment.base_offset + 2
     assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
     assert told == [(TP, damaged)]
-    assert rig.tracer.named("log_corrupt") and not rig.tracer.named("index_rebuilt")
+    assert harness.tracer.named("log_corrupt") and not harness.tracer.named("index_rebuilt")
     assert refused(log, damaged) == ErrorCode.CORRUPT_MESSAGE
     before = log.read(segment.base_offset, size * 2, damaged, min_one_batch=True).result()
     assert before.next_offset == damaged, "what lies before is served"
@@ -82,10 +89,10 @@ def test_a_flipped_bit_is_never_served(rig: Rig, small: Small, at: int) -> None:
 
 
 @pytest.mark.rule("V68")
-def test_every_bit_of_an_index_may_flip(rig: Rig, small: Small) -> None:
+def test_every_bit_of_an_index_may_flip(harness: LogHarness, small: Small) -> None:
     """Records are read all the same: where the index points beside them it is made anew."""
-    log = closed(rig, small)
-    marker = (rig.path / ".kafka_cleanshutdown").read_bytes()
+    log = closed(harness, small)
+    marker = (harness.path / ".kafka_cleanshutdown").read_bytes()
     segment = log.segments[1]
     rebuilt = 0
     for suffix in (".index", ".timeindex"):
@@ -94,85 +101,89 @@ def test_every_bit_of_an_index_may_flip(rig: Rig, small: Small) -> None:
         for position in range(len(whole)):
             for bit in (0, 3, 7):
                 change(path, position, 1 << bit)
-                (rig.path / ".kafka_cleanshutdown").write_bytes(marker)
-                rig.tracer.events.clear()
-                log = rig.again()
+                (harness.path / ".kafka_cleanshutdown").write_bytes(marker)
+                harness.tracer.events.clear()
+                log = harness.again()
                 for offset in range(segment.base_offset, log.segments[2].base_offset):
                     assert read(log, offset).first_offset == offset
-                rebuilt += bool(rig.tracer.named("index_rebuilt"))
+                rebuilt += bool(harness.tracer.named("index_rebuilt"))
                 path.write_bytes(whole)
     assert rebuilt, "none of them would have been missed"
 
 
 @pytest.mark.rule("V68")
 def test_a_rebuilt_time_index_takes_no_timestamp_from_a_damaged_header(
-    rig: Rig, small: Small
+    harness: LogHarness, small: Small
 ) -> None:
-    log = closed(rig, small)
+    log = closed(harness, small)
     segment = log.segments[1]
     wanted = TimeIndex.from_bytes(
         segment.base_offset, Path(segment.path(".timeindex")).read_bytes()
     ).last()
     Path(segment.path(".timeindex")).unlink()
     change(Path(segment.file.path), MAX_TIMESTAMP_AT + 1, 0x01)
-    rig.again()
+    harness.again()
     rebuilt = Path(segment.path(".timeindex")).read_bytes()
     assert TimeIndex.from_bytes(segment.base_offset, rebuilt).last() == wanted
 
 
 @pytest.mark.rule("V68")
-def test_an_index_that_points_beside_batches_is_made_anew(rig: Rig, small: Small) -> None:
-    log = closed(rig, small)
+def test_an_index_that_points_beside_batches_is_made_anew(
+    harness: LogHarness, small: Small
+) -> None:
+    log = closed(harness, small)
     segment = log.segments[1]
     path = Path(segment.path(".index"))
     data = bytearray(path.read_bytes())
     position = int.from_bytes(data[4:8], "big") + 5
     data[4:8] = position.to_bytes(4, "big")
     path.write_bytes(data)
-    log = rig.again()
+    log = harness.again()
     assert values_of(log) == VALUES
     offset = log.segments[2].base_offset - 1
     assert read(log, offset).first_offset == offset
     log.read_ends.clear()
     first = segment.base_offset + int.from_bytes(data[:4], "big")
     assert read(log, first).first_offset == first
-    assert len(rig.tracer.named("index_rebuilt")) == 1
-    assert not rig.tracer.named("log_corrupt")
+    assert len(harness.tracer.named("index_rebuilt")) == 1
+    assert not harness.tracer.named("log_corrupt")
 
 
 @pytest.mark.rule("V68")
 @pytest.mark.parametrize("left", [0, 1, 61, 200])
 def test_a_segment_that_was_cut_short_keeps_the_broker_from_starting(
-    rig: Rig, small: Small, left: int
+    harness: LogHarness, small: Small, left: int
 ) -> None:
     """Also after a clean end, also in the middle of the log, also where a batch ends."""
-    log = closed(rig, small)
+    log = closed(harness, small)
     segment = log.segments[1]
     count = log.segments[2].base_offset - segment.base_offset
     sizes = {0: 0, 1: 1, 61: segment.size_bytes - 61, 200: segment.size_bytes // count * 2}
     path = Path(segment.file.path)
     path.write_bytes(path.read_bytes()[: sizes[left]])
     with pytest.raises(DamagedLog, match=r"damaged at byte .* Give the file back"):
-        rig.open()
-    assert not (rig.path / ".kafka_cleanshutdown").exists()
+        harness.open()
+    assert not (harness.path / ".kafka_cleanshutdown").exists()
 
 
-def test_a_damaged_index_does_not_keep_the_broker_from_starting(rig: Rig, small: Small) -> None:
-    log = closed(rig, small)
+def test_a_damaged_index_does_not_keep_the_broker_from_starting(
+    harness: LogHarness, small: Small
+) -> None:
+    log = closed(harness, small)
     path = Path(log.segments[1].path(".index"))
     path.write_bytes(path.read_bytes()[:-3] + b"\x7f\xff\xff")
-    log = rig.again()
+    log = harness.again()
     assert values_of(log) == VALUES
 
 
 @pytest.mark.rule("V68")
 def test_where_others_have_the_records_the_log_begins_again_before_the_damage(
-    rig: Rig, small: Small
+    harness: LogHarness, small: Small
 ) -> None:
-    log = closed(rig, small)
+    log = closed(harness, small)
     segment = log.segments[2]
     change(Path(segment.file.path), segment.size_bytes - 5, 1)
-    log = rig.again()
+    log = harness.again()
     log.directory.checkpoint().result()
     ended: list[StorageError] = []
     directory = log.directory
@@ -184,14 +195,14 @@ def test_where_others_have_the_records_the_log_begins_again_before_the_damage(
     assert f"the log is cut at offset {last} and fetched anew" in str(ended[0])
     with pytest.raises(StorageError):
         append(log, [b"x"], epoch=9)
-    log = rig.again()
+    log = harness.again()
     assert log.log_end_offset == last and values_of(log) == VALUES[:last]
-    assert rig.tracer.named("log_recovered")
+    assert harness.tracer.named("log_recovered")
 
 
-def with_producer(rig: Rig, small: Small) -> tuple[PartitionLog, int]:
+def with_producer(harness: LogHarness, small: Small) -> tuple[PartitionLog, int]:
     """A log of one segment and a producer, all flushed: (it, how large its batches are)."""
-    log = rig.log(small(segment_bytes=1 << 20))
+    log = harness.log(small(segment_bytes=1 << 20))
     for number in range(20):
         append(log, [bytes(30)], producer=Producer(7, 0, number), timestamp_ms=NOW_MS + number)
     log.flush().result()
@@ -201,23 +212,25 @@ def with_producer(rig: Rig, small: Small) -> tuple[PartitionLog, int]:
 
 @pytest.mark.rule("V68")
 @pytest.mark.parametrize("at", [PRODUCER_ID_AT, 70], ids=["the header", "a record"])
-def test_producers_are_not_taken_from_damaged_batches(rig: Rig, small: Small, at: int) -> None:
+def test_producers_are_not_taken_from_damaged_batches(
+    harness: LogHarness, small: Small, at: int
+) -> None:
     """Nobody reads those batches, and a repetition of what they held would pass for new."""
-    log, size = with_producer(rig, small)
+    log, size = with_producer(harness, small)
     path = Path(log.segments[0].file.path)
     change(path, 4 * size + at, 0x10)
     with pytest.raises(DamagedLog, match=f"damaged at byte {4 * size}, offset 4, .*CRC"):
-        rig.open()
+        harness.open()
     change(path, 4 * size + at, 0x10)
-    entry = rig.again().producers.entry(7)
+    entry = harness.again().producers.entry(7)
     assert entry is not None and entry.last_sequence == 19
 
 
 @pytest.mark.rule("V68")
 def test_a_follower_that_needs_damaged_batches_for_its_producers_begins_again_before_them(
-    rig: Rig, small: Small
+    harness: LogHarness, small: Small
 ) -> None:
-    log, size = with_producer(rig, small)
+    log, size = with_producer(harness, small)
     path = Path(log.segments[0].file.path)
     change(path, 4 * size + PRODUCER_ID_AT, 0x10)
     ended: list[StorageError] = []
@@ -225,24 +238,26 @@ def test_a_follower_that_needs_damaged_batches_for_its_producers_begins_again_be
     with pytest.raises(StorageError, match=r"at the next start the log is cut at offset 4 and"):
         log.truncate_to(8).result()
     assert len(ended) == 1
-    log = rig.again()
+    log = harness.again()
     entry = log.producers.entry(7)
     assert log.log_end_offset == 4 and entry is not None and entry.last_sequence == 3
 
 
-def test_a_flipped_leader_epoch_is_told_when_the_segment_is_checked(rig: Rig, small: Small) -> None:
+def test_a_flipped_leader_epoch_is_told_when_the_segment_is_checked(
+    harness: LogHarness, small: Small
+) -> None:
     """The checksum does not cover it; a check of the whole segment looks."""
-    log = closed(rig, small)
+    log = closed(harness, small)
     segment = log.segments[1]
     change(Path(segment.file.path), 12, 0x40)
     change(Path(segment.file.path), segment.size_bytes - 1, 1)
-    log = rig.again()
+    log = harness.again()
     told: list[int] = []
     log.directory.on_damage = lambda name, offset, why: told.append(offset)
     assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
     assert told == [segment.base_offset]
 
 
-def test_reading_everything_still_reads_everything(rig: Rig, small: Small) -> None:
-    log = filled(rig, small())
+def test_reading_everything_still_reads_everything(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small())
     assert [record.offset for record in read_all(log)] == list(range(COUNT))

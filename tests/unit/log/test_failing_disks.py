@@ -6,13 +6,21 @@ import errno
 from collections.abc import Callable
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, TOPIC_ID, TP, append, batch_of, drive, values_of
+from tests.support.log import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    LogHarness,
+    append,
+    batch_of,
+    drive,
+    values_of,
+)
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.log.append_validation import note_refused
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.planning import note_refused
 from tidelog.records.builder import Producer
 
 Small = Callable[..., LogConfig]
@@ -40,13 +48,13 @@ def state(log: PartitionLog) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("room", [0, 1, 100, 149, 150, 160, 320, 449])
-def test_a_full_disk_fails_that_append_and_all_behind_it(rig: Rig, room: int) -> None:
-    log = rig.log()
+def test_a_full_disk_fails_that_append_and_all_behind_it(harness: LogHarness, room: int) -> None:
+    log = harness.log()
     planned(log, 1)
     log.submit_planned()
     size = log.size_bytes
     log.assign_epoch(3, 1)
-    rig.files.room_bytes = room
+    harness.files.room_bytes = room
     completions = planned(log, 3, epoch=3)
     log.submit_planned()
     whole = room // size
@@ -56,31 +64,33 @@ def test_a_full_disk_fails_that_append_and_all_behind_it(rig: Rig, room: int) ->
         error = completion.error  # type: ignore[attr-defined]
         assert isinstance(error, StorageError) and error.is_full
     assert log.next_offset == log.log_end_offset == 1 + whole
-    path = rig.log_path / "00000000000000000000.log"
+    path = harness.log_path / "00000000000000000000.log"
     assert path.stat().st_size == log.size_bytes == size * (1 + whole), "cut back"
     entry = log.producers.entry(5)
     assert entry is not None and entry.last_sequence == whole
     assert log.epochs.entries() == [(0, 0), (3, 1)]
     assert log.directory.failure is None
-    rig.files.room_bytes = None
+    harness.files.room_bytes = None
     planned(log, 2, epoch=3)
     log.submit_planned()
     assert log.log_end_offset == 3 + whole and len(values_of(log)) == 3 + whole
 
 
 @pytest.mark.rule("V38")
-def test_a_new_producers_second_batch_does_not_come_before_one_that_found_no_room(rig: Rig) -> None:
-    log = rig.log()
+def test_a_new_producers_second_batch_does_not_come_before_one_that_found_no_room(
+    harness: LogHarness,
+) -> None:
+    log = harness.log()
     large = batch_of([bytes(400)] * 2, producer=Producer(5, 0, 0))
     small = batch_of([b"x"], producer=Producer(5, 0, 2))
-    rig.files.room_bytes = 200
+    harness.files.room_bytes = 200
     refused = log.plan_leader_append(bytearray(large), 0, NOW_MS)
     log.submit_planned()
     assert isinstance(refused.error, StorageError) and refused.error.is_full
     with pytest.raises(KafkaError, match="sent sequence 2 behind 0, which was refused") as early:
         log.plan_leader_append(bytearray(small), 0, NOW_MS)
     assert early.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    rig.files.room_bytes = None
+    harness.files.room_bytes = None
     for again in (large, small):
         log.plan_leader_append(bytearray(again), 0, NOW_MS)
         log.submit_planned()
@@ -89,10 +99,10 @@ def test_a_new_producers_second_batch_does_not_come_before_one_that_found_no_roo
 
 @pytest.mark.rule("V38")
 def test_what_stands_behind_a_batch_that_found_no_room_gets_its_error_until_it_comes(
-    rig: Rig,
+    harness: LogHarness,
 ) -> None:
     """A known producer has five batches in flight; room comes back behind the second one."""
-    log = rig.log()
+    log = harness.log()
     append(log, [b"before"], producer=Producer(5, 0, 0))
     values = [bytes([number]) * 80 for number in range(1, 6)]
 
@@ -107,9 +117,9 @@ def test_what_stands_behind_a_batch_that_found_no_room_gets_its_error_until_it_c
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    rig.files.room_bytes = 10
+    harness.files.room_bytes = 10
     assert [send(1), send(2)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
-    rig.files.room_bytes = None
+    harness.files.room_bytes = None
     assert [send(3), send(4)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert send(1) == ErrorCode.NONE
     assert send(5) == ErrorCode.KAFKA_STORAGE_ERROR, "it was in flight with the others"
@@ -123,8 +133,8 @@ def test_what_stands_behind_a_batch_that_found_no_room_gets_its_error_until_it_c
 
 
 @pytest.mark.rule("V38")
-def test_nor_before_one_that_too_few_replicas_kept_out(rig: Rig) -> None:
-    log = rig.log()
+def test_nor_before_one_that_too_few_replicas_kept_out(harness: LogHarness) -> None:
+    log = harness.log()
     error = ErrorCode.NOT_ENOUGH_REPLICAS
     now_ms = log.directory.clock.monotonic_ms()
     kept_out = batch_of([b"a"], producer=Producer(5, 0, 0))
@@ -134,8 +144,8 @@ def test_nor_before_one_that_too_few_replicas_kept_out(rig: Rig) -> None:
     assert early.value.code == error
 
 
-def test_damaged_bytes_that_are_kept_out_tell_of_no_producer(rig: Rig) -> None:
-    log = rig.log()
+def test_damaged_bytes_that_are_kept_out_tell_of_no_producer(harness: LogHarness) -> None:
+    log = harness.log()
     damaged = batch_of([b"a"], producer=Producer(5, 0, 0))
     damaged[60] ^= 1
     note_refused(log.producers.refused, damaged, ErrorCode.NOT_ENOUGH_REPLICAS, 0)
@@ -148,42 +158,44 @@ def test_damaged_bytes_that_are_kept_out_tell_of_no_producer(rig: Rig) -> None:
     assert log.log_end_offset == 1
 
 
-def test_what_is_planned_behind_a_failing_write_fails_with_it(rig: Rig) -> None:
-    log = rig.log()
-    rig.lane.slow_disk = True
+def test_what_is_planned_behind_a_failing_write_fails_with_it(harness: LogHarness) -> None:
+    log = harness.log()
+    harness.lane.slow_disk = True
     first = planned(log, 1)
     log.submit_planned()
     behind = planned(log, 2)
     before = state(log)
     log.submit_planned()
     log.assign_epoch(6, log.next_offset)
-    rig.files.room_bytes = 0
-    rig.lane.run()
+    harness.files.room_bytes = 0
+    harness.lane.run()
     assert all(c.error is not None for c in first + behind)  # type: ignore[attr-defined]
     assert before[0] == 3 and state(log)[:3] == (0, 0, 0)
     assert len(log.producers) == 0
     assert log.epochs.entries() == [(6, 0)], "leadership stays, from the written end on"
-    rig.files.room_bytes = None
-    rig.lane.slow_disk = False
+    harness.files.room_bytes = None
+    harness.lane.slow_disk = False
     append(log, [b"x"], epoch=6)
     assert log.epochs.entries() == [(6, 0)]
 
 
-def test_a_segment_that_cannot_be_made_costs_the_append_only(rig: Rig, small: Small) -> None:
-    log = rig.log(small())
+def test_a_segment_that_cannot_be_made_costs_the_append_only(
+    harness: LogHarness, small: Small
+) -> None:
+    log = harness.log(small())
     for _ in range(5):
         planned(log, 1)
         log.submit_planned()
     before = state(log)
     segments = len(log.segments)
-    rig.files.refuse = lambda call, path: (
+    harness.files.refuse = lambda call, path: (
         errno.ENOSPC if call == "open" and path.endswith(".log") else 0
     )
     (failed,) = planned(log, 1)
     log.plan_leader_append(batch_of([bytes(700)]), 0, NOW_MS)
     log.submit_planned()
     assert len(log.segments) == segments
-    rig.files.refuse = lambda call, path: 0
+    harness.files.refuse = lambda call, path: 0
     assert log.next_offset == log.log_end_offset
     append(log, [bytes(700)])
     assert len(log.segments) == segments + 1
@@ -191,53 +203,53 @@ def test_a_segment_that_cannot_be_made_costs_the_append_only(rig: Rig, small: Sm
     assert failed is not None
 
 
-def test_when_cutting_back_fails_too_the_next_write_cuts(rig: Rig) -> None:
-    log = rig.log()
+def test_when_cutting_back_fails_too_the_next_write_cuts(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
-    rig.files.room_bytes = 40
-    rig.files.refuse = lambda call, path: errno.ENOMEM if call == "truncate" else 0
+    harness.files.room_bytes = 40
+    harness.files.refuse = lambda call, path: errno.ENOMEM if call == "truncate" else 0
     (failed,) = planned(log, 1)
     log.submit_planned()
     assert failed.error is not None  # type: ignore[attr-defined]
-    path = rig.log_path / "00000000000000000000.log"
+    path = harness.log_path / "00000000000000000000.log"
     assert path.stat().st_size > log.size_bytes
-    rig.files.room_bytes = None
-    rig.files.refuse = lambda call, path: 0
+    harness.files.room_bytes = None
+    harness.files.refuse = lambda call, path: 0
     append(log, [b"b"])
     assert path.stat().st_size == log.size_bytes and values_of(log) == [b"a", b"b"]
 
 
-def test_a_clean_end_cuts_what_a_failed_write_left(rig: Rig) -> None:
-    log = rig.log()
+def test_a_clean_end_cuts_what_a_failed_write_left(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
-    rig.files.room_bytes = 40
-    rig.files.refuse = lambda call, path: errno.ENOMEM if call == "truncate" else 0
+    harness.files.room_bytes = 40
+    harness.files.refuse = lambda call, path: errno.ENOMEM if call == "truncate" else 0
     planned(log, 1)
     log.submit_planned()
-    rig.files.room_bytes = None
-    rig.files.refuse = lambda call, path: 0
+    harness.files.room_bytes = None
+    harness.files.refuse = lambda call, path: 0
     drive(log.directory.close(broker_epoch=4))
-    log = rig.again()
+    log = harness.again()
     assert log.directory.clean_shutdown_epoch == 4
     assert values_of(log) == [b"a"]
-    assert not rig.tracer.named("log_recovered")
+    assert not harness.tracer.named("log_recovered")
 
 
 @pytest.mark.rule("D1")
 @pytest.mark.parametrize(
     "number", [errno.EIO, errno.EROFS, errno.EACCES, errno.ENOENT, errno.ENXIO, errno.ESTALE]
 )
-def test_a_device_error_fails_the_directory_once(rig: Rig, number: int) -> None:
-    log = rig.log()
+def test_a_device_error_fails_the_directory_once(harness: LogHarness, number: int) -> None:
+    log = harness.log()
     told: list[StorageError] = []
     log.directory.on_failure = told.append
-    rig.files.refuse = lambda call, path: number if call == "pwritev" else 0
+    harness.files.refuse = lambda call, path: number if call == "pwritev" else 0
     (failed,) = planned(log, 1)
     log.submit_planned()
     error = failed.error  # type: ignore[attr-defined]
     assert isinstance(error, StorageError)
-    assert (error.errno, error.operation, error.directory) == (number, "pwritev", str(rig.path))
-    assert error.path == str(rig.log_path / "00000000000000000000.log")
+    assert (error.errno, error.operation, error.directory) == (number, "pwritev", str(harness.path))
+    assert error.path == str(harness.log_path / "00000000000000000000.log")
     assert told == [error] and log.directory.failure is error
     with pytest.raises(StorageError):
         planned(log, 1)
@@ -249,64 +261,68 @@ def test_a_device_error_fails_the_directory_once(rig: Rig, number: int) -> None:
 
 @pytest.mark.rule("D1")
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC])
-def test_other_errors_are_never_the_disk(rig: Rig, number: int) -> None:
-    log = rig.log()
-    rig.files.refuse = lambda call, path: number if call == "pwritev" else 0
+def test_other_errors_are_never_the_disk(harness: LogHarness, number: int) -> None:
+    log = harness.log()
+    harness.files.refuse = lambda call, path: number if call == "pwritev" else 0
     (failed,) = planned(log, 1)
     log.submit_planned()
     assert isinstance(failed.error, StorageError)  # type: ignore[attr-defined]
     assert log.directory.failure is None
-    rig.files.refuse = lambda call, path: 0
+    harness.files.refuse = lambda call, path: 0
     append(log, [b"a"])
 
 
 @pytest.mark.rule("D17", "E3")
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EINVAL])
-def test_a_failed_fsync_is_never_tried_again(rig: Rig, number: int) -> None:
-    log = rig.log()
+def test_a_failed_fsync_is_never_tried_again(harness: LogHarness, number: int) -> None:
+    log = harness.log()
     append(log, [b"a"])
-    rig.files.refuse = lambda call, path: number if call == "fsync" else 0
+    harness.files.refuse = lambda call, path: number if call == "fsync" else 0
     error = log.flush().error
     assert isinstance(error, StorageError) and error.is_device_failure
     assert log.recovery_point == 0 and log.directory.failure is error
-    rig.files.refuse = lambda call, path: 0
-    rig.files.calls.clear()
+    harness.files.refuse = lambda call, path: 0
+    harness.files.calls.clear()
     assert log.flush().error is error
-    assert rig.files.calls == []
+    assert harness.files.calls == []
     with pytest.raises(StorageError):
         drive(log.directory.close(broker_epoch=1))
-    assert not (rig.path / ".kafka_cleanshutdown").exists()
+    assert not (harness.path / ".kafka_cleanshutdown").exists()
 
 
 @pytest.mark.rule("V39")
-def test_a_checkpoint_that_does_not_fit_does_not_move_the_recovery_point(rig: Rig) -> None:
-    log = rig.log()
+def test_a_checkpoint_that_does_not_fit_does_not_move_the_recovery_point(
+    harness: LogHarness,
+) -> None:
+    log = harness.log()
     append(log, [b"a"], epoch=3)
-    rig.files.refuse = lambda call, path: (
+    harness.files.refuse = lambda call, path: (
         errno.ENOSPC if call == "replace_file" and "leader-epoch" in path else 0
     )
     assert isinstance(log.flush().error, StorageError)
     assert log.recovery_point == 0 and log.directory.failure is None
-    rig.files.refuse = lambda call, path: 0
+    harness.files.refuse = lambda call, path: 0
     log.flush().result()
     assert log.recovery_point == 1
-    assert (rig.log_path / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n3 0\n"
+    assert (harness.log_path / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n3 0\n"
 
 
-def test_a_failing_truncation_leaves_a_log_that_is_a_prefix(rig: Rig, small: Small) -> None:
-    log = rig.log(small())
+def test_a_failing_truncation_leaves_a_log_that_is_a_prefix(
+    harness: LogHarness, small: Small
+) -> None:
+    log = harness.log(small())
     for number in range(30):
         append(log, [bytes([65 + number]) * 60])
     segments = [segment.base_offset for segment in log.segments]
     removed = f"{segments[-2]:020d}.log"
-    rig.files.refuse = lambda call, path: (
+    harness.files.refuse = lambda call, path: (
         errno.ENOMEM if call == "unlink" and path.endswith(removed) else 0
     )
     done = log.truncate_to(2)
     assert isinstance(done.error, StorageError)
     assert [segment.base_offset for segment in log.segments] == segments[:-1]
     assert log.log_end_offset == log.next_offset == segments[-1]
-    rig.files.refuse = lambda call, path: 0
+    harness.files.refuse = lambda call, path: 0
     assert values_of(log) == [bytes([65 + number]) * 60 for number in range(segments[-1])]
     log.truncate_to(2).result()
     assert log.log_end_offset == 2
@@ -314,23 +330,23 @@ def test_a_failing_truncation_leaves_a_log_that_is_a_prefix(rig: Rig, small: Sma
 
 @pytest.mark.parametrize("call", ["unlink", "fsync_directory", "truncate", "replace_file", "pread"])
 def test_a_device_error_while_truncating_fails_the_directory(
-    rig: Rig, small: Small, call: str
+    harness: LogHarness, small: Small, call: str
 ) -> None:
-    log = rig.log(small())
+    log = harness.log(small())
     for number in range(30):
         append(log, [bytes([65 + number]) * 60])
     log.flush().result()
     log.directory.checkpoint().result()
     calls = (call, "pread_cached") if call == "pread" else (call,)
-    rig.files.refuse = lambda name, path: errno.EIO if name in calls else 0
+    harness.files.refuse = lambda name, path: errno.EIO if name in calls else 0
     done = log.truncate_to(5)
     assert isinstance(done.error, StorageError) and log.directory.failure is not None
 
 
-def test_a_replica_whose_files_are_gone_takes_nothing_more(rig: Rig) -> None:
-    log = rig.log()
+def test_a_replica_whose_files_are_gone_takes_nothing_more(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
-    rig.files.refuse = lambda call, path: (
+    harness.files.refuse = lambda call, path: (
         errno.ENOMEM if call == "open" and path.endswith("077.log") else 0
     )
     assert isinstance(log.truncate_fully_and_start_at(77).error, StorageError)
@@ -338,21 +354,21 @@ def test_a_replica_whose_files_are_gone_takes_nothing_more(rig: Rig) -> None:
         append(log, [b"b"])
 
 
-def test_a_defect_in_an_operation_is_raised_not_swallowed(rig: Rig) -> None:
-    log = rig.log()
+def test_a_defect_in_an_operation_is_raised_not_swallowed(harness: LogHarness) -> None:
+    log = harness.log()
 
     def defect(call: str, path: str) -> int:
         raise ValueError("a defect")
 
-    rig.files.refuse = defect
+    harness.files.refuse = defect
     with pytest.raises(ValueError, match="a defect"):
         append(log, [b"a"])
 
 
-def test_a_replica_that_cannot_be_made_is_an_error_of_that_replica(rig: Rig) -> None:
-    directory = rig.open()
-    rig.files.refuse = lambda call, path: errno.ENOSPC if call == "mkdir" else 0
+def test_a_replica_that_cannot_be_made_is_an_error_of_that_replica(harness: LogHarness) -> None:
+    directory = harness.open()
+    harness.files.refuse = lambda call, path: errno.ENOSPC if call == "mkdir" else 0
     assert isinstance(directory.create(TP, TOPIC_ID, LogConfig()).error, StorageError)
     assert directory.logs == {} and directory.failure is None
-    rig.files.refuse = lambda call, path: 0
+    harness.files.refuse = lambda call, path: 0
     append(directory.create(TP, TOPIC_ID, LogConfig()).result(), [b"a"])

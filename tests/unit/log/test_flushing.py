@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import (
+from tests.support.log import (
     NOW_MS,
     TOPIC_ID,
     TP,
     Life,
+    LogHarness,
     StepLane,
     append,
     batch_of,
@@ -31,18 +31,20 @@ T = TypeVar("T")
 
 
 @pytest.mark.rule("V39")
-def test_a_flush_asked_for_during_another_covers_what_was_written_between(rig: Rig) -> None:
-    log = rig.log()
-    rig.lane.eager = False
+def test_a_flush_asked_for_during_another_covers_what_was_written_between(
+    harness: LogHarness,
+) -> None:
+    log = harness.log()
+    harness.lane.eager = False
     append(log, [b"a"])
     first = log.flush()
     append(log, [b"b"])
     second, third = log.flush(), log.flush()
-    rig.lane.run(1)
+    harness.lane.run(1)
     assert first.done and not second.done and log.recovery_point == 1
     append(log, [b"c"])
     assert log.log_end_offset == 3, "written while the second flush is under way: not its business"
-    rig.lane.run()
+    harness.lane.run()
     assert second.done and third.done and log.recovery_point == 2
     assert log.flush().done is False
 
@@ -112,7 +114,7 @@ class _Promises:
         def done(flushed: Completion[None]) -> None:
             flushed.result()
             self._asked.remove(asked)
-            pending = self._log.pending_cut
+            pending = self._log.truncating_to
             wanted = asked[0] if pending is None else min(asked[0], pending)
             assert self._log.recovery_point >= wanted
             self.kept += 1

@@ -18,8 +18,7 @@ from tidelog.log.checkpoints import (
     parse_leader_epochs,
     parse_offsets,
 )
-from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
-from tidelog.log.metadata_files import (
+from tidelog.log.directory_files import (
     format_clean_shutdown,
     format_meta_properties,
     format_partition_metadata,
@@ -27,6 +26,7 @@ from tidelog.log.metadata_files import (
     parse_meta_properties,
     parse_partition_metadata,
 )
+from tidelog.log.index import DamagedIndex, OffsetIndex, TimeIndex
 
 # indexes
 
@@ -264,7 +264,7 @@ def test_names_of_what_is_set_aside_tell_what_and_when() -> None:
 
 
 def test_a_snapshot_is_kafkas_bytes() -> None:
-    from tidelog.log.producers import BatchMetadata, ProducerEntry, ProducerState
+    from tidelog.log.producer_state import BatchMetadata, ProducerEntry, ProducerState
 
     state = ProducerState()
     state._entries[7] = ProducerEntry(2, (BatchMetadata(9, 109, 4, 5000),), 5000, 3, 105)

@@ -8,12 +8,19 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, TP, FaultyFiles, append, batch_of, values_of
+from tests.support.log import (
+    NOW_MS,
+    TP,
+    FaultyFiles,
+    LogHarness,
+    append,
+    batch_of,
+    values_of,
+)
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.log.config import LogConfig
-from tidelog.log.handles import OpenFile
+from tidelog.log.open_files import OpenFile
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import BatchView
 from tidelog.runtime.files import OsFiles
@@ -21,8 +28,8 @@ from tidelog.runtime.files import OsFiles
 Small = Callable[..., LogConfig]
 
 
-def filled(rig: Rig, config: LogConfig) -> PartitionLog:
-    log = rig.log(config)
+def filled(harness: LogHarness, config: LogConfig) -> PartitionLog:
+    log = harness.log(config)
     for number in range(30):
         append(log, [bytes([65 + number]) * 60], timestamp_ms=NOW_MS + number)
     return log
@@ -33,9 +40,9 @@ def on_disk_only(log: PartitionLog) -> None:
         segment.index = segment.time_index = None
 
 
-def test_a_file_opened_by_two_threads_at_once_is_open_once(rig: Rig) -> None:
-    rig.open()
-    file = OpenFile(str(rig.path / "f"))
+def test_a_file_opened_by_two_threads_at_once_is_open_once(harness: LogHarness) -> None:
+    harness.open()
+    file = OpenFile(str(harness.path / "f"))
     inner: list[object] = []
 
     class Racing(FaultyFiles):
@@ -52,11 +59,11 @@ def test_a_file_opened_by_two_threads_at_once_is_open_once(rig: Rig) -> None:
 
 @pytest.mark.parametrize("lookup", ["read", "timestamp", "newest", "cut"])
 def test_an_index_that_cannot_be_read_fails_who_needs_it(
-    rig: Rig, small: Small, lookup: str
+    harness: LogHarness, small: Small, lookup: str
 ) -> None:
-    log = filled(rig, small())
+    log = filled(harness, small())
     on_disk_only(log)
-    rig.files.refuse = lambda call, path: errno.EIO if path.endswith("index") else 0
+    harness.files.refuse = lambda call, path: errno.EIO if path.endswith("index") else 0
     error = {
         "read": lambda: log.read(0, 100, 30, min_one_batch=True).error,
         "timestamp": lambda: log.offset_for_timestamp(NOW_MS, 30).error,
@@ -66,31 +73,31 @@ def test_an_index_that_cannot_be_read_fails_who_needs_it(
     assert isinstance(error, StorageError) and log.directory.failure is error
 
 
-def test_readers_of_one_index_share_one_read_of_it(rig: Rig, small: Small) -> None:
-    log = filled(rig, small())
+def test_readers_of_one_index_share_one_read_of_it(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small())
     on_disk_only(log)
-    rig.lane.eager = False
+    harness.lane.eager = False
     reads = [log.read(0, 100, 30, min_one_batch=True) for _ in range(3)]
-    assert rig.lane.names.count("read index") == 1
-    rig.lane.run()
+    assert harness.lane.names.count("read index") == 1
+    harness.lane.run()
     assert [read.result().first_offset for read in reads] == [0, 0, 0]
 
 
 def test_a_segment_that_went_while_its_index_was_read_is_out_of_range(
-    rig: Rig, small: Small
+    harness: LogHarness, small: Small
 ) -> None:
-    log = filled(rig, small())
+    log = filled(harness, small())
     on_disk_only(log)
-    rig.lane.eager = False
+    harness.lane.eager = False
     read = log.read(0, 100, 30, min_one_batch=True)
     log.drop_oldest(1)
-    rig.lane.run()
+    harness.lane.run()
     assert isinstance(read.error, KafkaError)
     assert read.error.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_search_in_a_replica_that_went_says_so(rig: Rig) -> None:
-    log = rig.log()
+def test_a_search_in_a_replica_that_went_says_so(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
     log.directory.delete(TP).result()
     error = log.offset_for_timestamp(NOW_MS, 1).error
@@ -98,8 +105,10 @@ def test_a_search_in_a_replica_that_went_says_so(rig: Rig) -> None:
     assert log.directory.failure is None
 
 
-def test_a_search_goes_on_where_a_header_promised_too_much(rig: Rig, small: Small) -> None:
-    log = rig.log(small(segment_bytes=300))
+def test_a_search_goes_on_where_a_header_promised_too_much(
+    harness: LogHarness, small: Small
+) -> None:
+    log = harness.log(small(segment_bytes=300))
     for number in range(6):
         records = batch_of([b"v" * 60], timestamp_ms=NOW_MS + number)
         if number == 0:
@@ -113,11 +122,11 @@ def test_a_search_goes_on_where_a_header_promised_too_much(rig: Rig, small: Smal
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOMEM])
-def test_a_read_that_fails_on_the_loop_is_told_and_judged(rig: Rig, number: int) -> None:
-    log = rig.log()
+def test_a_read_that_fails_on_the_loop_is_told_and_judged(harness: LogHarness, number: int) -> None:
+    log = harness.log()
     append(log, [b"a"])
     log.directory.recent = None
-    rig.files.refuse = lambda call, path: number if call == "pread_cached" else 0
+    harness.files.refuse = lambda call, path: number if call == "pread_cached" else 0
     error = log.read(0, 100, 1, min_one_batch=True).error
     assert isinstance(error, StorageError) and error.errno == number
     assert (log.directory.failure is not None) == (number == errno.EIO)
@@ -126,91 +135,91 @@ def test_a_read_that_fails_on_the_loop_is_told_and_judged(rig: Rig, number: int)
 @pytest.mark.parametrize("call", ["rename", "open"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 def test_a_retention_that_fails_is_told_and_the_log_goes_on(
-    rig: Rig, small: Small, call: str, number: int
+    harness: LogHarness, small: Small, call: str, number: int
 ) -> None:
-    log = filled(rig, small(retention_ms=0))
-    rig.files.refuse = lambda name, path: number if name == call else 0
+    log = filled(harness, small(retention_ms=0))
+    harness.files.refuse = lambda name, path: number if name == call else 0
     error = log.enforce_retention(NOW_MS * 2, 30).error
     assert isinstance(error, StorageError)
     assert (log.directory.failure is not None) == (number == errno.EIO)
     if number == errno.ENOSPC:
-        rig.files.refuse = lambda name, path: 0
+        harness.files.refuse = lambda name, path: 0
         append(log, [b"x"])
         assert values_of(log)[-1] == b"x"
 
 
-def test_a_retention_that_waited_looks_again(rig: Rig, small: Small) -> None:
-    log = filled(rig, small(retention_ms=0))
-    rig.lane.eager = False
+def test_a_retention_that_waited_looks_again(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small(retention_ms=0))
+    harness.lane.eager = False
     cut = log.truncate_to(0)
     removed = log.enforce_retention(NOW_MS * 2, 30)
-    rig.lane.run()
+    harness.lane.run()
     cut.result()
     assert removed.result() == 0 and log.log_end_offset == 0
 
 
-def test_a_removal_that_fails_later_is_judged(rig: Rig) -> None:
-    log = rig.log(LogConfig(file_delete_delay_ms=10))
+def test_a_removal_that_fails_later_is_judged(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(file_delete_delay_ms=10))
     append(log, [b"a"])
     log.directory.delete(TP).result()
-    rig.files.refuse = lambda call, path: errno.EIO if call == "remove_tree" else 0
-    rig.clock.advance(10)
+    harness.files.refuse = lambda call, path: errno.EIO if call == "remove_tree" else 0
+    harness.clock.advance(10)
     assert log.directory.failure is not None
 
 
-def test_nothing_is_removed_after_the_directory_was_closed(rig: Rig) -> None:
-    from tests.unit.log.log_rig import drive
+def test_nothing_is_removed_after_the_directory_was_closed(harness: LogHarness) -> None:
+    from tests.support.log import drive
 
-    log = rig.log(LogConfig(file_delete_delay_ms=10))
+    log = harness.log(LogConfig(file_delete_delay_ms=10))
     directory = log.directory
     directory.delete(TP).result()
     drive(directory.close(broker_epoch=1))
-    rig.files.calls.clear()
-    rig.clock.advance(10)
-    assert rig.files.calls == []
+    harness.files.calls.clear()
+    harness.clock.advance(10)
+    assert harness.files.calls == []
 
 
 @pytest.mark.parametrize("suffix", ["delete", "stray"])
-def test_a_rename_that_fails_is_told(rig: Rig, suffix: str) -> None:
-    log = rig.log()
+def test_a_rename_that_fails_is_told(harness: LogHarness, suffix: str) -> None:
+    log = harness.log()
     directory = log.directory
-    rig.files.refuse = lambda call, path: errno.EIO if call == "rename" else 0
+    harness.files.refuse = lambda call, path: errno.EIO if call == "rename" else 0
     done = directory.delete(TP) if suffix == "delete" else directory.set_aside(TP)
     assert isinstance(done.error, StorageError) and directory.failure is done.error
     assert isinstance(directory.purge_strays(NOW_MS, 0).result(), int)
 
 
-def test_a_purge_that_fails_is_told(rig: Rig) -> None:
-    directory = rig.log().directory
+def test_a_purge_that_fails_is_told(harness: LogHarness) -> None:
+    directory = harness.log().directory
     directory.set_aside(TP).result()
-    rig.files.refuse = lambda call, path: errno.EIO if call == "remove_tree" else 0
+    harness.files.refuse = lambda call, path: errno.EIO if call == "remove_tree" else 0
     assert isinstance(directory.purge_strays(NOW_MS, 0).error, StorageError)
 
 
-def test_a_repeated_batch_fails_with_its_original(rig: Rig) -> None:
+def test_a_repeated_batch_fails_with_its_original(harness: LogHarness) -> None:
     from tidelog.records.builder import Producer
 
-    log = rig.log()
+    log = harness.log()
     records = batch_of([b"a"], producer=Producer(9, 0, 0))
     first = log.plan_leader_append(bytearray(records), 0, NOW_MS)
     repeated = log.plan_leader_append(records, 0, NOW_MS)
-    rig.files.room_bytes = 0
+    harness.files.room_bytes = 0
     log.submit_planned()
     assert isinstance(first.error, StorageError) and repeated.error is first.error
 
 
-def test_a_flush_that_fails_fails_the_appends_that_wait_for_it(rig: Rig) -> None:
-    log = rig.log(LogConfig(flush_messages=1))
-    rig.files.refuse = lambda call, path: errno.EIO if call == "fsync" else 0
+def test_a_flush_that_fails_fails_the_appends_that_wait_for_it(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(flush_messages=1))
+    harness.files.refuse = lambda call, path: errno.EIO if call == "fsync" else 0
     completion = log.plan_leader_append(batch_of([b"a"]), 0, NOW_MS)
     log.submit_planned()
     assert isinstance(completion.error, StorageError)
 
 
-def test_more_buffers_than_one_call_takes_are_written_in_several(rig: Rig) -> None:
-    log = rig.log()
+def test_more_buffers_than_one_call_takes_are_written_in_several(harness: LogHarness) -> None:
+    log = harness.log()
     plans = [log.plan_leader_append(batch_of([b"a"]), 0, NOW_MS) for _ in range(2500)]
     log.submit_planned()
     assert [plan.result().base_offset for plan in plans] == list(range(2500))
-    assert sum(1 for call, _ in rig.files.calls if call == "pwritev") == 3
+    assert sum(1 for call, _ in harness.files.calls if call == "pwritev") == 3
     assert len(values_of(log)) == 2500

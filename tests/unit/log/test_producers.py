@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.volume import examples
+from tests.support.draws import examples
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import REFUSED_BATCH_AWAITED_MS
-from tidelog.log.producers import (
+from tidelog.log.producer_state import (
     BatchMetadata,
     DamagedSnapshot,
     ProducerState,

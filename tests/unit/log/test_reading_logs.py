@@ -8,24 +8,24 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import (
+from tests.support.draws import examples
+from tests.support.log import (
     NOW_MS,
     TOPIC_ID,
     TP,
     FaultyFiles,
-    SimRig,
+    LogHarness,
+    SimLogHarness,
     StepLane,
     append,
     batch_of,
     values_of,
 )
-from tests.volume import examples
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import LogSlice, PartitionLog
-from tidelog.log.reading import RECENT_BYTES
+from tidelog.log.segment_reads import RECENT_BYTES
 from tidelog.records.batch import iter_batches
 
 Small = Callable[..., LogConfig]
@@ -73,8 +73,8 @@ def expected_slice(
 def test_any_read_is_what_a_simple_reader_gives(seed: int) -> None:
     draw = random.Random(seed)
     config = LogConfig(segment_bytes=2500, index_interval_bytes=300)
-    rig = SimRig(seed, config)
-    log = rig.open().create(TP, TOPIC_ID, config).result()
+    harness = SimLogHarness(seed, config)
+    log = harness.open().create(TP, TOPIC_ID, config).result()
     batches: list[tuple[int, int, int]] = []
     for _ in range(draw.randrange(5, 40)):
         values = [bytes(draw.randrange(150))] * draw.randrange(1, 4)
@@ -83,7 +83,7 @@ def test_any_read_is_what_a_simple_reader_gives(seed: int) -> None:
         batches.append((base, log.log_end_offset, log.size_bytes - before))
     if draw.random() < 0.5:
         log.flush()
-        log = rig.open().logs[TP]
+        log = harness.open().logs[TP]
     for _ in range(150):
         offset = draw.randrange(log.log_end_offset + 1)
         end = draw.choice([log.log_end_offset, draw.choice(batches)[0], draw.choice(batches)[1]])
@@ -99,8 +99,8 @@ def test_any_read_is_what_a_simple_reader_gives(seed: int) -> None:
             assert found.next_offset == wanted[-1][1]
 
 
-def test_offsets_outside_are_out_of_range(rig: Rig) -> None:
-    log = rig.log()
+def test_offsets_outside_are_out_of_range(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
     assert read(log, 1, 100, 1).size == 0
     for offset in (-1, 2):
@@ -112,38 +112,38 @@ def test_offsets_outside_are_out_of_range(rig: Rig) -> None:
         read(log, 0, 100, 1)
 
 
-def test_only_what_is_written_is_read(rig: Rig) -> None:
-    from tests.unit.log.log_rig import batch_of
+def test_only_what_is_written_is_read(harness: LogHarness) -> None:
+    from tests.support.log import batch_of
 
-    log = rig.log()
+    log = harness.log()
     log.plan_leader_append(batch_of([b"a"]), 0, NOW_MS)
     assert read(log, 0, 100, 10).size == 0
 
 
-def test_what_is_not_in_the_page_cache_is_read_on_the_thread(rig: Rig) -> None:
-    log = rig.log()
+def test_what_is_not_in_the_page_cache_is_read_on_the_thread(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
     log.directory.recent = None
-    rig.files.refuse = lambda call, path: 0
-    cached = rig.files._files
-    rig.lane.files = _Cold(cached)  # type: ignore[assignment]
-    rig.lane.eager = False
+    harness.files.refuse = lambda call, path: 0
+    cached = harness.files._files
+    harness.lane.files = _Cold(cached)  # type: ignore[assignment]
+    harness.lane.eager = False
     completion = log.read(0, 100, 1, min_one_batch=True)
     assert not completion.done
-    rig.lane.run()
+    harness.lane.run()
     assert completion.result().next_offset == 1
-    assert rig.lane.names[-1] == "read from disk"
+    assert harness.lane.names[-1] == "read from disk"
 
 
-def test_what_was_appended_last_is_read_without_the_file(rig: Rig) -> None:
-    log = rig.log()
+def test_what_was_appended_last_is_read_without_the_file(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a", b"b"])
     append(log, [b"c", b"d"])
-    before = len(rig.lane.names)
+    before = len(harness.lane.names)
     slice_ = log.read(2, 1000, 4, min_one_batch=True).result()
     assert (slice_.first_offset, slice_.next_offset) == (2, 4)
-    assert len(rig.lane.names) == before
-    in_file = rig.files.read_file(log.active_segment.file.path)
+    assert len(harness.lane.names) == before
+    in_file = harness.files.read_file(log.active_segment.file.path)
     assert bytes(slice_.data) == in_file[slice_.end_position - slice_.size : slice_.end_position]
     assert log.read(0, 1000, 4, min_one_batch=True).result().first_offset == 0
     assert log.read(3, 1000, 4, min_one_batch=True).result().first_offset == 2
@@ -151,8 +151,8 @@ def test_what_was_appended_last_is_read_without_the_file(rig: Rig) -> None:
     assert log.read(2, 10, 4, min_one_batch=True).result().next_offset == 4
 
 
-def test_what_was_appended_last_and_cut_off_is_not_read(rig: Rig) -> None:
-    log = rig.log()
+def test_what_was_appended_last_and_cut_off_is_not_read(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
     append(log, [b"b"])
     log.truncate_to(1).result()
@@ -163,8 +163,8 @@ def test_what_was_appended_last_and_cut_off_is_not_read(rig: Rig) -> None:
     assert b"c" in bytes(log.directory.recent.slice.data)
 
 
-def test_big_and_gathered_appends_are_read_from_the_file(rig: Rig) -> None:
-    log = rig.log()
+def test_big_and_gathered_appends_are_read_from_the_file(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [bytes(RECENT_BYTES)])
     assert log.directory.recent is None
     for value in (b"a", b"b"):
@@ -174,35 +174,35 @@ def test_big_and_gathered_appends_are_read_from_the_file(rig: Rig) -> None:
     assert log.read(2, 1000, 3, min_one_batch=True).result().next_offset == 3
 
 
-def test_a_slow_disk_does_not_keep_cached_data_from_its_readers(rig: Rig) -> None:
-    log = rig.log()
+def test_a_slow_disk_does_not_keep_cached_data_from_its_readers(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
     log.directory.recent = None
-    rig.lane.eager = False
-    rig.lane.slow_disk = True
+    harness.lane.eager = False
+    harness.lane.slow_disk = True
     assert log.read(0, 100, 1, min_one_batch=True).result().next_offset == 1
     handle = log.segments[0].file.take()
     assert handle is not None
-    rig.files.close(handle)
+    harness.files.close(handle)
     completion = log.read(0, 100, 1, min_one_batch=True)
     assert not completion.done, "opening the file may wait for the disk"
-    rig.lane.run()
+    harness.lane.run()
     assert completion.result().next_offset == 1
 
 
-def test_nothing_is_read_that_a_truncation_under_way_may_have_cut_off(rig: Rig) -> None:
-    log = rig.log()
+def test_nothing_is_read_that_a_truncation_under_way_may_have_cut_off(harness: LogHarness) -> None:
+    log = harness.log()
     for number in range(4):
         append(log, [bytes([65 + number])])
-    rig.lane.eager = False
-    rig.lane.slow_disk = True
+    harness.lane.eager = False
+    harness.lane.slow_disk = True
     done = log.truncate_to(2)
-    while log.pending_cut is None:
-        rig.lane.run(1)
+    while log.truncating_to is None:
+        harness.lane.run(1)
     assert log.log_end_offset == 4
     assert log.read(0, 1000, 4, min_one_batch=True).result().next_offset == 2
     assert log.read(2, 1000, 4, min_one_batch=True).result().size == 0
-    rig.lane.run()
+    harness.lane.run()
     assert done.done and log.log_end_offset == 2
 
 
@@ -213,57 +213,59 @@ class _Cold(FaultyFiles):
         return None
 
 
-def test_a_read_that_a_truncation_overtook_fails(rig: Rig) -> None:
-    log = rig.log()
+def test_a_read_that_a_truncation_overtook_fails(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
     append(log, [b"b"])
-    rig.lane.files = _Cold(rig.files._files)  # type: ignore[assignment]
-    rig.lane.eager = False
+    harness.lane.files = _Cold(harness.files._files)  # type: ignore[assignment]
+    harness.lane.eager = False
     completion = log.read(0, 100, 2, min_one_batch=True)
     log.truncations += 1
-    rig.lane.run()
+    harness.lane.run()
     assert isinstance(completion.error, KafkaError)
     assert completion.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_what_a_truncation_takes_from_under_a_read_is_no_damage(rig: Rig) -> None:
+def test_what_a_truncation_takes_from_under_a_read_is_no_damage(harness: LogHarness) -> None:
     """Each directory has two threads: a read may find the file cut before the loop hears of it."""
-    log = rig.log()
+    log = harness.log()
     for number in range(4):
         append(log, [bytes([65 + number])])
-    rig.lane.files = _Cold(rig.files._files)  # type: ignore[assignment]
-    rig.lane.eager = False
-    rig.lane.slow_disk = True
+    harness.lane.files = _Cold(harness.files._files)  # type: ignore[assignment]
+    harness.lane.eager = False
+    harness.lane.slow_disk = True
     completion = log.read(0, 1000, 4, min_one_batch=True)
-    late_read = rig.lane.waiting.popleft()
+    late_read = harness.lane.waiting.popleft()
     log.truncate_to(2)
-    while log.pending_cut is None:
-        rig.lane.run(1)
-    while rig.lane.names[-1] != "truncate":
-        rig.lane.run(1)
-    cut, _, _ = rig.lane.waiting[0]
-    cut(rig.lane.files)
-    rig.lane.waiting.appendleft(late_read)
-    rig.lane.run(1)
+    while log.truncating_to is None:
+        harness.lane.run(1)
+    while harness.lane.names[-1] != "truncate":
+        harness.lane.run(1)
+    cut, _, _ = harness.lane.waiting[0]
+    cut(harness.lane.files)
+    harness.lane.waiting.appendleft(late_read)
+    harness.lane.run(1)
     assert isinstance(completion.error, KafkaError)
     assert completion.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert not rig.tracer.named("log_corrupt")
-    rig.lane.run()
+    assert not harness.tracer.named("log_corrupt")
+    harness.lane.run()
     assert log.log_end_offset == 2
 
 
-def test_a_file_that_a_truncation_has_removed_is_no_failure_of_the_disk(rig: Rig) -> None:
-    log = rig.log()
+def test_a_file_that_a_truncation_has_removed_is_no_failure_of_the_disk(
+    harness: LogHarness,
+) -> None:
+    log = harness.log()
     append(log, [b"a"])
     handle = log.segments[0].file.take()
     assert handle is not None
-    rig.files.close(handle)
-    rig.lane.eager = False
+    harness.files.close(handle)
+    harness.lane.eager = False
     log.truncate_fully_and_start_at(7)
-    while rig.lane.names[-1] != "truncate fully":
-        rig.lane.run(1)
-    cut, _, _ = rig.lane.waiting[0]
-    cut(rig.lane.files)
+    while harness.lane.names[-1] != "truncate fully":
+        harness.lane.run(1)
+    cut, _, _ = harness.lane.waiting[0]
+    cut(harness.lane.files)
     log.directory.recent = None
     completion = log.read(0, 1000, 1, min_one_batch=True)
     assert isinstance(completion.error, KafkaError)
@@ -271,19 +273,21 @@ def test_a_file_that_a_truncation_has_removed_is_no_failure_of_the_disk(rig: Rig
     assert log.directory.failure is None
 
 
-def test_an_index_that_was_dropped_from_memory_is_read_again(rig: Rig, small: Small) -> None:
-    log = rig.log(small())
+def test_an_index_that_was_dropped_from_memory_is_read_again(
+    harness: LogHarness, small: Small
+) -> None:
+    log = harness.log(small())
     for number in range(30):
         append(log, [bytes([65 + number]) * 60])
-    rig.lane.eager = True
+    harness.lane.eager = True
     for segment in log.segments[:-1]:
         segment.index = segment.time_index = None
     assert len(values_of(log)) == 30
     assert all(segment.index is not None for segment in log.segments)
 
 
-def test_a_damaged_index_is_rebuilt_in_memory(rig: Rig, small: Small) -> None:
-    log = rig.log(small())
+def test_a_damaged_index_is_rebuilt_in_memory(harness: LogHarness, small: Small) -> None:
+    log = harness.log(small())
     for number in range(30):
         append(log, [bytes([65 + number]) * 60])
     segment = log.segments[1]
@@ -291,11 +295,13 @@ def test_a_damaged_index_is_rebuilt_in_memory(rig: Rig, small: Small) -> None:
     with open(segment.path(".index"), "wb") as file:
         file.write(b"\xff" * 16)
     assert len(values_of(log)) == 30
-    assert any("was rebuilt in memory" in line for line in rig.tracer.lines)
+    assert any("was rebuilt in memory" in line for line in harness.tracer.lines)
 
 
-def test_indexes_of_old_segments_are_dropped_when_there_are_many(rig: Rig, small: Small) -> None:
-    log = rig.log(small(index_interval_bytes=0))
+def test_indexes_of_old_segments_are_dropped_when_there_are_many(
+    harness: LogHarness, small: Small
+) -> None:
+    log = harness.log(small(index_interval_bytes=0))
     log.directory.indexes._limit = 30
     for number in range(60):
         append(log, [bytes([65 + number]) * 60], timestamp_ms=NOW_MS + number)
@@ -305,10 +311,10 @@ def test_indexes_of_old_segments_are_dropped_when_there_are_many(rig: Rig, small
     assert log.directory.indexes._entries <= 30
 
 
-def test_open_files_are_bounded(rig: Rig, small: Small) -> None:
-    from tests.unit.log.log_rig import TOPIC_ID, TP
+def test_open_files_are_bounded(harness: LogHarness, small: Small) -> None:
+    from tests.support.log import TOPIC_ID, TP
 
-    directory = rig.open(small(), max_open_files=4)
+    directory = harness.open(small(), max_open_files=4)
     log = directory.create(TP, TOPIC_ID, small()).result()
     for number in range(60):
         append(log, [bytes([65 + number]) * 60])
@@ -317,8 +323,8 @@ def test_open_files_are_bounded(rig: Rig, small: Small) -> None:
     assert len(directory.open_files) <= 4
 
 
-def test_a_file_that_does_not_hold_what_was_written_is_reported(rig: Rig) -> None:
-    log = rig.log()
+def test_a_file_that_does_not_hold_what_was_written_is_reported(harness: LogHarness) -> None:
+    log = harness.log()
     for _ in range(3):
         append(log, [b"a" * 50])
     size = log.active_segment.size_bytes
@@ -327,7 +333,7 @@ def test_a_file_that_does_not_hold_what_was_written_is_reported(rig: Rig) -> Non
     completion = log.read(0, 1 << 20, 3, min_one_batch=True)
     assert isinstance(completion.error, KafkaError)
     assert completion.error.code == ErrorCode.CORRUPT_MESSAGE
-    assert rig.tracer.named("log_corrupt")
+    assert harness.tracer.named("log_corrupt")
     with open(log.active_segment.file.path, "r+b") as file:
         file.truncate(0)
         file.write(bytes(size))
@@ -339,12 +345,12 @@ def test_a_file_that_does_not_hold_what_was_written_is_reported(rig: Rig) -> Non
         assert isinstance(failed, KafkaError) and failed.code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_read_of_a_replica_that_went_is_no_failure_of_the_disk(rig: Rig) -> None:
-    log = rig.log()
+def test_a_read_of_a_replica_that_went_is_no_failure_of_the_disk(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
     directory = log.directory
     directory.delete(TP)
-    lane: StepLane = rig.lane
+    lane: StepLane = harness.lane
     assert lane.names[-2:] == ["rename replica", "close"] or "rename replica" in lane.names
     completion = log.read(0, 100, 1, min_one_batch=True)
     assert isinstance(completion.error, KafkaError)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.volume import examples
+from tests.support.draws import examples
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import REFUSED_BATCH_AWAITED_MS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, append, batch_of, values_of
+from tests.support.log import NOW_MS, LogHarness, append, batch_of, values_of
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
@@ -16,15 +15,15 @@ from tidelog.records.builder import Producer
 Small = Callable[..., LogConfig]
 
 
-def filled(rig: Rig, config: LogConfig) -> PartitionLog:
-    log = rig.log(config)
+def filled(harness: LogHarness, config: LogConfig) -> PartitionLog:
+    log = harness.log(config)
     for number in range(30):
         append(log, [bytes([65 + number]) * 60], epoch=number // 5, timestamp_ms=NOW_MS + number)
     return log
 
 
-def test_by_size_the_oldest_segments_go(rig: Rig, small: Small) -> None:
-    log = filled(rig, small(retention_bytes=2000))
+def test_by_size_the_oldest_segments_go(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small(retention_bytes=2000))
     count = log.enforce_retention(NOW_MS, 30).result()
     assert count > 0 and log.size_bytes >= 2000
     assert log.size_bytes - log.segments[0].size_bytes < 2000, "no more than needed are kept"
@@ -37,35 +36,39 @@ def test_by_size_the_oldest_segments_go(rig: Rig, small: Small) -> None:
         log.read(start - 1, 100, 30, min_one_batch=True)
 
 
-def test_by_time_what_is_too_old_goes(rig: Rig, small: Small) -> None:
-    log = filled(rig, small(retention_ms=100))
+def test_by_time_what_is_too_old_goes(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small(retention_ms=100))
     second = log.base_offsets[1]
     assert log.enforce_retention(NOW_MS + second - 1 + 100, 30).result() == 0
     assert log.enforce_retention(NOW_MS + second - 1 + 101, 30).result() == 1
     assert log.log_start_offset == second
 
 
-def test_nothing_at_or_above_the_high_watermark_goes(rig: Rig, small: Small) -> None:
-    log = filled(rig, small(retention_ms=0))
+def test_nothing_at_or_above_the_high_watermark_goes(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small(retention_ms=0))
     second = log.base_offsets[1]
     assert log.enforce_retention(NOW_MS * 2, second - 1).result() == 0
     assert log.enforce_retention(NOW_MS * 2, second).result() == 1
     assert log.log_start_offset == second
 
 
-def test_when_everything_is_too_old_an_empty_segment_is_left(rig: Rig, small: Small) -> None:
-    log = filled(rig, small(retention_ms=0))
+def test_when_everything_is_too_old_an_empty_segment_is_left(
+    harness: LogHarness, small: Small
+) -> None:
+    log = filled(harness, small(retention_ms=0))
     segments = len(log.segments)
     assert log.enforce_retention(NOW_MS * 2, 30).result() == segments
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (30, 30, 0)
     assert log.enforce_retention(NOW_MS * 2, 30).result() == 0
     append(log, [b"x"], epoch=9)
     assert values_of(log) == [b"x"]
-    assert rig.again().log_start_offset == 30
+    assert harness.again().log_start_offset == 30
 
 
-def test_records_without_timestamps_age_with_their_segment(rig: Rig, small: Small) -> None:
-    log = rig.log(small(retention_ms=1000))
+def test_records_without_timestamps_age_with_their_segment(
+    harness: LogHarness, small: Small
+) -> None:
+    log = harness.log(small(retention_ms=1000))
     for _ in range(10):
         log.plan_leader_append(batch_of([bytes(300)], timestamp_ms=-1), 0, NOW_MS)
         log.submit_planned()
@@ -74,15 +77,17 @@ def test_records_without_timestamps_age_with_their_segment(rig: Rig, small: Smal
     assert log.enforce_retention(NOW_MS + 1001, 10).result() == 5
 
 
-def test_without_limits_or_the_policy_nothing_goes(rig: Rig, small: Small) -> None:
-    log = filled(rig, small(retention_ms=-1, retention_bytes=-1))
+def test_without_limits_or_the_policy_nothing_goes(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small(retention_ms=-1, retention_bytes=-1))
     assert log.enforce_retention(NOW_MS * 2, 30).result() == 0
     log.config = small(retention_ms=0, delete_enabled=False)
     assert log.enforce_retention(NOW_MS * 2, 30).result() == 0
 
 
-def test_what_lies_before_the_log_start_goes_whatever_the_policy(rig: Rig, small: Small) -> None:
-    log = filled(rig, small(delete_enabled=False))
+def test_what_lies_before_the_log_start_goes_whatever_the_policy(
+    harness: LogHarness, small: Small
+) -> None:
+    log = filled(harness, small(delete_enabled=False))
     assert log.advance_log_start(log.base_offsets[2] + 1)
     assert not log.advance_log_start(3)
     assert log.enforce_retention(NOW_MS, 30).result() == 2
@@ -92,46 +97,48 @@ def test_what_lies_before_the_log_start_goes_whatever_the_policy(rig: Rig, small
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_files_are_renamed_now_and_removed_later(rig: Rig, small: Small) -> None:
-    log = filled(rig, small(retention_bytes=0))
+def test_files_are_renamed_now_and_removed_later(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small(retention_bytes=0))
     log.flush().result()
     gone = log.base_offsets[0]
     log.enforce_retention(NOW_MS, 30).result()
-    left = sorted(path.name for path in rig.log_path.iterdir())
+    left = sorted(path.name for path in harness.log_path.iterdir())
     assert f"{gone:020d}.log" not in left and f"{gone:020d}.log.deleted" in left
     assert f"{gone:020d}.index.deleted" in left
-    rig.clock.advance(1000)
-    left = sorted(path.name for path in rig.log_path.iterdir())
+    harness.clock.advance(1000)
+    left = sorted(path.name for path in harness.log_path.iterdir())
     assert not [name for name in left if name.endswith(".deleted")]
-    assert all(int(path.name[:20]) >= log.log_start_offset for path in rig.log_path.glob("*.snap*"))
+    assert all(
+        int(path.name[:20]) >= log.log_start_offset for path in harness.log_path.glob("*.snap*")
+    )
 
 
-def test_a_reader_of_a_removed_segment_is_told_so(rig: Rig, small: Small) -> None:
-    log = filled(rig, small(retention_bytes=0))
-    rig.lane.eager = False
-    rig.lane.slow_disk = True
+def test_a_reader_of_a_removed_segment_is_told_so(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small(retention_bytes=0))
+    harness.lane.eager = False
+    harness.lane.slow_disk = True
     handle = log.segments[0].file.take()
     assert handle is not None
-    rig.files.close(handle)
+    harness.files.close(handle)
     completion = log.read(0, 100, 30, min_one_batch=True)
-    rig.lane.slow_disk = False
+    harness.lane.slow_disk = False
     log.enforce_retention(NOW_MS, 30)
-    first = rig.lane.waiting.popleft()
-    rig.lane.eager = True
-    rig.lane.run()
-    rig.lane.waiting.append(first)
-    rig.lane.run()
+    first = harness.lane.waiting.popleft()
+    harness.lane.eager = True
+    harness.lane.run()
+    harness.lane.waiting.append(first)
+    harness.lane.run()
     assert isinstance(completion.error, KafkaError)
     assert completion.error.code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.directory.failure is None
 
 
-def test_silent_producers_are_forgotten_by_the_same_sweep(rig: Rig) -> None:
-    log = rig.log(LogConfig(producer_id_expiration_ms=1000))
+def test_silent_producers_are_forgotten_by_the_same_sweep(harness: LogHarness) -> None:
+    log = harness.log(LogConfig(producer_id_expiration_ms=1000))
     append(log, [b"a"], producer=Producer(4, 0, 0), timestamp_ms=5)
-    rig.clock.advance(999)
-    log.enforce_retention(rig.clock.now_ms, 1).result()
+    harness.clock.advance(999)
+    log.enforce_retention(harness.clock.now_ms, 1).result()
     assert log.producers.entry(4) is not None, "its records' times do not matter"
-    rig.clock.advance(1)
-    log.enforce_retention(rig.clock.now_ms, 0).result()
+    harness.clock.advance(1)
+    log.enforce_retention(harness.clock.now_ms, 0).result()
     assert log.producers.entry(4) is None

@@ -6,12 +6,12 @@ import random
 from typing import Any
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import (
+from tests.support.log import (
     NOW_MS,
     TOPIC_ID,
     TP,
-    SimRig,
+    LogHarness,
+    SimLogHarness,
     append,
     drive,
     values_of,
@@ -20,10 +20,10 @@ from tests.unit.log.log_rig import (
 from tidelog.core.errors import ErrorCode, KafkaError, NodeDead, StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import DamagedLog
-from tidelog.log.strays import STRAY_STATE, StrayState, format_state, parse_state
+from tidelog.log.stray_replicas import STRAY_STATE, StrayState, format_state, parse_state
 from tidelog.sim.file_content import Loss
 
 VALUES = [b"a", b"b", b"c", b"d"]
@@ -38,8 +38,8 @@ def restore(directory: LogDirectory, config: LogConfig | None = None) -> Partiti
     return drive(directory.stray_replicas.put_back(recovered, chosen))
 
 
-def set_aside(rig: Rig) -> LogDirectory:
-    log = rig.log()
+def set_aside(harness: LogHarness) -> LogDirectory:
+    log = harness.log()
     for value in VALUES:
         append(log, [value])
     log.directory.set_aside(TP, 3).result()
@@ -76,13 +76,13 @@ def test_a_damaged_state_says_what_is_wrong(change: tuple[bytes, bytes], what: s
 
 
 @pytest.mark.rule("V35")
-def test_a_stray_comes_back_with_all_that_it_had(rig: Rig) -> None:
-    log = rig.log()
+def test_a_stray_comes_back_with_all_that_it_had(harness: LogHarness) -> None:
+    log = harness.log()
     for value in VALUES:
         append(log, [value])
     log.advance_log_start(1)
     log.directory.set_aside(TP, 3).result()
-    directory = rig.open()
+    directory = harness.open()
     (found,) = drive(directory.stray_replicas.look())
     assert found.state is not None
     assert (found.topic_partition, found.topic_id) == (TP, TOPIC_ID)
@@ -91,40 +91,40 @@ def test_a_stray_comes_back_with_all_that_it_had(rig: Rig) -> None:
     back = restore(directory)
     assert values_of(back) == VALUES[1:]
     assert directory.logs[TP] is back and not directory.strays
-    assert not (rig.log_path / STRAY_STATE).exists()
+    assert not (harness.log_path / STRAY_STATE).exists()
     assert append(back, [b"e"]) == 4
-    assert values_of(rig.again()) == [*VALUES[1:], b"e"]
+    assert values_of(harness.again()) == [*VALUES[1:], b"e"]
 
 
-def test_one_that_does_not_say_how_far_it_was_flushed_stays(rig: Rig) -> None:
-    directory = set_aside(rig)
+def test_one_that_does_not_say_how_far_it_was_flushed_stays(harness: LogHarness) -> None:
+    directory = set_aside(harness)
     (stray,) = directory.strays.values()
-    (rig.path / stray.name / STRAY_STATE).unlink()
+    (harness.path / stray.name / STRAY_STATE).unlink()
     with pytest.raises(KafkaError, match="give the directory its name back") as raised:
         restore(directory)
     assert raised.value.code is ErrorCode.INVALID_REQUEST
-    assert stray.name in directory.strays and (rig.path / stray.name).is_dir()
+    assert stray.name in directory.strays and (harness.path / stray.name).is_dir()
 
 
-def test_one_that_contradicts_itself_stays(rig: Rig) -> None:
-    directory = set_aside(rig)
+def test_one_that_contradicts_itself_stays(harness: LogHarness) -> None:
+    directory = set_aside(harness)
     (stray,) = directory.strays.values()
     other = STATE._replace(topic_partition=TP, topic_id=b"O" * 16)
-    (rig.path / stray.name / STRAY_STATE).write_bytes(format_state(other))
+    (harness.path / stray.name / STRAY_STATE).write_bytes(format_state(other))
     with pytest.raises(KafkaError, match="contradicts itself"):
         restore(directory)
     assert directory.logs == {}
 
 
-def test_one_that_is_damaged_where_it_was_flushed_stays_as_it_is(rig: Rig) -> None:
-    log = rig.log()
+def test_one_that_is_damaged_where_it_was_flushed_stays_as_it_is(harness: LogHarness) -> None:
+    log = harness.log()
     for value in VALUES:
         append(log, [value])
     log.flush().result()
     directory = log.directory
     directory.set_aside(TP, 3).result()
     (stray,) = directory.strays.values()
-    segment = rig.path / stray.name / f"{0:020d}.log"
+    segment = harness.path / stray.name / f"{0:020d}.log"
     data = bytearray(segment.read_bytes())
     data[-1] ^= 1
     segment.write_bytes(data)
@@ -134,19 +134,19 @@ def test_one_that_is_damaged_where_it_was_flushed_stays_as_it_is(rig: Rig) -> No
     assert directory.failure is None and stray.name in directory.strays
 
 
-def test_a_return_that_the_disk_refuses_leaves_the_stray_where_it_was(rig: Rig) -> None:
-    directory = set_aside(rig)
+def test_a_return_that_the_disk_refuses_leaves_the_stray_where_it_was(harness: LogHarness) -> None:
+    directory = set_aside(harness)
     (stray,) = directory.strays.values()
-    rig.files.refuse = lambda call, path: 28 if call == "unlink" else 0
+    harness.files.refuse = lambda call, path: 28 if call == "unlink" else 0
     with pytest.raises(StorageError):
         restore(directory)
-    rig.files.refuse = lambda call, path: 0
-    assert (rig.path / stray.name).is_dir() and not rig.log_path.exists()
+    harness.files.refuse = lambda call, path: 0
+    assert (harness.path / stray.name).is_dir() and not harness.log_path.exists()
     assert values_of(restore(directory)) == VALUES
 
 
-def test_a_replica_that_is_there_is_never_replaced(rig: Rig) -> None:
-    directory = set_aside(rig)
+def test_a_replica_that_is_there_is_never_replaced(harness: LogHarness) -> None:
+    directory = set_aside(harness)
     directory.create(TP, TOPIC_ID, LogConfig()).result()
     with pytest.raises(ValueError, match="already"):
         restore(directory)
@@ -155,23 +155,23 @@ def test_a_replica_that_is_there_is_never_replaced(rig: Rig) -> None:
 # crashes
 
 
-def struck(strike_at: int, loss: Loss, seed: int) -> tuple[SimRig, bool]:
+def struck(strike_at: int, loss: Loss, seed: int) -> tuple[SimLogHarness, bool]:
     """A return that ends at a file call, after which the power may go, too; and whether it did."""
-    rig = SimRig(seed)
-    log = rig.open().create(TP, TOPIC_ID, rig.config).result()
+    harness = SimLogHarness(seed)
+    log = harness.open().create(TP, TOPIC_ID, harness.config).result()
     for value in VALUES:
         append(log, [value])
     log.flush().result()
     log.directory.set_aside(TP, 3).result()
-    rig.life.strike_at = rig.life.calls + strike_at
+    harness.life.strike_at = harness.life.calls + strike_at
     died = False
     try:
         restore(log.directory)
     except NodeDead:
         died = True
     if loss is not Loss.NONE:
-        rig.disk.lose_power(random.Random(seed), loss)
-    return rig, died
+        harness.disk.lose_power(random.Random(seed), loss)
+    return harness, died
 
 
 @pytest.mark.rule("V35")
@@ -181,8 +181,8 @@ def test_wherever_a_return_is_cut_off_the_records_are_there_once(loss: Loss) -> 
     strike_at, died = 0, True
     while died:
         strike_at += 1
-        rig, died = struck(strike_at, loss, seed=strike_at)
-        directory = rig.open()
+        harness, died = struck(strike_at, loss, seed=strike_at)
+        directory = harness.open()
         returned.append(TP in directory.logs)
         assert len(directory.logs) + len(directory.strays) == 1, strike_at
         log = directory.logs.get(TP) or restore(directory)
@@ -195,28 +195,28 @@ def test_wherever_a_return_is_cut_off_the_records_are_there_once(loss: Loss) -> 
 
 
 @pytest.mark.rule("V35")
-def test_a_held_stray_outlives_its_time_and_a_restart(rig: Rig) -> None:
-    directory = set_aside(rig)
+def test_a_held_stray_outlives_its_time_and_a_restart(harness: LogHarness) -> None:
+    directory = set_aside(harness)
     (name,) = directory.strays
     directory.hold_strays([name]).result()
     assert directory.purge_strays(NOW_MS + 10_000, 100).result() == 0
-    directory = rig.open()
+    directory = harness.open()
     assert directory.strays[name].is_held
     assert directory.purge_strays(NOW_MS + 10_000, 100).result() == 0
     assert directory.stray_replicas.remove([name]).result() == 1
-    assert not list(rig.path.glob("topic-0*"))
-    assert rig.open().strays == {}
+    assert not list(harness.path.glob("topic-0*"))
+    assert harness.open().strays == {}
 
 
-def test_a_removal_that_is_cut_off_is_finished_at_the_next_start(rig: Rig) -> None:
-    directory = set_aside(rig)
+def test_a_removal_that_is_cut_off_is_finished_at_the_next_start(harness: LogHarness) -> None:
+    directory = set_aside(harness)
 
     def refuse(call: str, path: str) -> Any:
         return 5 if call == "remove_tree" else 0
 
-    rig.files.refuse = refuse
+    harness.files.refuse = refuse
     with pytest.raises(StorageError):
         directory.purge_strays(NOW_MS + 100, 100).result()
-    assert rig.open().strays == {}
-    rig.clock.advance(1)
-    assert not list(rig.path.glob("topic-0*"))
+    assert harness.open().strays == {}
+    harness.clock.advance(1)
+    assert not list(harness.path.glob("topic-0*"))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, append, batch_of, read_all
+from tests.support.log import NOW_MS, LogHarness, append, batch_of, read_all
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
@@ -15,9 +14,9 @@ from tidelog.records.compression import ZSTD
 
 @pytest.mark.parametrize("codec", [0, ZSTD])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_first_record_as_new_is_found(rig: Rig, codec: int, seed: int) -> None:
+def test_the_first_record_as_new_is_found(harness: LogHarness, codec: int, seed: int) -> None:
     draw = random.Random(seed)
-    log = rig.log(LogConfig(segment_bytes=1500, index_interval_bytes=200))
+    log = harness.log(LogConfig(segment_bytes=1500, index_interval_bytes=200))
     for number in range(40):
         append(
             log,
@@ -27,7 +26,7 @@ def test_the_first_record_as_new_is_found(rig: Rig, codec: int, seed: int) -> No
             codec=codec,
         )
     if seed % 2:
-        log = rig.again()
+        log = harness.again()
     records = read_all(log)
     for timestamp_ms in range(NOW_MS - 25, NOW_MS + 240, 3):
         for end in (log.log_end_offset, 50):
@@ -50,8 +49,8 @@ def test_the_first_record_as_new_is_found(rig: Rig, codec: int, seed: int) -> No
     assert found_newest is not None and found_newest[0] == newest.timestamp_ms
 
 
-def test_an_empty_log_and_one_without_times_have_none(rig: Rig) -> None:
-    log = rig.log()
+def test_an_empty_log_and_one_without_times_have_none(harness: LogHarness) -> None:
+    log = harness.log()
     assert log.offset_for_timestamp(0, 0).result() is None
     assert log.max_timestamp().result() is None
     log.plan_leader_append(batch_of([b"a"], timestamp_ms=-1), 0, NOW_MS)
@@ -59,8 +58,8 @@ def test_an_empty_log_and_one_without_times_have_none(rig: Rig) -> None:
     assert log.max_timestamp().result() is None
 
 
-def test_records_before_the_log_start_are_not_found(rig: Rig) -> None:
-    log = rig.log()
+def test_records_before_the_log_start_are_not_found(harness: LogHarness) -> None:
+    log = harness.log()
     for number in range(5):
         append(log, [b"a"], timestamp_ms=NOW_MS + number)
     log.advance_log_start(3)
@@ -68,12 +67,12 @@ def test_records_before_the_log_start_are_not_found(rig: Rig) -> None:
     assert found is not None and found[1] == 3
 
 
-def test_a_damaged_batch_is_reported(rig: Rig) -> None:
-    log = rig.log()
+def test_a_damaged_batch_is_reported(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a" * 100])
     with open(log.active_segment.file.path, "r+b") as file:
         file.seek(100)
         file.write(b"xxxx")
     error = log.offset_for_timestamp(NOW_MS, 1).error
     assert isinstance(error, KafkaError) and error.code == ErrorCode.CORRUPT_MESSAGE
-    assert rig.tracer.named("log_corrupt")
+    assert harness.tracer.named("log_corrupt")

@@ -6,8 +6,14 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tests.unit.log.conftest import Rig
-from tests.unit.log.log_rig import NOW_MS, append, batch_of, read_all, values_of
+from tests.support.log import (
+    NOW_MS,
+    LogHarness,
+    append,
+    batch_of,
+    read_all,
+    values_of,
+)
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
@@ -17,8 +23,10 @@ from tidelog.records.builder import Producer
 Small = Callable[..., LogConfig]
 
 
-def filled(rig: Rig, config: LogConfig, count: int = 30, epochs: int = 5) -> PartitionLog:
-    log = rig.log(config)
+def filled(
+    harness: LogHarness, config: LogConfig, count: int = 30, epochs: int = 5
+) -> PartitionLog:
+    log = harness.log(config)
     for number in range(count):
         append(
             log,
@@ -32,8 +40,10 @@ def filled(rig: Rig, config: LogConfig, count: int = 30, epochs: int = 5) -> Par
 
 @pytest.mark.rule("V38")
 @pytest.mark.parametrize("offset", range(0, 31, 3))
-def test_everything_from_the_offset_on_is_gone(rig: Rig, small: Small, offset: int) -> None:
-    log = filled(rig, small())
+def test_everything_from_the_offset_on_is_gone(
+    harness: LogHarness, small: Small, offset: int
+) -> None:
+    log = filled(harness, small())
     log.truncate_to(offset).result()
     assert (log.log_end_offset, log.next_offset) == (offset, offset)
     assert values_of(log) == [bytes([65 + number]) * 60 for number in range(offset)]
@@ -41,18 +51,18 @@ def test_everything_from_the_offset_on_is_gone(rig: Rig, small: Small, offset: i
     entry = log.producers.entry(7)
     assert (entry.last_sequence if entry else -1) == offset - 1
     assert log.recovery_point <= offset
-    names = sorted(path.name for path in rig.log_path.glob("*.log"))
+    names = sorted(path.name for path in harness.log_path.glob("*.log"))
     assert names == [f"{segment.base_offset:020d}.log" for segment in log.segments]
-    assert all(int(path.name[:20]) <= offset for path in rig.log_path.glob("*.snapshot"))
+    assert all(int(path.name[:20]) <= offset for path in harness.log_path.glob("*.snapshot"))
     append(log, [b"new"], epoch=9, producer=Producer(7, 0, offset))
     assert read_all(log)[-1].offset == offset
 
 
 @pytest.mark.parametrize("offset", [3, 11, 18, 29])
 def test_a_cut_log_finds_timestamps_and_rolls_as_if_never_longer(
-    rig: Rig, small: Small, offset: int
+    harness: LogHarness, small: Small, offset: int
 ) -> None:
-    log = filled(rig, small())
+    log = filled(harness, small())
     log.truncate_to(offset).result()
     assert log.max_timestamp().result() == (NOW_MS + offset - 1, offset - 1, (offset - 1) // 5)
     assert log.offset_for_timestamp(NOW_MS + offset, offset).result() is None
@@ -64,8 +74,8 @@ def test_a_cut_log_finds_timestamps_and_rolls_as_if_never_longer(
     assert found is not None and found[1] == 35
 
 
-def test_at_or_beyond_the_end_only_an_epoch_without_records_goes(rig: Rig) -> None:
-    log = rig.log()
+def test_at_or_beyond_the_end_only_an_epoch_without_records_goes(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"], epoch=1)
     log.assign_epoch(4, 1)
     log.truncate_to(5).result()
@@ -75,16 +85,16 @@ def test_at_or_beyond_the_end_only_an_epoch_without_records_goes(rig: Rig) -> No
     assert log.truncations == 0
 
 
-def test_a_batch_that_holds_the_offset_goes_whole(rig: Rig) -> None:
-    log = rig.log()
+def test_a_batch_that_holds_the_offset_goes_whole(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a", b"b"])
     append(log, [b"c", b"d", b"e"])
     log.truncate_to(4).result()
     assert log.log_end_offset == 2
 
 
-def test_below_the_first_segment_everything_goes(rig: Rig, small: Small) -> None:
-    log = filled(rig, small(retention_bytes=0))
+def test_below_the_first_segment_everything_goes(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small(retention_bytes=0))
     log.enforce_retention(NOW_MS, 30).result()
     start = log.log_start_offset
     assert start > 10
@@ -94,18 +104,18 @@ def test_below_the_first_segment_everything_goes(rig: Rig, small: Small) -> None
 
 @pytest.mark.rule("V67")
 @pytest.mark.parametrize("offset", [0, 15, 30, 1000])
-def test_a_log_can_start_anew_anywhere(rig: Rig, small: Small, offset: int) -> None:
-    log = filled(rig, small())
+def test_a_log_can_start_anew_anywhere(harness: LogHarness, small: Small, offset: int) -> None:
+    log = filled(harness, small())
     log.truncate_fully_and_start_at(offset).result()
     assert (log.log_start_offset, log.next_offset, log.log_end_offset) == (offset,) * 3
     assert log.epochs.entries() == [] and len(log.producers) == 0 and log.size_bytes == 0
     append(log, [b"x"], epoch=12)
     assert values_of(log) == [b"x"]
-    assert [path.name for path in sorted(rig.log_path.glob("*.log"))] == [f"{offset:020d}.log"]
+    assert [path.name for path in sorted(harness.log_path.glob("*.log"))] == [f"{offset:020d}.log"]
 
 
-def test_what_was_planned_before_is_written_first(rig: Rig) -> None:
-    log = rig.log()
+def test_what_was_planned_before_is_written_first(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, [b"a"])
     planned = log.plan_leader_append(batch_of([b"b"]), 0, NOW_MS)
     done = log.truncate_to(1)
@@ -113,9 +123,9 @@ def test_what_was_planned_before_is_written_first(rig: Rig) -> None:
     assert done.done and log.log_end_offset == 1
 
 
-def test_nothing_is_planned_while_a_truncation_waits(rig: Rig, small: Small) -> None:
-    log = filled(rig, small())
-    rig.lane.eager = False
+def test_nothing_is_planned_while_a_truncation_waits(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small())
+    harness.lane.eager = False
     done = log.truncate_to(5)
     assert not done.done and log.is_truncating
     for plan in (
@@ -125,74 +135,84 @@ def test_nothing_is_planned_while_a_truncation_waits(rig: Rig, small: Small) -> 
         with pytest.raises(KafkaError) as caught:
             plan()
         assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    rig.lane.run()
+    harness.lane.run()
     done.result()
     append(log, [b"b"], epoch=9)
     assert log.log_end_offset == 6
 
 
-def test_truncations_follow_each_other(rig: Rig, small: Small) -> None:
-    log = filled(rig, small())
-    rig.lane.eager = False
+def test_truncations_follow_each_other(harness: LogHarness, small: Small) -> None:
+    log = filled(harness, small())
+    harness.lane.eager = False
     first, second, third = log.truncate_to(25), log.truncate_to(28), log.truncate_to(3)
-    rig.lane.run()
+    harness.lane.run()
     for done in (first, second, third):
         done.result()
     assert log.log_end_offset == 3 and not log.is_truncating
 
 
-def test_a_flush_asked_for_during_a_truncation_comes_after_it(rig: Rig, small: Small) -> None:
-    log = filled(rig, small())
-    rig.lane.eager = False
+def test_a_flush_asked_for_during_a_truncation_comes_after_it(
+    harness: LogHarness, small: Small
+) -> None:
+    log = filled(harness, small())
+    harness.lane.eager = False
     cut = log.truncate_to(5)
     flushed = log.flush()
-    rig.lane.run()
+    harness.lane.run()
     cut.result()
     flushed.result()
     assert log.recovery_point == 5
 
 
-def test_a_flush_under_way_ends_before_the_truncation_begins(rig: Rig, small: Small) -> None:
-    log = filled(rig, small())
-    rig.lane.eager = False
+def test_a_flush_under_way_ends_before_the_truncation_begins(
+    harness: LogHarness, small: Small
+) -> None:
+    log = filled(harness, small())
+    harness.lane.eager = False
     flushed = log.flush()
     cut = log.truncate_to(5)
-    rig.lane.run()
+    harness.lane.run()
     flushed.result()
     cut.result()
     assert log.recovery_point == 5 and log.log_end_offset == 5
 
 
 @pytest.mark.rule("V38")
-def test_checkpoints_on_disk_never_claim_more_than_the_cut_log_has(rig: Rig, small: Small) -> None:
-    log = filled(rig, small())
+def test_checkpoints_on_disk_never_claim_more_than_the_cut_log_has(
+    harness: LogHarness, small: Small
+) -> None:
+    log = filled(harness, small())
     directory = log.directory
     log.flush().result()
     directory.checkpoint().result()
     directory.write_high_watermarks({log.topic_partition: 28}).result()
-    assert "topic 0 30" in (rig.path / "recovery-point-offset-checkpoint").read_text()
+    assert "topic 0 30" in (harness.path / "recovery-point-offset-checkpoint").read_text()
     order: list[str] = []
-    rig.files.refuse = lambda call, path: order.append(f"{call} {path}") or 0  # type: ignore[func-returns-value]
+    harness.files.refuse = lambda call, path: order.append(f"{call} {path}") or 0  # type: ignore[func-returns-value]
     log.truncate_to(12).result()
-    assert "topic 0 12" in (rig.path / "recovery-point-offset-checkpoint").read_text()
-    assert "topic 0 12" in (rig.path / "replication-offset-checkpoint").read_text()
+    assert "topic 0 12" in (harness.path / "recovery-point-offset-checkpoint").read_text()
+    assert "topic 0 12" in (harness.path / "replication-offset-checkpoint").read_text()
     cut_at = next(i for i, call in enumerate(order) if call.startswith("truncate"))
     lowered = [i for i, call in enumerate(order) if call.startswith("replace_file")]
     assert max(lowered) < cut_at
 
 
 @pytest.mark.rule("V38")
-def test_producers_beyond_what_is_remembered_are_read_from_the_log(rig: Rig, small: Small) -> None:
-    log = filled(rig, small())
+def test_producers_beyond_what_is_remembered_are_read_from_the_log(
+    harness: LogHarness, small: Small
+) -> None:
+    log = filled(harness, small())
     log.truncate_to(9).result()
-    assert "producers_rebuilt" in rig.tracer.marks
+    assert "producers_rebuilt" in harness.tracer.marks
     entry = log.producers.entry(7)
     assert entry is not None and [b.last_offset for b in entry.batches] == [4, 5, 6, 7, 8]
 
 
-def test_random_truncations_leave_what_a_shorter_log_would_hold(rig: Rig, small: Small) -> None:
+def test_random_truncations_leave_what_a_shorter_log_would_hold(
+    harness: LogHarness, small: Small
+) -> None:
     draw = random.Random(5)
-    log = rig.log(small())
+    log = harness.log(small())
     expected: list[bytes] = []
     sequence = 0
     for step in range(150):

@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.volume import examples
+from tests.support.draws import examples
 
 from tidelog.records import batch as b
 from tidelog.records.batch import BatchView, CorruptBatch, InvalidBatch

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.records.walks import PYTHON_AND_COMPILED, framed, record_bytes, zigzag
+from tests.support.records import framed, record_bytes, zigzag
+from tests.unit.records.walks import PYTHON_AND_COMPILED
 
 from tidelog.records import checking
 from tidelog.records import compression as c

@@ -7,7 +7,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.volume import examples
+from tests.support.draws import examples
 
 from tidelog.records import compression as c
 from tidelog.records.batch import BatchView, CorruptBatch, InvalidBatch, check

@@ -9,8 +9,9 @@ from random import Random
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.unit.records.walks import ROOT, compiled_walk, record_bytes
-from tests.volume import examples, for_draws
+from tests.support.draws import examples, for_draws
+from tests.support.records import record_bytes
+from tests.unit.records.walks import ROOT, compiled_walk
 
 from tidelog.records import walk as walks
 from tidelog.records.batch import BatchView

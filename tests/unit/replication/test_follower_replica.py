@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.replica_builders import a_follower
+from tests.support.replication import a_follower
 
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.replica_builders import a_follower, a_leader, accept, fetch, proposed, send
+from tests.support.replication import a_follower, a_leader, accept, fetch, proposed, send
 
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import ErrorCode

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.replica_builders import LAG_MS, a_leader, accept, fetch, proposed, send
+from tests.support.replication import (
+    LAG_MS,
+    a_leader,
+    accept,
+    fetch,
+    proposed,
+    send,
+)
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.replication.effects import (

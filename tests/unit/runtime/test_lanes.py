@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ports import FakeTracer
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ConfigError, StorageError
 from tidelog.core.ports import Files, Work
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
+from tidelog.log.log_directory import LogDirectory
 from tidelog.records.batch import iter_batches
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime import lanes
@@ -268,12 +269,6 @@ def test_what_follows_from_what_was_submitted_is_finished_too(tmp_path: Path) ->
     run(test, tmp_path)
 
 
-class _Silent:
-    def event(self, name: str, /, **fields: Any) -> None: ...
-    def mark(self, name: str, /) -> None: ...
-    def log(self, logger: str, level: int, message: str, /) -> None: ...
-
-
 def test_a_log_on_a_lane_that_turns_slow_and_quick_keeps_every_append_in_order(
     tmp_path: Path,
 ) -> None:
@@ -287,7 +282,7 @@ def test_a_log_on_a_lane_that_turns_slow_and_quick_keeps_every_append_in_order(
             cluster_id="c",
             broker_id=1,
             clock=clock,
-            tracer=_Silent(),
+            tracer=FakeTracer(),
             default_config=config,
             config_of=lambda _: config,
             max_open_files=2,

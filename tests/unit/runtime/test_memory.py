@@ -10,7 +10,7 @@ from typing import Any
 from weakref import ref
 
 import pytest
-from tests.broker_fakes import FakeClock
+from tests.support.broker.fakes import FakeClock
 
 from tidelog.core.buffers import BufferPool
 from tidelog.core.limits import MIB

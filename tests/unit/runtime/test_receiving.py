@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.broker_fakes import FakeClock
+from tests.support.broker.fakes import FakeClock
 
 from tidelog.core.limits import MIB
 from tidelog.core.ports import FrameHandler, Transport

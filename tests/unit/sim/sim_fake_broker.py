@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from tests.unit.sim.sim_programs import Running
+from tests.support.sim import Running
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.ports import Transport

@@ -26,7 +26,7 @@ class Holder:
         return iter(self.held)
 
 
-class Stand:
+class CheckerHarness:
     """Three brokers that hold the partition, and were told of each other."""
 
     def __init__(self) -> None:
@@ -47,77 +47,77 @@ class Stand:
 
 
 @pytest.fixture
-def stand() -> Stand:
-    return Stand()
+def harness() -> CheckerHarness:
+    return CheckerHarness()
 
 
 @pytest.mark.rule("V17")
-def test_a_leader_is_told_of_before_somebody_follows_it(stand: Stand) -> None:
-    stand.checker.role_taken(2, "t-0", 1)
-    stand.checker.role_taken(2, "t-0", -1)
-    assert stand.violations == []
-    stand.checker.role_taken(2, "t-0", 4)
-    assert stand.violations == [
+def test_a_leader_is_told_of_before_somebody_follows_it(harness: CheckerHarness) -> None:
+    harness.checker.role_taken(2, "t-0", 1)
+    harness.checker.role_taken(2, "t-0", -1)
+    assert harness.violations == []
+    harness.checker.role_taken(2, "t-0", 4)
+    assert harness.violations == [
         "t-0: node 2 is told that 4 leads, and was never told of that broker (V17)"
     ]
 
 
 @pytest.mark.rule("V17")
-def test_a_new_life_has_been_told_nothing(stand: Stand) -> None:
-    stand.brokers[2].incarnation = 2
-    stand.checker.role_taken(2, "t-0", 1)
-    assert len(stand.violations) == 1
-    stand.checker.brokers_told(2, (1,))
-    stand.checker.role_taken(2, "t-0", 1)
-    assert len(stand.violations) == 1
+def test_a_new_life_has_been_told_nothing(harness: CheckerHarness) -> None:
+    harness.brokers[2].incarnation = 2
+    harness.checker.role_taken(2, "t-0", 1)
+    assert len(harness.violations) == 1
+    harness.checker.brokers_told(2, (1,))
+    harness.checker.role_taken(2, "t-0", 1)
+    assert len(harness.violations) == 1
 
 
 @pytest.mark.rule("V22")
-def test_a_topics_nodes_go_when_everybody_alive_has_given_it_up(stand: Stand) -> None:
-    stand.ask_for_deletion()
+def test_a_topics_nodes_go_when_everybody_alive_has_given_it_up(harness: CheckerHarness) -> None:
+    harness.ask_for_deletion()
     for one in (1, 2):
-        stand.brokers[one].held.clear()
-    stand.delete_topic()
-    assert stand.violations == [
+        harness.brokers[one].held.clear()
+    harness.delete_topic()
+    assert harness.violations == [
         "t-0: the topic's nodes were removed before broker 3 had given its replica up (V22)"
     ]
 
 
 @pytest.mark.rule("V22")
-def test_nobody_waits_for_who_is_down_or_came_later(stand: Stand) -> None:
-    stand.ask_for_deletion()
-    stand.brokers[1].held.clear()
-    stand.brokers[2].is_up = False
-    stand.setup.commit(Delete("/brokers/ids/3", ANY_VERSION))
-    stand.setup.commit(Create("/brokers/ids/3", b"{}", ephemeral=True))
-    stand.brokers[3].broker_epoch = stand.setup.published.brokers[3]
-    stand.delete_topic()
-    assert stand.violations == []
+def test_nobody_waits_for_who_is_down_or_came_later(harness: CheckerHarness) -> None:
+    harness.ask_for_deletion()
+    harness.brokers[1].held.clear()
+    harness.brokers[2].is_up = False
+    harness.setup.commit(Delete("/brokers/ids/3", ANY_VERSION))
+    harness.setup.commit(Create("/brokers/ids/3", b"{}", ephemeral=True))
+    harness.brokers[3].broker_epoch = harness.setup.published.brokers[3]
+    harness.delete_topic()
+    assert harness.violations == []
 
 
 @pytest.mark.rule("V22")
-def test_nobody_waits_for_who_was_not_told_anything_yet(stand: Stand) -> None:
-    stand.setup.commit(Delete("/brokers/ids/3", ANY_VERSION))
-    stand.setup.commit(Create("/brokers/ids/3", b"{}", ephemeral=True))
-    stand.brokers[3].broker_epoch = stand.setup.published.brokers[3]
-    stand.ask_for_deletion()
-    stand.checker.brokers_told(3, (1, 2, 3))
+def test_nobody_waits_for_who_was_not_told_anything_yet(harness: CheckerHarness) -> None:
+    harness.setup.commit(Delete("/brokers/ids/3", ANY_VERSION))
+    harness.setup.commit(Create("/brokers/ids/3", b"{}", ephemeral=True))
+    harness.brokers[3].broker_epoch = harness.setup.published.brokers[3]
+    harness.ask_for_deletion()
+    harness.checker.brokers_told(3, (1, 2, 3))
     for one in (1, 2):
-        stand.brokers[one].held.clear()
-    stand.delete_topic()
-    assert stand.violations == []
+        harness.brokers[one].held.clear()
+    harness.delete_topic()
+    assert harness.violations == []
 
 
 @pytest.mark.rule("V45")
-def test_what_is_held_and_not_assigned_is_named(stand: Stand) -> None:
-    assert stand.checker.unassigned() == ""
+def test_what_is_held_and_not_assigned_is_named(harness: CheckerHarness) -> None:
+    assert harness.checker.unassigned() == ""
     topic = {"version": 3, "topic_id": topic_id_to_text(TOPIC_ID), "partitions": {"0": [1, 2]}}
     moving = topic | {"partitions": {"0": [1, 2, 3]}, "removing_replicas": {"0": [3]}}
-    stand.brokers[3].held.clear()
+    harness.brokers[3].held.clear()
     for written in (moving, topic):
         data = json.dumps(written).encode()
-        stand.setup.commit(SetData("/brokers/topics/t", data, ANY_VERSION))
-    stand.brokers[3].held.append((NAME, TOPIC_ID))
-    assert stand.checker.unassigned() == "broker 3 holds t-0, which is not assigned to it"
-    stand.brokers[3].held[:] = [(NAME, bytes(16))]
-    assert stand.checker.unassigned() == "broker 3 holds t-0, which is not assigned to it"
+        harness.setup.commit(SetData("/brokers/topics/t", data, ANY_VERSION))
+    harness.brokers[3].held.append((NAME, TOPIC_ID))
+    assert harness.checker.unassigned() == "broker 3 holds t-0, which is not assigned to it"
+    harness.brokers[3].held[:] = [(NAME, bytes(16))]
+    assert harness.checker.unassigned() == "broker 3 holds t-0, which is not assigned to it"

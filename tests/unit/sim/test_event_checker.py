@@ -6,7 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.controller_builders import TP, broker, brokers, state, topic_id
+from tests.support.controller.values import (
+    TP,
+    broker,
+    brokers,
+    state,
+    topic_id,
+)
 
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent, StateChange

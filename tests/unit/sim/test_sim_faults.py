@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim import fault_table
 
 from tidelog.sim.cluster import Cluster, Settings
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
@@ -58,7 +57,3 @@ def test_leaving_out_a_kind_moves_no_other() -> None:
 def test_a_kind_that_is_none_cannot_be_left_out() -> None:
     with pytest.raises(ValueError, match="no kinds of faults to leave out: slow_lnik; there are"):
         _played(LINKS, ("slow_lnik",))
-
-
-def test_the_page_tells_of_every_fault_and_all_churn() -> None:
-    assert fault_table.written() == fault_table.render(), "run python -m tests.sim.fault_table"

@@ -7,7 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.sim.sim_programs import MS, Running, S, in_node, run
+from tests.support.sim import (
+    MS,
+    Running,
+    S,
+    in_node,
+    run,
+)
 
 from tidelog.core.errors import NodeDead, StorageError
 from tidelog.core.ports import Files, Lane, Work

@@ -8,7 +8,13 @@ import random
 from collections.abc import Coroutine
 
 import pytest
-from tests.unit.sim.sim_programs import MS, Running, S, pair, run
+from tests.support.sim import (
+    MS,
+    Running,
+    S,
+    pair,
+    run,
+)
 
 from tidelog.core.errors import NodeDead
 from tidelog.sim.disk import Loss

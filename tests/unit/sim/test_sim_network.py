@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.sim.sim_programs import (
+from tests.support.sim import (
     MAX_FRAME_BYTES,
     MS,
     Recorder,

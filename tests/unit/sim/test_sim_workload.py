@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.support.sim import MS, S
 from tests.unit.sim.sim_fake_broker import TOPIC_ID, FakeBroker
-from tests.unit.sim.sim_programs import MS, S
 
 from tidelog.client.steps import Address
 from tidelog.core.errors import ErrorCode

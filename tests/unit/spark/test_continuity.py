@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from tests.unit.client.fake_logs import FakeLogs
-from tests.unit.spark.batch_builder import CONTROL, Row, batch, rewritten
+from tests.support.client.fake_logs import FakeLogs
+from tests.support.spark import CONTROL, Row, batch, rewritten
 
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient

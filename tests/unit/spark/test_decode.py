@@ -8,8 +8,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.spark.batch_builder import CONTROL, LOG_APPEND_TIME, Row, batch, rewritten
-from tests.volume import examples
+from tests.support.draws import examples
+from tests.support.spark import (
+    CONTROL,
+    LOG_APPEND_TIME,
+    Row,
+    batch,
+    rewritten,
+)
 
 from tidelog.core.types import TopicPartition
 from tidelog.records import compression

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.client.fake_logs import FakeLogs
-from tests.unit.spark.batch_builder import CONTROL, Row, batch, rewritten
+from tests.support.client.fake_logs import FakeLogs
+from tests.support.spark import CONTROL, Row, batch, rewritten
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition

@@ -7,8 +7,7 @@ import struct
 import typing
 
 import pytest
-from tests.unit.wire.test_wire_round_trips import joined
-from tests.unit.wire.wire_messages import VERSIONED, all_cases
+from tests.support.wire import VERSIONED, all_cases, joined
 
 from tidelog.core.errors import ProtocolError
 from tidelog.wire import decoding, encoding, schema

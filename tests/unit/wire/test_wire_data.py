@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.support.draws import for_draws
+from tests.support.wire import VERSIONED, DataCase, data_cases
 from tests.unit.wire.test_wire_totality import HOSTILE_BODIES
-from tests.unit.wire.wire_messages import VERSIONED, DataCase, data_cases
-from tests.volume import for_draws
 
 from tidelog.core.errors import ProtocolError
 from tidelog.wire.data.consumer_offsets import (

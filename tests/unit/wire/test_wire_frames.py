@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.volume import examples
+from tests.support.draws import examples
 
 from tidelog.core.buffers import BufferPool
 from tidelog.wire import frames

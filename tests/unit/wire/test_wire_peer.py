@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.wire.test_wire_round_trips import joined
+from tests.support.wire import joined
 
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
 from tidelog.wire.codec import decode_request, encode_response

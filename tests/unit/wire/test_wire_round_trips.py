@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.unit.wire.wire_messages import Case, all_cases, message, text
-from tests.volume import for_draws
+from tests.support.draws import for_draws
+from tests.support.wire import Case, all_cases, joined, message, text
 
 from tidelog.wire.codec import (
     decode_body,
@@ -17,17 +17,9 @@ from tidelog.wire.codec import (
     encode_response,
 )
 from tidelog.wire.encoding import OWN_PART_BYTES
-from tidelog.wire.primitives import Buffer
 from tidelog.wire.registry import API
 
 CASES = list(all_cases())
-
-
-def joined(parts: list[Buffer]) -> memoryview:
-    """The frame without its size, after checking the size."""
-    whole = b"".join(parts)
-    assert int.from_bytes(whole[:4], "big") == len(whole) - 4
-    return memoryview(whole)[4:]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import tracemalloc
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.wire.test_wire_round_trips import joined
-from tests.unit.wire.wire_messages import Case, all_cases, message
-from tests.volume import examples, for_draws
+from tests.support.draws import examples, for_draws
+from tests.support.wire import Case, all_cases, decode, encode, message
 
 from tidelog.core.errors import ProtocolError
 from tidelog.wire import codec
-from tidelog.wire.codec import RequestHeader, encode_request, encode_response
 from tidelog.wire.primitives import encode_uvarint
 from tidelog.wire.registry import API, FETCH, LEADER_AND_ISR, METADATA, PRODUCE
 
@@ -31,26 +28,6 @@ HOSTILE_BODIES = [
     b"\x00" * 10 + b"\x7f\xff\xff\xff" * 20,
     b"\x00" * 11 + b"\xff\xff\xff\xff\x07" * 20,
 ]
-
-
-def decode(case: Case, body: bytes) -> Any:
-    """Decodes a body; anything but a message or a ProtocolError fails the test."""
-    if case.direction == "request":
-        header = RequestHeader(case.api_key, case.version, 0, None)
-        return codec.decode_body(header, memoryview(body), 0)
-    flexible = API[case.api_key].response_header_version(case.version) > 0
-    frame = memoryview(bytes(4 + flexible) + body)
-    return codec.decode_response(case.api_key, case.version, frame)[1]
-
-
-def encode(case: Case, message: object) -> bytes:
-    """The body alone."""
-    if case.direction == "request":
-        frame = joined(encode_request(case.api_key, case.version, 0, None, message))
-        header_bytes = (8, 10, 11)[API[case.api_key].request_header_version(case.version)]
-        return bytes(frame[header_bytes:])
-    flexible = API[case.api_key].response_header_version(case.version) > 0
-    return bytes(joined(encode_response(case.api_key, case.version, 0, message))[4 + flexible :])
 
 
 def mutated(draw: Random, case: Case) -> bytes:

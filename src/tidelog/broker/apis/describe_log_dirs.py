@@ -23,7 +23,7 @@ from tidelog.wire.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
-    from tidelog.log.directory import LogDirectory
+    from tidelog.log.log_directory import LogDirectory
 
 CARD = Card(api_key=35, min_version=1, max_version=4)
 

@@ -21,7 +21,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_RECORD_ERRORS
 from tidelog.core.names import CLUSTER_EVENTS, is_internal_topic
 from tidelog.core.types import TopicPartition
-from tidelog.log.planning import RecordsRejected
+from tidelog.log.append_validation import RecordsRejected
 from tidelog.records.walk import Bad
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,

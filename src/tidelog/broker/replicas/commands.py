@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replica_set import Replicas
     from tidelog.broker.services import Services
     from tidelog.log.config import LogConfig
-    from tidelog.log.directory import LogDirectory
+    from tidelog.log.log_directory import LogDirectory
 
 _FULL = 2
 #: Kafka's controllers in ZooKeeper mode do not say whether they tell everything.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.core.limits import MAX_PARTITIONS_WITH_EARLY_BATCHES
-from tidelog.log.planning import note_refused
+from tidelog.log.append_validation import note_refused
 from tidelog.log.refused_batches import RefusedBatches
 
 if TYPE_CHECKING:

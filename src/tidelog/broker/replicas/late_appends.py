@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.ports import Buffer
-from tidelog.log.planning import Checked, CostlyBatch
+from tidelog.log.append_validation import Checked, CostlyBatch
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.leader_role import LeaderRole

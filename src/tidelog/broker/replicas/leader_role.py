@@ -20,7 +20,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.ports import Buffer
 from tidelog.core.types import RECOVERING
-from tidelog.log.planning import Checked, CostlyBatch
+from tidelog.log.append_validation import Checked, CostlyBatch
 from tidelog.replication.effects import MOVED, Effects
 from tidelog.replication.isr import IsrChange
 

@@ -28,7 +28,7 @@ from tidelog.replication.leader import LeaderReplica, epoch_error
 if TYPE_CHECKING:
     from tidelog.broker.replicas.context import PartitionContext
     from tidelog.log.config import LogConfig
-    from tidelog.log.directory import LogDirectory
+    from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import AppendInfo, PartitionLog
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 

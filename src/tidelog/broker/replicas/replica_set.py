@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.server.requests import Request
     from tidelog.broker.services import Services
-    from tidelog.log.directory import LogDirectory
+    from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
 _STORE_RETRY_MS = 50

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Buffer
-from tidelog.log.planning import note_refused
+from tidelog.log.append_validation import note_refused
 from tidelog.log.refused_batches import EarlierBatchRefusedError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError, TidelogError
 from tidelog.core.types import NO_BROKER_EPOCH, TopicPartition
-from tidelog.log.strays import Recovered, StrayFound
+from tidelog.log.stray_replicas import Recovered, StrayFound
 from tidelog.replication import strays
 from tidelog.wire.messages.alter_strays import (
     DELETE,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.replica_set import Replicas
     from tidelog.broker.services import Services
-    from tidelog.log.directory import LogDirectory
+    from tidelog.log.log_directory import LogDirectory
 
 _VERSION = 0
 _TIMEOUT_MS = 2_000

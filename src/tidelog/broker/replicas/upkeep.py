@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import StorageError
-from tidelog.log.cleaner import Cleaner, CleanerSettings
+from tidelog.log.log_cleaner import Cleaner, CleanerSettings
 from tidelog.replication import commands
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.services import Services
-    from tidelog.log.directory import LogDirectory
+    from tidelog.log.log_directory import LogDirectory
 
 T = TypeVar("T")
 _FLUSH_CHECK_MS = 1_000

@@ -20,7 +20,7 @@ def failed_sync_tried_again(_: Any) -> Any:
     return property(lambda error: error.errno in DEVICE_ERRNOS and error.operation != "fsync")
 
 
-@_breaks("V39", "tidelog.log.flushing:FlushOperation.__call__", profile="failing_disks")
+@_breaks("V39", "tidelog.log.flush:FlushOperation.__call__", profile="failing_disks")
 def recovery_point_before_sync(_: Any) -> Any:
     """The recovery point rises without the records having been synced."""
 
@@ -45,7 +45,7 @@ def segment_ends_believed(_: Any) -> Any:
     return lambda files, segment, told: (True, -1)
 
 
-@_breaks("V64", "tidelog.log.writing:_write_rest", profile="failing_disks")
+@_breaks("V64", "tidelog.log.append_queue:_write_rest", profile="failing_disks")
 def short_write_is_whole(_: Any) -> Any:
     """A write that took a part of an append is taken for all of it."""
     return lambda files, handle, buffer, written, position: None
@@ -53,7 +53,7 @@ def short_write_is_whole(_: Any) -> Any:
 
 @_breaks(
     "V68",
-    "tidelog.log.reading:verify",
+    "tidelog.log.segment_reads:verify",
     profile="damaged_disks",
 )
 def damage_is_served(_: Any) -> Any:

@@ -15,7 +15,7 @@ CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 
 
-@_breaks("E3", "tidelog.log.directory:close_logs")
+@_breaks("E3", "tidelog.log.log_directory:close_logs")
 def clean_stop_unflushed(_: Any) -> Any:
     """A clean stop leaves its marker and does not flush its logs."""
 
@@ -25,7 +25,7 @@ def clean_stop_unflushed(_: Any) -> Any:
     return close_logs
 
 
-@_breaks("V38", "tidelog.log.producers:ProducerState.check", profile="slow_followers")
+@_breaks("V38", "tidelog.log.producer_state:ProducerState.check", profile="slow_followers")
 def sequence_window_off_by_one(original: Any) -> Any:
     """Of a producer's last five batches four are recognised when they are repeated."""
 
@@ -43,7 +43,7 @@ def sequence_window_off_by_one(original: Any) -> Any:
     return check
 
 
-@_breaks("V38", "tidelog.log.producers:ProducerState.check", profile="slow_followers")
+@_breaks("V38", "tidelog.log.producer_state:ProducerState.check", profile="slow_followers")
 def last_batch_not_recognised(original: Any) -> Any:
     """A producer's newest batch is appended again when it is repeated."""
 
@@ -55,7 +55,7 @@ def last_batch_not_recognised(original: Any) -> Any:
     return check
 
 
-@_breaks("V38", "tidelog.log.producers:ProducerState._check_awaited", profile="full_disks")
+@_breaks("V38", "tidelog.log.producer_state:ProducerState._check_awaited", profile="full_disks")
 def later_batch_comes_first(_: Any) -> Any:
     """A new producer's second batch is appended though its first was just turned away."""
     return lambda producers, batch, now_ms: None
@@ -69,13 +69,13 @@ def refused_batch_not_awaited(_: Any) -> Any:
     return lambda refused, batch, expected, now_ms: None
 
 
-@_breaks("V38", "tidelog.log.producers:ProducerState.truncate_to", profile="late_roles")
+@_breaks("V38", "tidelog.log.producer_state:ProducerState.truncate_to", profile="late_roles")
 def producers_not_rolled_back(_: Any) -> Any:
     """A log that was cut still knows the batches that were cut off."""
     return lambda producers, offset: True
 
 
-@_breaks("V60", "tidelog.log.cleaner:cleanable", profile="compaction")
+@_breaks("V60", "tidelog.log.log_cleaner:cleanable", profile="compaction")
 def compaction_ignores_high_watermark(original: Any) -> Any:
     """Compaction takes the log's end for its high watermark."""
 

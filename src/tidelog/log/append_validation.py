@@ -1,0 +1,370 @@
+"""Checks what is to be appended and makes a plan of it; nothing is changed where it is refused.
+
+From a client: one batch, whole, of magic 2, CRC right, its numbers consistent, not too large, its
+sequence the producer's next one. Where the topic's `compression.type` names another codec than the
+batch has, the leader compresses it with that codec and checks its size once more. From the leader:
+batches that continue this log. What a plan changes at once (next offset, producer state, leader
+epochs) it can also undo. Rules V37, V38.
+Sources: UnifiedLog.append, LogValidator.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from tidelog.core import limits
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.ports import Buffer, Files, Work
+from tidelog.log.append_queue import AppendInfo, Plan, PlannedBatch
+from tidelog.log.config import LOG_APPEND_TIME, NEVER, LogConfig
+from tidelog.log.log_state import LogState
+from tidelog.log.refused_batches import RefusedBatches
+from tidelog.records.batch import (
+    COMPRESSION_MASK,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_MASK,
+    BatchView,
+    CorruptBatch,
+    InvalidBatch,
+    OversizedBatch,
+    assign,
+    check,
+    check_from_client,
+    iter_batches,
+    set_log_append_time,
+    set_max_timestamp,
+)
+from tidelog.records.checking import NO_DEMANDS, BadRecords, Demands, Effort, check_records
+from tidelog.records.compression import NAMES
+from tidelog.records.recompressing import recompressed
+from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad
+
+
+class CostlyBatch(TidelogError):
+    """A batch whose check, or whose compression with another codec, would hold the loop for too
+    long: a thread is to do it."""
+
+
+class RecordsRejected(KafkaError):
+    """A client's batch can be read, and its topic does not take some of its records (KIP-467)."""
+
+    def __init__(self, topic: str, error: BadRecords) -> None:
+        timestamps = any(not bad.keyless for bad in error.bad)
+        super().__init__(
+            ErrorCode.INVALID_TIMESTAMP if timestamps else ErrorCode.INVALID_RECORD,
+            f"{topic}: {error.reason}",
+        )
+        #: In order of their indexes in the batch; at most MAX_RECORD_ERRORS.
+        self.bad: list[Bad] = error.bad
+
+
+class Checked(NamedTuple):
+    """A client's batch, found good, with the largest timestamp in it."""
+
+    batch: BatchView
+    max_timestamp_ms: int
+
+
+def check_on_loop(log: LogState, records: Buffer) -> Checked:
+    """Check a client's batch at once. Raises KafkaError, and CostlyBatch where it has too much
+    inside for that."""
+    config = log.config
+    on_loop = limits.MAX_DECOMPRESSED_ON_LOOP_BYTES
+    if config.codec is not None and is_recompressed(config, records):
+        on_loop = limits.MAX_RECOMPRESSED_ON_LOOP_BYTES
+        if len(records) > on_loop:
+            raise CostlyBatch(f"{len(records)} bytes are to be compressed with another codec")
+    budget = log.directory.loop_budget
+    if not budget.takes(records, limits.MAX_DECOMPRESSED_ON_LOOP_BYTES):
+        raise CostlyBatch(f"checking {len(records)} bytes costs more than the loop has left for it")
+    limit_bytes = min(config.max_decompressed_bytes, on_loop)
+    try:
+        topic = log.topic_partition.topic
+        return _checked(topic, config, demands(log), records, limit_bytes, budget)
+    except OversizedBatch as error:
+        if limit_bytes < config.max_decompressed_bytes:
+            raise CostlyBatch(str(error)) from None
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+
+
+def is_recompressed(config: LogConfig, records: Buffer) -> bool:
+    """Whether the topic asks for another codec than that of the first batch in `records`."""
+    try:
+        return config.codec is not None and BatchView(records).compression != config.codec
+    except CorruptBatch:
+        return False  # the check says what is wrong with it
+
+
+def check_on_thread(log: LogState, records: Buffer) -> Completion[Checked]:
+    """Check a client's batch on the directory's thread; the completion's error is a KafkaError."""
+    topic, config, demanded = log.topic_partition.topic, log.config, demands(log)
+
+    def check_it(_: Files) -> Checked:
+        try:
+            limit_bytes = config.max_decompressed_bytes
+            return _checked(topic, config, demanded, records, limit_bytes, Effort())
+        except OversizedBatch as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+
+    return log.directory.lane.submit(check_it, Work.COMPUTE, "check of a batch")
+
+
+def demands(log: LogState) -> Demands:
+    """What the topic demands of each record now."""
+    config = log.config
+    keys = config.compact_enabled
+    before_ms, after_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
+    if before_ms == after_ms == NEVER or config.message_timestamp_type == LOG_APPEND_TIME:
+        return Demands(keys) if keys else NO_DEMANDS
+    now_ms = log.directory.clock.wall_ms()
+    return Demands(
+        keys,
+        MIN_INT64 if before_ms == NEVER else now_ms - before_ms,
+        MAX_INT64 if after_ms == NEVER else min(now_ms + after_ms, MAX_INT64),
+    )
+
+
+def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now_ms: int) -> None:
+    """Note that a client's batch is refused with an error that passes: until it comes again, the
+    batches behind it get the same error (V38). `now_ms` is our monotonic clock. Nothing is noted
+    where `records` are damaged or of no idempotent producer."""
+    try:
+        batch = BatchView(records, 0)
+        check(batch)
+    except CorruptBatch:
+        return  # it will be refused for that when it comes again
+    if batch.producer_id > NO_PRODUCER_ID:
+        sequences = (batch.base_sequence, batch.last_sequence)
+        refused.add(batch.producer_id, batch.producer_epoch, sequences, error, now_ms)
+
+
+def plan_from_client(
+    log: LogState, found: Checked, leader_epoch: int, now_ms: int
+) -> Plan | AppendInfo:
+    """The plan of a client's batch, or what became of the original where it is repeated.
+
+    Raises KafkaError.
+    """
+    batch, max_timestamp_ms = found
+    view = memoryview(batch.buffer)
+    if batch.producer_id > NO_PRODUCER_ID:
+        original = log.producers.check(batch, log.directory.clock.monotonic_ms())
+        if original is not None:
+            log.directory.tracer.mark("duplicate_batch")
+            return AppendInfo(
+                original.first_offset,
+                original.last_offset,
+                original.timestamp_ms
+                if log.config.message_timestamp_type == LOG_APPEND_TIME
+                else NO_TIMESTAMP,
+                batch.record_count,
+                batch.size_bytes,
+                log.epochs.epoch_at(original.first_offset),
+                duplicate=True,
+            )
+    if leader_epoch < log.epochs.latest_epoch:
+        _check_epoch(log, leader_epoch, log.next_offset, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    append_time_ms = NO_TIMESTAMP
+    if log.config.message_timestamp_type == LOG_APPEND_TIME:
+        set_log_append_time(batch, now_ms)
+        append_time_ms = max_timestamp_ms = now_ms
+    elif max_timestamp_ms != batch.max_timestamp:
+        set_max_timestamp(batch, max_timestamp_ms)
+    base_offset = log.next_offset
+    assign(batch, base_offset, leader_epoch)
+    last_offset = base_offset + batch.last_offset_delta
+    size = len(view)
+    info = AppendInfo(
+        base_offset, last_offset, append_time_ms, batch.record_count, size, leader_epoch
+    )
+    planned = PlannedBatch(base_offset, last_offset, size, max_timestamp_ms)
+    plan = Plan(view, [planned], info, max_timestamp_ms, now_ms)
+    if batch.producer_id > NO_PRODUCER_ID:
+        plan.undos.append(log.producers.append(batch, log.directory.clock.monotonic_ms()))
+    _assign_epoch(log, plan, leader_epoch, base_offset)
+    log.next_offset = last_offset + 1
+    return plan
+
+
+def _checked(
+    topic: str,
+    config: LogConfig,
+    demanded: Demands,
+    records: Buffer,
+    max_decompressed: int,
+    effort: Effort,
+) -> Checked:
+    """The only batch in `records`, in the topic's codec; `records` are copied where they cannot be
+    written to. Raises KafkaError, and OversizedBatch where it decompresses to more bytes than
+    `max_decompressed`."""
+    view = memoryview(records)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    try:
+        batch = BatchView(view)
+        size = batch.size_bytes
+        if size > len(view):  # a length that is not true says nothing about limits
+            raise CorruptBatch(batch.position, f"{size} bytes long, but only {len(view)} are here")
+        _check_size(topic, config, size, "")
+        check_from_client(batch)
+        if size < len(view):
+            raise InvalidBatch(
+                batch.end_position,
+                f"{len(view) - size} bytes follow the batch; one batch per partition is allowed",
+            )
+        if batch.attributes & COMPRESSION_MASK not in NAMES:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"compression codec {batch.compression} is not known",
+            )
+        max_timestamp_ms = check_records(batch, max_decompressed, demanded, effort)
+        if config.codec is not None and batch.compression != config.codec:
+            batch = recompressed(batch, config.codec, config.compression_level, max_decompressed)
+            size = batch.size_bytes
+            _check_size(topic, config, size, f" compressed again ({NAMES[config.codec]})")
+    except OversizedBatch:
+        raise
+    except BadRecords as error:
+        raise RecordsRejected(topic, error) from None
+    except InvalidBatch as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    if batch.attributes & TRANSACTIONAL_MASK:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {batch.producer_id} has no transaction on {topic}",
+        )
+    if size > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"a batch of {size} bytes; a segment has at most {config.segment_bytes} "
+            "(segment.bytes)",
+        )
+    return Checked(batch, max_timestamp_ms)
+
+
+def _check_size(topic: str, config: LogConfig, size: int, when: str) -> None:
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {size} bytes{when}; {topic} takes at most "
+            f"{config.max_message_bytes} (max.message.bytes)",
+        )
+
+
+def plan_from_leader(log: LogState, records: Buffer) -> Plan | None:
+    """The plan of what the leader sent, None when no whole batch is in it. Raises KafkaError."""
+    view = memoryview(records)
+    try:
+        batches = _continuing(log, view)
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    if not batches:
+        return None
+    first, last = batches[0], batches[-1]
+    size = last.position + last.size_bytes
+    max_timestamp_ms = max(batch.max_timestamp for batch in batches)
+    info = AppendInfo(
+        first.base_offset,
+        last.last_offset,
+        NO_TIMESTAMP,
+        sum(batch.record_count for batch in batches),
+        size,
+        last.partition_leader_epoch,
+    )
+    planned = [
+        PlannedBatch(batch.base_offset, batch.last_offset, batch.size_bytes, batch.max_timestamp)
+        for batch in batches
+    ]
+    now_ms = log.directory.clock.wall_ms()
+    plan = Plan(view[:size], planned, info, max_timestamp_ms, now_ms)
+    seen_ms = log.directory.clock.monotonic_ms()
+    try:
+        for batch in batches:
+            if batch.producer_id > NO_PRODUCER_ID:
+                plan.undos.append(log.producers.append(batch, seen_ms))
+    except CorruptBatch as error:
+        for undo in reversed(plan.undos):
+            log.producers.undo(undo)
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    plan.start_offset = end = log.next_offset
+    for batch in batches:
+        # Where the epoch's first records are gone, it begins at the end of what is here: a replica
+        # that compares its log with this one must not keep what it may have there of an epoch past.
+        start = min(batch.base_offset, end)
+        _assign_epoch(log, plan, batch.partition_leader_epoch, start)
+        plan.has_gap |= batch.base_offset > end
+        end = batch.next_offset
+    log.next_offset = end
+    return plan
+
+
+def _continuing(log: LogState, view: memoryview) -> list[BatchView]:
+    """The whole batches of `view`, checked, from the log's next offset on."""
+    expected = log.next_offset
+    epoch = log.epochs.epoch_at(expected - 1)
+    batches: list[BatchView] = []
+    for batch in iter_batches(view):
+        if batch.base_offset > expected:
+            _note_gap(log, expected, batch.base_offset)
+        elif batch.base_offset < expected and not _begins_inside(log, batch, expected):
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{log.topic_partition} goes on at offset {expected}, "
+                f"but the leader sent a batch of {batch.base_offset}..{batch.last_offset}",
+            )
+        check(batch)
+        if batch.partition_leader_epoch < epoch:
+            _check_epoch(log, batch.partition_leader_epoch, expected, ErrorCode.CORRUPT_MESSAGE)
+        epoch = batch.partition_leader_epoch
+        expected = batch.next_offset
+        batches.append(batch)
+    return batches
+
+
+def _note_gap(log: LogState, expected: int, base_offset: int) -> None:
+    """Compaction has left a gap on the leader. The topic may have been compacted in earlier days,
+    so a follower takes a gap in any case; where it is not compacted now, that is worth a line."""
+    if not log.config.compact_enabled:
+        log.directory.log_note(
+            logging.WARNING,
+            f"{log.topic_partition} is not compacted, and its leader has no offsets {expected} to "
+            f"{base_offset - 1}: they were compacted earlier, or are lost",
+        )
+
+
+def _begins_inside(log: LogState, batch: BatchView, expected: int) -> bool:
+    """An empty log may start inside a batch, where the leader's log start lies (V67)."""
+    return (
+        expected == log.next_offset
+        and log.size_bytes == 0
+        and log.log_start_offset == expected
+        and batch.base_offset < expected <= batch.last_offset
+    )
+
+
+def _assign_epoch(log: LogState, plan: Plan, epoch: int, start_offset: int) -> None:
+    """Note the batch's leader epoch, as its undo needs it."""
+    epochs = log.epochs
+    if epoch < 0 or (epochs.latest_epoch == epoch and epochs.latest_start_offset <= start_offset):
+        return
+    if plan.epochs_before is None:
+        plan.epochs_before = epochs.entries()
+    # An epoch that was led without a record of it does not count: nothing lies beyond here.
+    epochs.truncate_from_end(start_offset)
+    epochs.assign(epoch, start_offset)
+
+
+def _check_epoch(log: LogState, epoch: int, start_offset: int, code: ErrorCode) -> None:
+    """Leader epochs never go back from record to record; recovery counts on it."""
+    latest = log.epochs.epoch_at(start_offset - 1)
+    if 0 <= epoch < latest:
+        raise KafkaError(
+            code,
+            f"records of leader epoch {epoch} cannot follow those of {latest} at offset "
+            f"{start_offset} of {log.topic_partition}",
+        )

@@ -1,0 +1,267 @@
+"""State that all logs of one directory share: lane, open files, indexes, checkpoints, failure.
+
+The first device error, or any failed fsync, fails the directory for good and is told once through
+`on_failure` (D1, D17); a full disk fails only the operation that met it. Checkpoints are written
+for all logs at once; before a log is truncated, or a replica made under an old name, they are
+lowered on disk (V34, V38). Loop only. Knows of a log only what checkpoints say of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import StorageError
+from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
+from tidelog.core.types import TopicPartition
+from tidelog.log import names
+from tidelog.log.checkpoints import (
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    OFFSET_CHECKPOINTS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+    all_of,
+)
+from tidelog.log.config import LogConfig
+from tidelog.log.index import DamagedIndex
+from tidelog.log.loop_budget import LoopBudget
+from tidelog.log.open_files import OpenFiles
+from tidelog.log.segment import IndexCache, Segment
+from tidelog.log.segment_files import read_indexes, rebuild_indexes
+from tidelog.log.segment_reads import Recent
+from tidelog.records.batch import CorruptBatch
+
+_LOGGER = "log"
+
+
+class CheckpointedLog(Protocol):
+    """What checkpoints say of a log."""
+
+    @property
+    def base_offsets(self) -> Sequence[int]: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def recovery_point(self) -> int: ...
+
+
+class DirectoryState:
+    """What the logs of one directory share. `LogDirectory` is made of it."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        clock: Clock,
+        tracer: Tracer,
+        default_config: LogConfig,
+        max_open_files: int,
+        checkpointed_logs: Mapping[TopicPartition, CheckpointedLog],
+    ) -> None:
+        """`checkpointed_logs` are those of the directory at any time."""
+        self.lane = lane
+        self.path = lane.directory
+        self.clock = clock
+        self.tracer = tracer
+        self.default_config = default_config
+        self.open_files = OpenFiles(lane, max_open_files)
+        self.indexes = IndexCache()
+        #: What checks of clients' batches may cost the loop.
+        self.loop_budget = LoopBudget(clock)
+        self.recent: Recent | None = None
+        #: What failed the directory; nothing is written after it.
+        self.failure: StorageError | None = None
+        #: Nothing is removed any more: the directory is closed.
+        self.is_closed = False
+        #: Told once when the directory fails.
+        self.on_failure: Callable[[StorageError], None] | None = None
+        #: Told of a log that is damaged, the offset from which on, and what is wrong.
+        self.on_damage: Callable[[TopicPartition, int, str], None] | None = None
+        #: By file name.
+        self.checkpoints = {
+            name: OffsetCheckpoint(lane, f"{self.path}/{name}", {}, self.failed)
+            for name in OFFSET_CHECKPOINTS
+        }
+        #: Logs that are about to be there: their recovery points and log start offsets, which the
+        #: checkpoints name already.
+        self.returning: dict[TopicPartition, tuple[int, int]] = {}
+        self._checkpointed_logs = checkpointed_logs
+        self._loading_index: dict[Segment, Completion[None]] = {}
+
+    # checkpoints
+
+    def checkpoint(self) -> Completion[None]:
+        """Write recovery points and log start offsets down."""
+        logs = self._checkpointed_logs
+        points = {key: log.recovery_point for key, log in logs.items()}
+        starts = {
+            key: log.log_start_offset
+            for key, log in logs.items()
+            if log.log_start_offset > log.base_offsets[0]
+        }
+        for key, (recovery_point, log_start_offset) in self.returning.items():
+            points[key], starts[key] = recovery_point, log_start_offset
+        return all_of(
+            [
+                self._write(self.checkpoints[RECOVERY_POINTS], points),
+                self._write(self.checkpoints[LOG_START_OFFSETS], starts),
+            ]
+        )
+
+    def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
+        """Where the last compaction of a log ended, None before the first."""
+        return self.checkpoints[CLEANER_OFFSETS].offsets.get(topic_partition)
+
+    def compacted(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
+        """A log is compacted up to `offset`: write it down."""
+        checkpoint = self.checkpoints[CLEANER_OFFSETS]
+        logs = self._checkpointed_logs
+        # Recovery counts on it: what was compacted was flushed before.
+        flushed = logs[topic_partition].recovery_point
+        assert offset <= flushed, f"{topic_partition}: {offset} compacted, {flushed} flushed"
+        offsets = {key: value for key, value in checkpoint.offsets.items() if key in logs}
+        offsets[topic_partition] = offset
+        return self._write(checkpoint, offsets)
+
+    def _write(
+        self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]
+    ) -> Completion[None]:
+        if self.failure is not None:
+            return Completion.failed(self.failure)
+        if offsets == checkpoint.offsets:
+            return Completion.of(None)
+        return checkpoint.write(offsets)
+
+    def lower(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
+        """Let no checkpoint on disk claim anything beyond `offset`, or anything where it is -1:
+        before a log is truncated there, or a replica made under an old name."""
+        return all_of(
+            [checkpoint.lower(topic_partition, offset) for checkpoint in self.checkpoints.values()]
+        )
+
+    # files and indexes
+
+    def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Remove files and directories after a while; what is left at the end goes at the start."""
+        gone = list(paths)
+
+        def remove(files: Files) -> None:
+            for path in gone:
+                if path.endswith(names.DELETE_SUFFIX):
+                    files.remove_tree(path)
+                elif files.exists(path):
+                    files.unlink(path)
+
+        def removed(done: Completion[None]) -> None:
+            if done.error is not None:
+                self.failed(done.error)
+
+        def due() -> None:
+            if not self.is_closed and self.failure is None:
+                self.lane.submit(remove, Work.SLOW, "remove").then(removed)
+
+        if gone:
+            self.clock.call_later(delay_ms, due)
+
+    def with_index(self, segment: Segment) -> Completion[None]:
+        """Done when the indexes of a segment are in memory; read from its files if they are not."""
+        if segment.index is not None:
+            if segment.sealed:
+                self.indexes.used(segment)
+            return Completion.of(None)
+        loading = self._loading_index.get(segment)
+        if loading is not None:
+            return loading
+        completion: Completion[None] = Completion()
+        self._loading_index[segment] = completion
+        scratch = Segment(segment.directory, segment.base_offset, segment.created_ms)
+        scratch.size_bytes = segment.size_bytes
+        interval = self.default_config.index_interval_bytes
+
+        def read(files: Files) -> str:
+            try:
+                read_indexes(files, scratch)
+            except DamagedIndex as error:
+                rebuild_indexes(files, scratch, interval)
+                return f"the index of {scratch.file.path} was rebuilt in memory: {error}"
+            return ""
+
+        def done(finished: Completion[str]) -> None:
+            del self._loading_index[segment]
+            if finished.error is not None:
+                completion.fail(finished.error)
+                return
+            if finished.result():
+                self.log_note(logging.WARNING, finished.result())
+            if not segment.file.doomed:
+                # Else the files read may be those of the segment that took its place.
+                segment.index, segment.time_index = scratch.index, scratch.time_index
+                if segment.sealed:
+                    self.indexes.used(segment)
+            completion.resolve(None)
+
+        self.lane.submit(read, Work.SLOW, "read index").then(done)
+        return completion
+
+    # failure and notes
+
+    def failed(self, error: BaseException) -> None:
+        """Judge a failed operation: a device error fails the directory, once (D1, D17).
+
+        Anything but a StorageError is a defect of this program and raised.
+        """
+        if not isinstance(error, StorageError):
+            raise error
+        if not error.is_device_failure:
+            self.log_note(logging.WARNING, str(error))
+            return
+        if self.failure is None:
+            self.failure = error
+            self.log_note(logging.ERROR, str(error))
+            self.tracer.event(
+                "log_directory_failed", directory=self.path, operation=error.operation,
+                error=errno.errorcode.get(error.errno, str(error.errno)),
+            )  # fmt: skip
+            if self.on_failure is not None:
+                self.on_failure(error)
+
+    def damaged(
+        self, topic_partition: TopicPartition, path: str, error: CorruptBatch, offset: int | None
+    ) -> None:
+        """A file does not hold what was written to it, from `offset` on (None: from somewhere
+        on): say so; the data stays as it is, unless others have it (`begin_again_at`)."""
+        self.tracer.event("log_corrupt", partition=str(topic_partition), path=path)
+        self.log_note(logging.ERROR, f"{path}: {error}")
+        self.tracer.mark("damage_read")
+        if offset is not None and self.failure is None and self.on_damage is not None:
+            self.on_damage(topic_partition, offset, f"{path}: {error}")
+
+    def index_rebuilt(self, path: str, error: CorruptBatch) -> None:
+        """The batches of a segment are right, and its index pointed beside them."""
+        self.tracer.event("index_rebuilt", path=path)
+        self.log_note(logging.WARNING, f"the index of {path} was damaged and is rebuilt: {error}")
+
+    def begin_again_at(self, topic_partition: TopicPartition, offset: int, why: str) -> None:
+        """A log is damaged from `offset` on, and others have what it held: fail the directory, so
+        that its broker ends and others lead. The next start finds that nothing from there on was
+        ever flushed, truncates the log there, and has it fetched again (V68)."""
+        self.failure = error = StorageError(
+            self.path, "read", f"{self.path}/{names.directory_name(topic_partition)}",
+            errno.EBADMSG, self.clock.wall_ms(),
+            f"{why}. Others have the records: at the next start the log is cut at offset {offset} "
+            "and fetched anew",
+        )  # fmt: skip
+        self.log_note(logging.ERROR, str(error))
+
+        def lowered(_: Completion[None]) -> None:
+            if self.on_failure is not None:
+                self.on_failure(error)
+
+        self.lower(topic_partition, offset).then(lowered)
+
+    def log_note(self, level: int, text: str) -> None:
+        """A line for people."""
+        self.tracer.log(_LOGGER, level, text)

@@ -1,0 +1,191 @@
+"""Makes a log durable up to an offset: the operation behind a recovery point.
+
+Order matters for what a crash leaves: the records, the indexes and producer snapshots of rolled
+segments, the names in the directory, the leader epochs; only when all of it is on disk may the
+recovery point rise, because recovery believes whatever lies below it (V39). A failed fsync is an
+error of the device and never tried again (D17).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidelog.core.completion import Completion
+from tidelog.core.ports import Files, Work
+from tidelog.log import names
+from tidelog.log.checkpoints import LEADER_EPOCHS, format_leader_epochs
+from tidelog.log.directory_files import PARTITION_METADATA, format_partition_metadata
+from tidelog.log.log_state import LogState
+from tidelog.log.open_files import OpenFile
+from tidelog.log.segment import Segment
+from tidelog.log.segment_files import index_files
+
+
+@dataclass(slots=True)
+class FlushOperation:
+    """What has to reach the disk, captured when the flush was asked for."""
+
+    directory: str
+    #: Recovery point once it is done.
+    target_offset: int
+    logs: list[OpenFile]
+    #: Index files, snapshots, the leader-epoch checkpoint, partition.metadata: (path, content).
+    replacements: list[tuple[str, bytes]] = field(default_factory=list)
+    sync_directory: bool = False
+
+    def __call__(self, files: Files) -> None:
+        """Do it. Raises OSError."""
+        for log in self.logs:
+            files.fsync(log.handle(files))
+        for path, data in self.replacements:
+            files.replace_file(path, data, sync=True)
+        if self.sync_directory:
+            files.fsync_directory(self.directory)
+
+
+class Flushes:
+    """The flushes of one log: one at a time, those asked for meanwhile share the next one."""
+
+    __slots__ = ("_idle", "_log", "_next", "_running")
+
+    def __init__(self, log: LogState) -> None:
+        self._log = log
+        self._running: Completion[None] | None = None
+        self._next: Completion[None] | None = None
+        self._idle: list[Completion[None]] = []
+
+    def start(self) -> Completion[None]:
+        """Flush up to the log's end as it is now."""
+        log = self._log
+        if log.directory.failure is not None:
+            return Completion.failed(log.directory.failure)
+        if self._running is not None or log.is_truncating:
+            if self._next is None:
+                self._next = Completion()
+            return self._next
+        return self._run(log.log_end_offset)
+
+    def at_close(self) -> list[tuple[str, bytes]]:
+        """The files that a flush would replace, of a log that nobody uses any more: path, content.
+        They count as replaced: whoever closes does it, and syncs the volume, before any checkpoint
+        tells of it."""
+        log = self._log
+        assert self._running is None and not log.is_truncating, f"{log.path} is still at work"
+        operation, sealing, snapshots = self._capture(log.log_end_offset)
+        log.truncation_unsynced = log.metadata_unsynced = log.names_changed = log.epochs.changed = (
+            False
+        )
+        self._apply(log.log_end_offset, sealing, snapshots)
+        return operation.replacements
+
+    def start_for_roll(self) -> None:
+        """Flush what was rolled; a flush that waits will do it too."""
+        if self._running is None and not self._log.is_truncating:
+            self._run(self._log.active_segment.base_offset)
+        elif self._next is None:
+            self._next = Completion()
+
+    def resume(self) -> None:
+        """What had to wait for a truncation may start."""
+        waiting = self._next
+        if waiting is None or self._running is not None or self._log.is_truncating:
+            return
+        self._next = None
+
+        def tell(done: Completion[None]) -> None:
+            if done.error is not None:
+                waiting.fail(done.error)
+            else:
+                waiting.resolve(None)
+
+        self.start().then(tell)
+
+    def idle(self) -> Completion[None]:
+        """Done when the flush under way is; one that waits does not count."""
+        if self._running is None:
+            return Completion.of(None)
+        idle: Completion[None] = Completion()
+        self._idle.append(idle)
+        return idle
+
+    def _run(self, target: int) -> Completion[None]:
+        log = self._log
+        operation, sealing, snapshots = self._capture(target)
+        if not operation.logs and not operation.replacements and not operation.sync_directory:
+            log.recovery_point = max(log.recovery_point, target)
+            return Completion.of(None)
+        completion: Completion[None] = Completion()
+        self._running = completion
+        truncation_unsynced, log.truncation_unsynced = log.truncation_unsynced, False
+        epochs_were_changed, log.epochs.changed = log.epochs.changed, False
+        metadata_unsynced, log.metadata_unsynced = log.metadata_unsynced, False
+        names_changed, log.names_changed = log.names_changed, False
+        for file in operation.logs:
+            log.directory.open_files.pin(file)
+
+        def flushed(done: Completion[None]) -> None:
+            for file in operation.logs:
+                log.directory.open_files.unpin(file)
+            self._running = None
+            if done.error is not None:
+                log.epochs.changed |= epochs_were_changed
+                log.metadata_unsynced |= metadata_unsynced
+                log.names_changed |= names_changed
+                log.truncation_unsynced |= truncation_unsynced
+                log.directory.failed(done.error)
+            else:
+                self._apply(target, sealing, snapshots)
+            self._finish(completion, done)
+
+        log.directory.lane.submit(operation, Work.SLOW, "flush").then(flushed)
+        return completion
+
+    def _finish(self, completion: Completion[None], done: Completion[None]) -> None:
+        idle, self._idle = self._idle, []
+        if done.error is not None:
+            completion.fail(done.error)
+        else:
+            completion.resolve(None)
+        for waiting in idle:
+            waiting.resolve(None)
+        self.resume()
+
+    def _apply(self, target: int, sealing: list[Segment], snapshots: list[int]) -> None:
+        """A truncation waits for the flush under way, so what was captured is still true."""
+        log = self._log
+        # A segment that begins behind a gap is flushed for before its first append is applied.
+        end = max(log.log_end_offset, log.base_offsets[-1])
+        assert target <= end, f"{log.path}: flushed up to {target}, the log ends at {end}"
+        log.recovery_point = max(log.recovery_point, target)
+        for segment in sealing:
+            segment.sealed = True
+            log.directory.indexes.used(segment)
+        for offset in snapshots:
+            log.new_snapshots.pop(offset, None)
+            if offset not in log.snapshots:
+                log.snapshots.append(offset)
+        log.snapshots.sort()
+
+    def _capture(self, target: int) -> tuple[FlushOperation, list[Segment], list[int]]:
+        """What has to be written so that the recovery point may be `target`."""
+        log = self._log
+        active = log.active_segment
+        sealing = [s for s in log.segments if not s.sealed and s is not active]
+        operation = FlushOperation(log.path, target, [segment.file for segment in sealing])
+        if log.truncation_unsynced or target > max(active.base_offset, log.recovery_point):
+            operation.logs.append(active.file)
+        replacements = operation.replacements
+        for segment in sealing:
+            replacements += index_files(segment)
+        snapshots = [offset for offset in log.new_snapshots if offset <= target]
+        for offset in snapshots:
+            path = f"{log.path}/{names.offset_name(offset, names.SNAPSHOT)}"
+            replacements.append((path, log.new_snapshots[offset]))
+        if log.epochs.changed:
+            entries = log.epochs.entries()
+            replacements.append((f"{log.path}/{LEADER_EPOCHS}", format_leader_epochs(entries)))
+        if log.metadata_unsynced:
+            data = format_partition_metadata(log.topic_id)
+            replacements.append((f"{log.path}/{PARTITION_METADATA}", data))
+        operation.sync_directory = log.names_changed
+        return operation, sealing, snapshots

@@ -1,0 +1,510 @@
+"""One log directory on its lane: opened, its replicas made, removed and set aside, closed.
+
+A directory of another cluster or broker is refused. With the marker of a clean shutdown files are
+believed; without, each partition is recovered (`recovery`). The marker is removed, durably, before
+anything is written to a log: a crash from then on is an unclean end (E3). Checkpoints that cannot
+be read count as empty: then everything is recovered from its start.
+
+At a clean end each log is brought to rest, what a failed write left is removed, and where anything
+changed, the indexes of the last segment and a snapshot of the producers are written; then the
+volume is synced, once: a wait for each file would take minutes where there are thousands of logs.
+Last of all comes the marker. Rules V34, V35 and V45 (setting aside), V38, V39, E3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ConfigError, StorageError
+from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.log import names
+from tidelog.log.append_queue import remove_failed_write
+from tidelog.log.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    OFFSET_CHECKPOINTS,
+    RECOVERY_POINTS,
+    DamagedCheckpoint,
+    all_of,
+    parse_offsets,
+)
+from tidelog.log.config import LogConfig
+from tidelog.log.directory_files import (
+    CLEAN_SHUTDOWN,
+    META_PROPERTIES,
+    Replacement,
+    format_clean_shutdown,
+    format_meta_properties,
+    parse_clean_shutdown,
+    parse_meta_properties,
+    put_in_place,
+    replace_all,
+)
+from tidelog.log.directory_state import DirectoryState
+from tidelog.log.open_files import DEFAULT_MAX_OPEN_FILES
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.recovery import (
+    DamagedLog,
+    LoadedLog,
+    LoadRequest,
+    load,
+)
+from tidelog.log.replica_directories import ReplicaDirectories
+from tidelog.log.segment_files import index_files
+from tidelog.log.stray_replicas import Stray, StrayReplicas
+
+__all__ = ["LogDirectory", "Stray"]
+
+#: Partitions loaded by one operation: few hand-overs, and still steps that can be told apart.
+_PARTITIONS_PER_OPERATION = 32
+_KNOWN_FILES = (
+    *OFFSET_CHECKPOINTS,
+    META_PROPERTIES,
+    CLEAN_SHUTDOWN,
+    names.HELD_STRAYS,
+    ".lock",
+    "lost+found",
+)
+Note = Callable[[int, str], None]
+#: Have the configuration of these topics known.
+LearnConfigs = Callable[[Iterable[str]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Opened:
+    """What a log directory holds."""
+
+    #: Nobody has opened it before, and no partition is in it.
+    is_new: bool = False
+    was_clean: bool = False
+    clean_shutdown_epoch: int | None = None
+    checkpoints: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    partitions: list[tuple[TopicPartition, LoadedLog]] = field(default_factory=list)
+    #: Names of directories that were renamed: deletions, strays, moves.
+    aside: list[str] = field(default_factory=list)
+    #: Names of the strays among them that wait for an operator's word (V35).
+    held: list[str] = field(default_factory=list)
+    notes: list[tuple[int, str]] = field(default_factory=list)
+    found: list[TopicPartition] = field(default_factory=list)
+
+
+async def open_directory(
+    lane: Lane,
+    clock: Clock,
+    cluster_id: str,
+    broker_id: int,
+    config_of: Callable[[str], LogConfig],
+    learn_configs: LearnConfigs | None,
+    note: Note,
+) -> Opened:
+    """See LogDirectory.open. Raises ConfigError, StorageError."""
+    root = lane.directory
+    opened = await lane.submit(
+        lambda files: _look(files, root, cluster_id, broker_id), Work.SLOW, "open directory"
+    )
+    for level, text in opened.notes:
+        note(level, text)
+    started_ms = clock.monotonic_ms()
+    if learn_configs is not None and opened.found:
+        await learn_configs(dict.fromkeys(found.topic for found in opened.found))
+    requests = [
+        (topic_partition, _request(root, opened, topic_partition, config_of, clock))
+        for topic_partition in opened.found
+    ]
+    for start in range(0, len(requests), _PARTITIONS_PER_OPERATION):
+        part = requests[start : start + _PARTITIONS_PER_OPERATION]
+        partitions = await _load(lane, root, part)
+        for _, loaded in partitions:
+            for is_warning, text in loaded.notes:
+                note(logging.WARNING if is_warning else logging.INFO, text)
+        opened.partitions += [part for part in partitions if not part[1].is_unfinished]
+    if opened.partitions and not opened.was_clean:
+        # What recovery decided must not be undone by the next crash: from now on it counts as
+        # flushed. One wait for all of it: thousands of them would take minutes.
+        await put_in_place(
+            lane, [path for _, loaded in opened.partitions for path in loaded.beside]
+        )
+    await lane.submit(lambda files: _begin(files, root), Work.SLOW, "begin")
+    if opened.is_new:
+        note(logging.INFO, f"{root}: a new log directory, with no partitions yet")
+    else:
+        note(
+            logging.INFO,
+            f"{root}: {len(opened.partitions)} partitions loaded in "
+            f"{clock.monotonic_ms() - started_ms} ms after "
+            f"{'a clean' if opened.was_clean else 'an unclean'} shutdown",
+        )
+    return opened
+
+
+def _request(
+    root: str,
+    opened: Opened,
+    topic_partition: TopicPartition,
+    config_of: Callable[[str], LogConfig],
+    clock: Clock,
+) -> LoadRequest:
+    config = config_of(topic_partition.topic)
+    return LoadRequest(
+        path=f"{root}/{names.directory_name(topic_partition)}",
+        clean=opened.was_clean,
+        # What was compacted was flushed before.
+        recovery_point=max(
+            opened.checkpoints[name].get(topic_partition, 0)
+            for name in (RECOVERY_POINTS, CLEANER_OFFSETS)
+        ),
+        log_start_offset=opened.checkpoints[LOG_START_OFFSETS].get(topic_partition, 0),
+        index_interval_bytes=config.index_interval_bytes,
+        compacted=config.compact_enabled,
+        now_ms=clock.wall_ms(),
+        monotonic_ms=clock.monotonic_ms(),
+    )
+
+
+async def _load(
+    lane: Lane, root: str, requests: list[tuple[TopicPartition, LoadRequest]]
+) -> list[tuple[TopicPartition, LoadedLog]]:
+    def operation(files: Files) -> list[tuple[TopicPartition, LoadedLog]]:
+        partitions: list[tuple[TopicPartition, LoadedLog]] = []
+        for topic_partition, request in requests:
+            try:
+                loaded = load(files, request)
+            except DamagedLog:
+                # No clean shutdown left this: what is found here next, perhaps without the
+                # partition, must not be believed for the marker's sake (E3, V10).
+                _begin(files, root)
+                raise
+            if loaded.is_unfinished:
+                # The crash came before the replica was made: it never held anything.
+                loaded.notes.append((False, f"{request.path}: its creation was cut short"))
+                files.remove_tree(request.path)
+            partitions.append((topic_partition, loaded))
+        return partitions
+
+    return await lane.submit(operation, Work.SLOW, "load partitions")
+
+
+def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
+    """Read everything but the partitions. Raises ConfigError, OSError."""
+    files.mkdir(root)
+    for name in files.listdir(root):
+        if name.endswith(names.TEMPORARY):
+            files.unlink(f"{root}/{name}")
+    opened = Opened(is_new=not files.exists(f"{root}/{META_PROPERTIES}"))
+    _check_owner(files, root, cluster_id, broker_id)
+    present = files.listdir(root)
+    if CLEAN_SHUTDOWN in present:
+        try:
+            epoch = parse_clean_shutdown(files.read_file(f"{root}/{CLEAN_SHUTDOWN}"))
+            opened.was_clean, opened.clean_shutdown_epoch = True, epoch
+        except ValueError as error:
+            text = f"{root}/{CLEAN_SHUTDOWN} proves no clean shutdown: {error}"
+            opened.notes.append((logging.WARNING, text))
+    for name in OFFSET_CHECKPOINTS:
+        opened.checkpoints[name] = {}
+        if name in present:
+            try:
+                opened.checkpoints[name] = parse_offsets(files.read_file(f"{root}/{name}"))
+            except DamagedCheckpoint as error:
+                text = f"{root}/{name} is not believed: {error}"
+                opened.notes.append((logging.WARNING, text))
+    if names.HELD_STRAYS in present:
+        held = files.read_file(f"{root}/{names.HELD_STRAYS}").decode("utf-8", "replace")
+        opened.held = held.splitlines()
+    for name in present:
+        topic_partition = names.parse_directory_name(name)
+        if topic_partition is not None:
+            opened.found.append(topic_partition)
+        elif names.parse_aside_name(name) is not None:
+            opened.aside.append(name)
+        elif name not in _KNOWN_FILES:
+            opened.notes.append((logging.WARNING, f"{root}/{name} is not ours and left alone"))
+    opened.is_new = opened.is_new and not opened.found and not opened.aside
+    return opened
+
+
+def _check_owner(files: Files, root: str, cluster_id: str, broker_id: int) -> None:
+    path = f"{root}/{META_PROPERTIES}"
+    if not files.exists(path):
+        files.replace_file(path, format_meta_properties(cluster_id, broker_id), sync=True)
+        return
+    try:
+        owner = parse_meta_properties(files.read_file(path))
+    except ValueError as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    if owner.cluster_id is not None and owner.cluster_id != cluster_id:
+        raise ConfigError(
+            f"log directory {root} belongs to cluster {owner.cluster_id}, "
+            f"this broker to cluster {cluster_id}; give it a directory of its own"
+        )
+    if owner.broker_id is not None and owner.broker_id != broker_id:
+        raise ConfigError(
+            f"log directory {root} belongs to broker {owner.broker_id}, "
+            f"this is broker {broker_id}; give it a directory of its own"
+        )
+
+
+def _begin(files: Files, root: str) -> None:
+    """From here on an end without the marker is an unclean one."""
+    if files.exists(f"{root}/{CLEAN_SHUTDOWN}"):
+        files.unlink(f"{root}/{CLEAN_SHUTDOWN}")
+    files.fsync_directory(root)
+
+
+async def close_logs(logs: Sequence[PartitionLog]) -> None:
+    """Bring all logs of a directory to rest and down to the disk. Raises StorageError."""
+    for resting in [log.close("closed") for log in logs]:
+        await resting
+    for removal in [_remove_failed_write(log) for log in logs]:
+        await removal
+    for idle in [log.flushes.idle() for log in logs]:
+        await idle
+    if not logs:
+        return
+    directory = logs[0].directory
+    try:
+        await replace_all(directory.lane, (file for log in logs for file in _files_at_close(log)))
+    except StorageError as error:
+        directory.failed(error)
+        raise
+
+
+def _remove_failed_write(log: PartitionLog) -> Completion[None]:
+    segment = log.active_segment
+    file, size = segment.file, segment.size_bytes
+    if not file.write_failed:
+        return Completion.of(None)
+    log.truncation_unsynced = True
+    return log.directory.lane.submit(
+        lambda files: remove_failed_write(file, size, files), Work.SLOW, "cut back"
+    )
+
+
+def _files_at_close(log: PartitionLog) -> list[Replacement]:
+    """Files of a log that a clean start believes, where they are not on the disk as they are."""
+    replacements = log.flushes.at_close()
+    end = log.log_end_offset
+    if log.closed_state != (log.truncations, end):
+        log.closed_state = (log.truncations, end)
+        replacements += index_files(log.active_segment)
+        snapshot = f"{log.path}/{names.offset_name(end, names.SNAPSHOT)}"
+        replacements.append((snapshot, log.producers.to_snapshot()))
+    return replacements
+
+
+class LogDirectory(DirectoryState):
+    """Everything in one log directory. Loop only."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        clock: Clock,
+        tracer: Tracer,
+        default_config: LogConfig,
+        max_open_files: int = DEFAULT_MAX_OPEN_FILES,
+    ) -> None:
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        super().__init__(lane, clock, tracer, default_config, max_open_files, self.logs)
+        #: High watermarks as they were loaded, none above its log's end.
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        #: Broker epoch of the clean shutdown before this start, None without one (E3).
+        self.clean_shutdown_epoch: int | None = None
+        #: Partitions that were set aside.
+        self.stray_replicas = StrayReplicas(self, self.logs, self._add_loaded)
+        self._replicas = ReplicaDirectories(
+            self, self.logs, self.high_watermarks, self.stray_replicas
+        )
+
+    # opening
+
+    @classmethod
+    async def open(
+        cls,
+        lane: Lane,
+        *,
+        cluster_id: str,
+        broker_id: int,
+        clock: Clock,
+        tracer: Tracer,
+        default_config: LogConfig,
+        config_of: Callable[[str], LogConfig],
+        learn_configs: LearnConfigs | None = None,
+        max_open_files: int = DEFAULT_MAX_OPEN_FILES,
+    ) -> LogDirectory:
+        """Open the lane's directory, made if it is not there; recover after an unclean end.
+
+        `learn_configs` is told the topics that are here before `config_of` is asked: recovery must
+        know which of them are compacted.
+
+        Raises ConfigError when it belongs to another cluster or broker or cannot be used, and
+        StorageError when the disk fails.
+        """
+        directory = cls(lane, clock, tracer, default_config, max_open_files)
+        opened = await open_directory(
+            lane, clock, cluster_id, broker_id, config_of, learn_configs, directory.log_note
+        )
+        await directory._take(opened, config_of)
+        return directory
+
+    async def _take(self, opened: Opened, config_of: Callable[[str], LogConfig]) -> None:
+        self.clean_shutdown_epoch = opened.clean_shutdown_epoch
+        for name, offsets in opened.checkpoints.items():
+            self.checkpoints[name].offsets = offsets
+        for key, loaded in opened.partitions:
+            self._add_loaded(key, loaded, config_of(key.topic))
+        self.stray_replicas.opened(opened.held)
+        for name in opened.aside:
+            self._replicas.take_aside(name, self.clock.wall_ms())
+        marks = self.checkpoints[HIGH_WATERMARKS].offsets
+        self.high_watermarks.update(
+            (key, max(min(marks[key], log.log_end_offset), log.log_start_offset))
+            for key, log in self.logs.items()
+            if key in marks
+        )
+        if not opened.was_clean:
+            # What the disk claims must not outlive the records that were lost (V38).
+            await self.checkpoints[HIGH_WATERMARKS].write(self.high_watermarks)
+        if not opened.was_clean or any(
+            self.checkpoints[RECOVERY_POINTS].offsets.get(key) != log.recovery_point
+            for key, log in self.logs.items()
+        ):
+            # Recovery points that are not on disk are none: after a crash, gaps that compaction
+            # left would be taken for lost records, and what is behind them would go.
+            await self.checkpoint()
+        self.tracer.event(
+            "log_directory_opened", directory=self.path, partitions=len(self.logs),
+            clean=opened.was_clean,
+        )  # fmt: skip
+
+    def _add_loaded(
+        self, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig
+    ) -> PartitionLog:
+        """Have the log of a partition that was loaded."""
+        log = PartitionLog(
+            self,
+            topic_partition,
+            loaded.topic_id,
+            config,
+            loaded.segments,
+            loaded.log_start_offset,
+            loaded.log_end_offset,
+            loaded.recovery_point,
+            loaded.epochs,
+            loaded.producers,
+        )
+        log.snapshots = loaded.snapshots
+        log.names_changed = loaded.names_changed
+        if loaded.is_sealed:
+            log.closed_state = (0, loaded.log_end_offset)
+        for segment in loaded.segments[:-1]:
+            self.indexes.used(segment)
+        self.logs[topic_partition] = log
+        if loaded.cut_bytes:
+            self.tracer.mark("log_cut_at_start")
+            self.tracer.event(
+                "log_recovered", partition=str(topic_partition),
+                end_offset=loaded.log_end_offset, cut_bytes=loaded.cut_bytes,
+            )  # fmt: skip
+        return log
+
+    # replicas
+
+    @property
+    def strays(self) -> Mapping[str, Stray]:
+        """Set-aside partitions by directory name."""
+        return self.stray_replicas.found
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
+    ) -> Completion[PartitionLog]:
+        """Make an empty replica; see `create_many`."""
+        completion: Completion[PartitionLog] = Completion()
+
+        def created(done: Completion[list[PartitionLog]]) -> None:
+            if done.error is not None:
+                completion.fail(done.error)
+            else:
+                completion.resolve(done.result()[0])
+
+        self.create_many([(topic_partition, topic_id, config)]).then(created)
+        return completion
+
+    def create_many(
+        self, replicas: Sequence[tuple[TopicPartition, TopicId, LogConfig]]
+    ) -> Completion[list[PartitionLog]]:
+        """Make empty replicas; their names are durable with one directory sync when it is done.
+
+        Raises KafkaError for a name that V24 forbids, ValueError for a replica that is here.
+        The completion's error is a StorageError.
+        """
+        return self._replicas.create_many(replicas)
+
+    def delete(self, topic_partition: TopicPartition) -> Completion[None]:
+        """Rename the replica's directory now, remove it after `file.delete.delay.ms` (V34)."""
+        delay_ms = self.logs[topic_partition].config.file_delete_delay_ms
+        return self._replicas.leave(topic_partition, names.DELETE_SUFFIX, delay_ms)
+
+    def set_aside(
+        self, topic_partition: TopicPartition, high_watermark: int = 0
+    ) -> Completion[None]:
+        """Move the replica aside as stray: kept, listed, no longer served (V35, V45)."""
+        return self._replicas.leave(topic_partition, names.STRAY_SUFFIX, None, high_watermark)
+
+    def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
+        """Remove strays that were set aside `delay_ms` ago or longer and wait for no word; returns
+        how many."""
+        return self.stray_replicas.purge(now_ms, delay_ms)
+
+    def hold_strays(self, held: Iterable[str]) -> Completion[None]:
+        """Keep these strays until an operator removes or restores them (V35)."""
+        return self.stray_replicas.hold(held)
+
+    # checkpoints and flushes
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> Completion[None]:
+        """Write the high watermarks of all replicas here; one not named keeps its last (V34)."""
+        checkpoint = self.checkpoints[HIGH_WATERMARKS]
+        new: dict[TopicPartition, int] = {}
+        for key, log in self.logs.items():
+            offset = offsets.get(key, checkpoint.offsets.get(key))
+            if offset is not None:
+                end = log.log_end_offset if log.truncating_to is None else log.truncating_to
+                new[key] = min(offset, end)
+        return self._write(checkpoint, new)
+
+    def flush_due(self, now_ms: int) -> Completion[None]:
+        """Flush logs whose unflushed records are older than their topic's flush.ms."""
+        due = [
+            log.flush()
+            for log in self.logs.values()
+            if log.log_end_offset > log.recovery_point
+            and now_ms - log.oldest_unflushed_ms >= log.config.flush_ms
+        ]
+        return all_of(due)
+
+    # closing
+
+    async def close(self, *, broker_epoch: int) -> None:
+        """Write everything down, last of all the marker of a clean shutdown (E3); end the lane.
+
+        Raises StorageError, and leaves no marker, where anything could not be written.
+        """
+        self.is_closed = True
+        try:
+            if self.failure is not None:
+                raise self.failure
+            await close_logs(list(self.logs.values()))
+            await self.checkpoint()
+            marker, path = format_clean_shutdown(broker_epoch), f"{self.path}/{CLEAN_SHUTDOWN}"
+            await self.lane.submit(
+                lambda files: files.replace_file(path, marker, sync=True), Work.SLOW, "clean marker"
+            )
+        finally:
+            for log in self.logs.values():
+                log.forget_files()
+            await self.lane.close()

@@ -1,0 +1,440 @@
+"""Reads of one log, by offset and by timestamp: steps on the loop around `segment_reads`.
+
+A read by offset is first tried from the page cache on the loop, and where that would block, on the
+directory's thread. The time index says from which batch on a time can be found; batches are then
+looked at by their header, and the one that reaches the time is read whole and searched record by
+record, because only its records tell.
+
+Where a read finds something wrong, the whole segment is checked (`recheck`): an index is rebuilt
+and the read repeated; damage is reported with the offset from which on the log is not to be
+believed (V68). Sources: UnifiedLog.read, UnifiedLog.fetchOffsetByTimestamp.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TypeVar
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.ports import Work
+from tidelog.log.index import OffsetIndex, TimeIndex
+from tidelog.log.log_state import LogState
+from tidelog.log.segment import Segment
+from tidelog.log.segment_reads import (
+    Found,
+    LogSlice,
+    NotCached,
+    ReadOperation,
+    Recheck,
+    TimestampSearch,
+    is_loss,
+)
+from tidelog.records.batch import HEADER_BYTES, CorruptBatch
+
+#: Ends of reads remembered per log: one per reader that follows along.
+_MAX_READ_ENDS = 64
+
+T = TypeVar("T")
+
+
+class _Wrong(KafkaError):
+    """A read found what cannot be right: the segment's index, or its batches, are damaged."""
+
+    def __init__(self, segment: Segment, error: CorruptBatch) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}")
+        self.segment = segment
+        self.error = error
+
+
+def read(
+    log: LogState, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool
+) -> Completion[LogSlice]:
+    """See PartitionLog.read."""
+    first = _read(log, offset, max_bytes, end_offset, min_one_batch)
+    if first.done and first.error is None:
+        return first
+    completion: Completion[LogSlice] = Completion()
+
+    def tried(done: Completion[LogSlice]) -> None:
+        if not isinstance(done.error, _Wrong):
+            _pass_on(done, completion)
+            return
+
+        def checked(rechecked: Completion[None]) -> None:
+            if rechecked.error is not None:
+                completion.fail(rechecked.error)
+            else:
+                again = _read_again(log, offset, max_bytes, end_offset, min_one_batch)
+                _pass_on(again, completion)
+
+        recheck(log, done.error.segment, done.error.error).then(checked)
+
+    first.then(tried)
+    return completion
+
+
+def _read(
+    log: LogState, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool
+) -> Completion[LogSlice]:
+    log_end = log.log_end_offset
+    if not log.log_start_offset <= offset <= log_end:
+        raise _out_of_range(log, offset)
+    end = min(end_offset, log_end)
+    if log.truncating_to is not None:
+        end = min(end, log.truncating_to)  # the bytes behind it may be gone by now
+    if offset >= end:
+        return Completion.of(LogSlice(b""))
+    recent = log.directory.recent
+    if recent is not None and recent.serves(log, offset, max_bytes, end) and not log.is_closed:
+        return Completion.of(recent.slice)
+    number = bisect_right(log.base_offsets, offset) - 1
+    segment = log.segments[max(number, 0)]
+    if segment.index is not None:
+        return _read_segment(log, segment, offset, max_bytes, end, min_one_batch)
+    completion: Completion[LogSlice] = Completion()
+
+    def indexed(done: Completion[None]) -> None:
+        if done.error is not None:
+            _fail(log, segment, completion, done.error)
+        elif segment.index is None or segment.file.doomed:
+            _pass_on(_read_again(log, offset, max_bytes, end, min_one_batch), completion)
+        else:
+            _pass_on(_read_segment(log, segment, offset, max_bytes, end, min_one_batch), completion)
+
+    log.directory.with_index(segment).then(indexed)
+    return completion
+
+
+def _read_segment(
+    log: LogState,
+    segment: Segment,
+    offset: int,
+    max_bytes: int,
+    end: int,
+    min_one_batch: bool,
+) -> Completion[LogSlice]:
+    operation = _operation(log, segment, offset, max_bytes, end, min_one_batch)
+    file = segment.file
+    directory = log.directory
+    directory.open_files.pin(file)
+    lane = directory.lane
+    # Only opening the file could wait for the disk; what is read comes from the page cache or not.
+    if file.is_open or lane.is_fast:
+        done = lane.submit(operation, Work.NOWAIT, "read")
+        if done.error is None:
+            directory.open_files.unpin(file)
+            slice_ = done.result()
+            if slice_ is not None:
+                _remember(log, segment, slice_)
+                return done  # type: ignore[return-value]
+            return _read_next(log, segment.base_offset, max_bytes, end, min_one_batch)
+        if not isinstance(done.error, NotCached):
+            completion: Completion[LogSlice] = Completion()
+            directory.open_files.unpin(file)
+            _fail(log, segment, completion, done.error)
+            return completion
+    operation.cached = False
+    return _read_from_disk(log, segment, operation, end)
+
+
+def _read_from_disk(
+    log: LogState, segment: Segment, operation: ReadOperation, end_offset: int
+) -> Completion[LogSlice]:
+    """The file is pinned by the caller. `end_offset` may lie in a later segment."""
+    completion: Completion[LogSlice] = Completion()
+    truncations = log.truncations
+
+    def read_done(done: Completion[LogSlice | None]) -> None:
+        log.directory.open_files.unpin(segment.file)
+        if log.truncations != truncations:
+            completion.fail(
+                KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    f"{log.topic_partition} was truncated while it was read",
+                )
+            )
+        elif done.error is not None:
+            _fail(log, segment, completion, done.error)
+        else:
+            slice_ = done.result()
+            if slice_ is not None:
+                _remember(log, segment, slice_)
+                completion.resolve(slice_)
+            else:
+                # Where another has taken its place, what was the next one's may be in that.
+                go_on = _read_again if segment.file.doomed else _read_next
+                offset = operation.offset if segment.file.doomed else segment.base_offset
+                following = go_on(
+                    log, offset, operation.max_bytes, end_offset, operation.min_one_batch
+                )
+                _pass_on(following, completion)
+
+    log.directory.lane.submit(operation, Work.SLOW, "read from disk").then(read_done)
+    return completion
+
+
+def _read_next(
+    log: LogState, base_offset: int, max_bytes: int, end: int, min_one_batch: bool
+) -> Completion[LogSlice]:
+    """No batch of the segment that begins at `base_offset` reaches the offset (compaction took
+    them): go to the next one."""
+    following = [base for base in log.base_offsets if base > base_offset]
+    if not following or following[0] >= end:
+        return Completion.of(LogSlice(b""))
+    offset = max(following[0], log.log_start_offset)
+    return _read_again(log, offset, max_bytes, end, min_one_batch)
+
+
+def _read_again(
+    log: LogState, offset: int, max_bytes: int, end: int, min_one_batch: bool
+) -> Completion[LogSlice]:
+    """Begin anew: other files make up the log than when the read began."""
+    if log.is_closed:
+        return Completion.failed(
+            KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{log.topic_partition} is gone")
+        )
+    try:
+        return _read(log, offset, max_bytes, end, min_one_batch)
+    except KafkaError as error:
+        return Completion.failed(error)
+
+
+def _operation(
+    log: LogState,
+    segment: Segment,
+    offset: int,
+    max_bytes: int,
+    end: int,
+    min_one_batch: bool,
+) -> ReadOperation:
+    index = segment.index
+    if index is None:
+        raise AssertionError(f"the index of {segment.file.path} is not in memory")
+    active = segment is log.segments[-1]
+    exact = True
+    remembered = log.read_ends.get(offset)
+    if offset == segment.base_offset:
+        position = 0
+    elif remembered is not None and remembered[0] == segment.base_offset:
+        position = remembered[1]
+    else:
+        position = log.batch_starts.position_of(offset) if active else -1
+        if position < 0:
+            position = index.floor(offset)
+            exact = False
+    segment_end = log.log_end_offset
+    if not active:
+        segment_end = log.base_offsets[bisect_right(log.base_offsets, segment.base_offset)]
+    limit = segment.size_bytes
+    limit_is_end = True
+    if end < segment_end:
+        known = log.batch_starts.position_of(end) if active else -1
+        limit_is_end = known >= 0
+        if limit_is_end:
+            limit = known
+    else:
+        end = segment_end
+    walk_from = position
+    if exact and limit - position > max_bytes:
+        # Early enough for the header of the batch there, whose offset is wanted, to be read.
+        walk_from = index.batch_start_before(position + max_bytes - HEADER_BYTES, position)
+        if not limit_is_end:
+            walk_from = max(position, min(walk_from, index.floor(end - 1)))
+    return ReadOperation(
+        segment.file,
+        offset,
+        position,
+        exact,
+        limit,
+        limit_is_end,
+        end,
+        max_bytes,
+        min_one_batch,
+        walk_from,
+        index.least_at_floor(offset),
+        cached=True,
+    )
+
+
+def _remember(log: LogState, segment: Segment, slice_: LogSlice) -> None:
+    """The next read of this reader begins where this one ended."""
+    if slice_.next_offset >= 0 and not segment.file.doomed:
+        ends = log.read_ends
+        ends.pop(slice_.next_offset, None)
+        ends[slice_.next_offset] = (segment.base_offset, slice_.end_position)
+        if len(ends) > _MAX_READ_ENDS:
+            del ends[next(iter(ends))]
+
+
+def _out_of_range(log: LogState, offset: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"offset {offset} of {log.topic_partition}, "
+        f"which has {log.log_start_offset} to {log.log_end_offset}",
+    )
+
+
+def _pass_on(done: Completion[T], completion: Completion[T]) -> None:
+    def settle(finished: Completion[T]) -> None:
+        if finished.error is not None:
+            completion.fail(finished.error)
+        else:
+            completion.resolve(finished.result())
+
+    done.then(settle)
+
+
+def _fail(
+    log: LogState, segment: Segment, completion: Completion[LogSlice], error: BaseException
+) -> None:
+    """Say why a read failed; what a truncation or deletion took meanwhile is neither damage nor a
+    failure of the disk, though the loop may not have heard yet that it is done."""
+    if log.truncating_to is not None and is_loss(error):
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        completion.fail(KafkaError(code, f"{log.topic_partition} is being truncated"))
+        return
+    gone = log.is_closed or segment not in log.segments
+    if gone and is_loss(error):
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if log.is_closed else ErrorCode.OFFSET_OUT_OF_RANGE
+        completion.fail(KafkaError(code, f"{segment.file.path} is gone"))
+        return
+    if isinstance(error, CorruptBatch):
+        completion.fail(_Wrong(segment, error))
+        return
+    log.directory.failed(error)
+    completion.fail(error)
+
+
+def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[None]:
+    """A read of `segment` found something wrong. Done when its index was to blame and is right
+    now; else fails: KafkaError CORRUPT_MESSAGE for damage, which the directory is told of,
+    NOT_LEADER_OR_FOLLOWER where the log was truncated meanwhile; StorageError.
+    """
+    completion: Completion[None] = Completion()
+    directory = log.directory
+    truncations = log.truncations
+    following = [base for base in log.base_offsets if base > segment.base_offset]
+    operation = Recheck(
+        segment, segment.size_bytes, directory.default_config.index_interval_bytes,
+        following[0] if following else log.log_end_offset, log.epochs.latest_epoch,
+    )  # fmt: skip
+    directory.open_files.pin(segment.file)
+
+    def checked(done: Completion[tuple[Segment, int, CorruptBatch | None]]) -> None:
+        directory.open_files.unpin(segment.file)
+        if log.truncations != truncations or log.is_closed or segment not in log.segments:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            completion.fail(KafkaError(code, f"{log.topic_partition} changed while it was read"))
+        elif done.error is not None:
+            directory.failed(done.error)
+            completion.fail(done.error)
+        else:
+            right, end, wrong = done.result()
+            if wrong is None:
+                _believe(log, segment, right, operation.size_bytes)
+                directory.index_rebuilt(segment.file.path, found)
+                completion.resolve(None)
+            else:
+                directory.damaged(log.topic_partition, segment.file.path, wrong, end)
+                text = f"{segment.file.path}: {wrong}"
+                completion.fail(KafkaError(ErrorCode.CORRUPT_MESSAGE, text))
+
+    directory.lane.submit(operation, Work.SLOW, "check a segment").then(checked)
+    return completion
+
+
+def _believe(log: LogState, segment: Segment, right: Segment, size_bytes: int) -> None:
+    """Take the indexes of what was checked; what was appended meanwhile is in the old ones."""
+    index, time_index = right.index or OffsetIndex(0), right.time_index or TimeIndex(0)
+    if segment.index is not None:
+        for offset, position in segment.index.entries():
+            if position >= size_bytes:
+                index.append(offset, position)
+    segment.index, segment.time_index = index, time_index
+    log.read_ends.clear()
+
+
+def offset_for_timestamp(
+    log: LogState, timestamp_ms: int, end_offset: int
+) -> Completion[Found | None]:
+    """See PartitionLog.offset_for_timestamp."""
+    candidates = [
+        segment
+        for segment in log.segments
+        if segment.max_timestamp_ms >= timestamp_ms and segment.base_offset < end_offset
+    ]
+    return _search(log, candidates, timestamp_ms, end_offset)
+
+
+def max_timestamp(log: LogState) -> Completion[Found | None]:
+    """See PartitionLog.max_timestamp."""
+    best: Segment | None = None
+    for segment in log.segments:
+        if best is None or segment.max_timestamp_ms > best.max_timestamp_ms:
+            best = segment
+    if best is None or best.max_timestamp_ms < 0:
+        return Completion.of(None)
+    return _search(log, [best], best.max_timestamp_ms, log.log_end_offset)
+
+
+def _search(
+    log: LogState, candidates: list[Segment], timestamp_ms: int, end_offset: int
+) -> Completion[Found | None]:
+    """Search the segments one after the other until one has the record."""
+    if not candidates:
+        return Completion.of(None)
+    completion: Completion[Found | None] = Completion()
+    segment = candidates[0]
+
+    def fail(error: BaseException) -> None:
+        if log.truncating_to is not None and is_loss(error):
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            error = KafkaError(code, f"{log.topic_partition} is being truncated")
+        elif isinstance(error, CorruptBatch):
+            # Its index or its batches: told, and mended, for whoever asks next.
+            recheck(log, segment, error)
+            error = KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}")
+        elif log.is_closed or segment not in log.segments:
+            error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{segment.file.path} is gone")
+        else:
+            log.directory.failed(error)
+        completion.fail(error)
+
+    def indexed(done: Completion[None]) -> None:
+        if done.error is not None:
+            fail(done.error)
+            return
+        if segment.file.doomed and not log.is_closed:
+            # Retention or compaction has taken it: look at what is there instead.
+            _pass_on(offset_for_timestamp(log, timestamp_ms, end_offset), completion)
+            return
+        search = TimestampSearch(
+            segment.file,
+            segment.base_offset,
+            _start_position(segment, timestamp_ms),
+            segment.size_bytes,
+            timestamp_ms,
+            log.log_start_offset,
+            min(end_offset, log.log_end_offset),
+        )
+        log.directory.open_files.pin(segment.file)
+        log.directory.lane.submit(search, Work.SLOW, "search by time").then(searched)
+
+    def searched(done: Completion[Found | None]) -> None:
+        log.directory.open_files.unpin(segment.file)
+        if done.error is not None:
+            fail(done.error)
+        elif done.result() is not None or len(candidates) == 1:
+            completion.resolve(done.result())
+        else:
+            _pass_on(_search(log, candidates[1:], timestamp_ms, end_offset), completion)
+
+    log.directory.with_index(segment).then(indexed)
+    return completion
+
+
+def _start_position(segment: Segment, timestamp_ms: int) -> int:
+    if segment.index is None or segment.time_index is None:
+        return 0
+    return segment.index.floor(segment.time_index.floor(timestamp_ms))

@@ -1,0 +1,323 @@
+"""State of one partition's log, and the transitions that change it: what every operation shares.
+
+The operations of a log (`append_queue`, `log_reads`, `flush`, `retention`, `truncation`,
+`log_cleaner`) take this; `PartitionLog` offers them under one name. One operation that changes
+files is under way per log: each takes a turn (`take_turn`) and ends it; truncations and rolls
+queue behind. Loop only. Knows no operation, and nothing of replication.
+
+Offsets stand in this order: first segment, log start, log end (written), next offset (assigned).
+The recovery point is not above the log end; it may be below the log start, for records may be
+deleted before they are flushed. Every transition asserts it (`check_invariants`), an append only
+that it continues the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.log import names
+from tidelog.log.config import LogConfig
+from tidelog.log.directory_state import DirectoryState
+from tidelog.log.producer_state import ProducerState
+from tidelog.log.segment import BatchStarts, Segment
+
+
+class PlannedAppends(Protocol):
+    """The planned appends of a log, as turns know them."""
+
+    #: Somebody has asked for a write while another operation was under way.
+    is_wanted: bool
+
+    @property
+    def planned(self) -> Sequence[object]:
+        """Appends that are not being written yet, in the order of their offsets."""
+
+    def write(self) -> None:
+        """Write what is planned, and end the turn when that is done."""
+
+
+class _Turn(NamedTuple):
+    """An operation of this log that waits for the one under way."""
+
+    start: Callable[[], None]
+    #: Whether everything planned before must be written first.
+    after_queue: bool
+
+
+class LogState:
+    """What is known of one replica's log. There are ten thousand of these: what is empty nearly
+    always is a list (56 bytes), never a deque (760)."""
+
+    __slots__ = (
+        "_appends",
+        "_busy",
+        "_closed",
+        "_truncating",
+        "_turns",
+        "base_offsets",
+        "batch_starts",
+        "closed_state",
+        "config",
+        "directory",
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "metadata_unsynced",
+        "names_changed",
+        "new_snapshots",
+        "next_offset",
+        "oldest_unflushed_ms",
+        "path",
+        "producers",
+        "read_ends",
+        "recovery_point",
+        "segments",
+        "size_bytes",
+        "snapshots",
+        "topic_id",
+        "topic_partition",
+        "truncating_to",
+        "truncation_unsynced",
+        "truncations",
+    )
+
+    _appends: PlannedAppends
+
+    def __init__(
+        self,
+        directory: DirectoryState,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        segments: list[Segment],
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        #: All zeros where the directory does not tell.
+        self.topic_id = topic_id
+        #: May be replaced at any time; holds from the next append on.
+        self.config = config
+        self.path = f"{directory.path}/{names.directory_name(topic_partition)}"
+        #: Oldest first, never empty; only the last one is written.
+        self.segments = segments
+        self.base_offsets = [segment.base_offset for segment in segments]
+        #: First offset that may be read.
+        self.log_start_offset = log_start_offset
+        #: Offset that the next planned record gets.
+        self.next_offset = log_end_offset
+        #: Offset after the last written record.
+        self.log_end_offset = log_end_offset
+        #: Everything below is on the disk.
+        self.recovery_point = recovery_point
+        self.epochs = epochs
+        self.producers = producers
+        #: Bytes of all segments.
+        self.size_bytes = sum(segment.size_bytes for segment in segments)
+        #: Offsets of the producer snapshots on disk, rising, and those still to be written.
+        self.snapshots: list[int] = []
+        self.new_snapshots: dict[int, bytes] = {}
+        #: Files were made, renamed or removed since the directory was last made durable.
+        self.names_changed = False
+        #: The active segment was truncated and not made durable since.
+        self.truncation_unsynced = False
+        #: Wall clock of the first append after the last flush began.
+        self.oldest_unflushed_ms = 0
+        #: (truncations, log end) for which indexes and snapshot are on disk: nothing to close.
+        self.closed_state: tuple[int, int] | None = None
+        #: Whether `partition.metadata` may not have reached the disk.
+        self.metadata_unsynced = False
+        #: Where a truncation under way will end the log: nothing may be claimed beyond.
+        self.truncating_to: int | None = None
+        #: Grows with every truncation: what began before one must not end as if it had not been.
+        self.truncations = 0
+        self.batch_starts = BatchStarts()
+        #: Where reads ended: offset -> (base offset of the segment, position).
+        self.read_ends: dict[int, tuple[int, int]] = {}
+        self._busy = False
+        self._turns: list[_Turn] = []
+        #: Truncations that wait or run: nothing can be planned meanwhile.
+        self._truncating = 0
+        #: Why nothing more may be done here: deleted, set aside, directory closed.
+        self._closed = ""
+        self.check_invariants()
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
+        )
+
+    @property
+    def active_segment(self) -> Segment:
+        """The segment that is written."""
+        return self.segments[-1]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more may be done here."""
+        return bool(self._closed)
+
+    @property
+    def is_truncating(self) -> bool:
+        """Whether a truncation waits or runs; nothing can be planned meanwhile."""
+        return self._truncating > 0
+
+    # turns: one operation at a time
+
+    def submit_planned(self) -> None:
+        """Have everything planned so far written; completions are resolved when it is.
+
+        On a quick disk that is before this call returns; while an earlier operation of this log is
+        under way, it is when that one is done.
+        """
+        appends = self._appends
+        if self._busy:
+            appends.is_wanted = True
+        elif appends.planned:
+            self._busy = True
+            appends.write()
+
+    def take_turn(self, start: Callable[[], None], *, after_queue: bool) -> None:
+        """Run `start` when no other operation of this log is under way; it ends with `end_turn`."""
+        self._turns.append(_Turn(start, after_queue))
+        if not self._busy:
+            self._next_turn()
+
+    def take_next_turn(self, start: Callable[[], None]) -> None:
+        """Run `start` before anything else of this log, when what is under way is done."""
+        self._turns.insert(0, _Turn(start, after_queue=False))
+
+    def end_turn(self) -> None:
+        """The operation under way is done and applied."""
+        assert self._busy, f"{self.path}: a turn ended that nobody had"
+        self._busy = False
+        self._next_turn()
+
+    def _next_turn(self) -> None:
+        while not self._busy:
+            turns, appends = self._turns, self._appends
+            if turns and not (turns[0].after_queue and appends.planned):
+                self._busy = True
+                turns.pop(0).start()
+            elif appends.planned and (turns or appends.is_wanted):
+                self.submit_planned()
+            else:
+                return
+
+    # transitions
+
+    def check_invariants(self) -> None:
+        """Assert what holds whenever no transition is under way. Costs a look at each segment and
+        each leader epoch: for transitions that are rare."""
+        bases = self.base_offsets
+        assert bases and bases == [segment.base_offset for segment in self.segments], self.path
+        assert _rise(bases), f"{self.path}: base offsets of segments do not rise: {bases}"
+        assert bases[0] <= self.log_start_offset <= self.log_end_offset <= self.next_offset, (
+            f"{self.path}: first segment {bases[0]}, log start {self.log_start_offset}, log end "
+            f"{self.log_end_offset} and next offset {self.next_offset} are not in order"
+        )
+        assert 0 <= self.recovery_point <= self.log_end_offset, (
+            f"{self.path}: recovery point {self.recovery_point}, log end {self.log_end_offset}"
+        )
+        epochs = self.epochs.entries()
+        assert _rise([epoch for epoch, _ in epochs]), f"{self.path}: leader epochs {epochs}"
+        assert _rise([start for _, start in epochs]), f"{self.path}: leader epochs {epochs}"
+        assert self.epochs.latest_start_offset <= self.next_offset, (
+            f"{self.path}: leader epochs {epochs}, next offset {self.next_offset}"
+        )
+        assert _rise(self.snapshots), f"{self.path}: producer snapshots {self.snapshots}"
+        size_bytes = sum(segment.size_bytes for segment in self.segments)
+        assert self.size_bytes == size_bytes, f"{self.path}: {self.size_bytes}, not {size_bytes}"
+
+    def add_segment(self, segment: Segment) -> None:
+        """The file of a new, last segment was made: it is the one that is written now."""
+        assert segment.base_offset > self.base_offsets[-1], (
+            f"{self.path}: a segment at {segment.base_offset} behind {self.base_offsets[-1]}"
+        )
+        assert segment.base_offset >= self.log_end_offset, (
+            f"{self.path}: a segment at {segment.base_offset}, the log ends at "
+            f"{self.log_end_offset}"
+        )
+        self.segments.append(segment)
+        self.base_offsets.append(segment.base_offset)
+        self.batch_starts.clear()
+        self.names_changed = True
+
+    def reset_ends(self, log_end_offset: int) -> None:
+        """The log was truncated: it ends here, and what was remembered of its end is void."""
+        self.truncations += 1
+        self.truncation_unsynced = True
+        self.log_end_offset = self.next_offset = log_end_offset
+        self.log_start_offset = min(self.log_start_offset, log_end_offset)
+        self.recovery_point = min(self.recovery_point, log_end_offset)
+        self.epochs.truncate_from_end(log_end_offset)
+        self.base_offsets = [segment.base_offset for segment in self.segments]
+        self.size_bytes = sum(segment.size_bytes for segment in self.segments)
+        self.batch_starts.clear()
+        self.read_ends.clear()
+        self.snapshots = [offset for offset in self.snapshots if offset <= log_end_offset]
+        for offset in [offset for offset in self.new_snapshots if offset > log_end_offset]:
+            del self.new_snapshots[offset]
+        self.names_changed = True
+        self.check_invariants()
+
+    def drop_oldest(self, count: int) -> None:
+        """The oldest segments are not part of the log any more; their files are the caller's."""
+        for segment in self.segments[:count]:
+            self.directory.open_files.forget(segment.file)
+            self.directory.indexes.forget(segment)
+            self.size_bytes -= segment.size_bytes
+        del self.segments[:count], self.base_offsets[:count]
+        start = self.base_offsets[0]
+        if start > self.log_start_offset:
+            self.log_start_offset = start
+            self.epochs.truncate_from_start(start)
+        self.check_invariants()
+        self.directory.tracer.event(
+            "log_segments_deleted", partition=str(self.topic_partition), segments=count,
+            log_start_offset=self.log_start_offset,
+        )  # fmt: skip
+
+    def replaced(self, old: list[Segment], new: Segment) -> None:
+        """Compaction has put `new` in the place of `old`, segments side by side."""
+        first = self.segments.index(old[0])
+        assert new.base_offset == old[0].base_offset, f"{new.file.path} in another one's place"
+        assert self.segments[first : first + len(old)] == old, f"{self.path}: not side by side"
+        self.segments[first : first + len(old)] = [new]
+        self.base_offsets = [segment.base_offset for segment in self.segments]
+        self.size_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
+        for segment in old:
+            self.directory.open_files.forget(segment.file)
+            self.directory.indexes.forget(segment)
+        self.directory.indexes.used(new)
+        # Positions in the old files.
+        self.read_ends.clear()
+        merged = self.base_offsets[first + 1]
+        self.snapshots = [
+            offset for offset in self.snapshots if not new.base_offset < offset < merged
+        ]
+        self.names_changed = True
+        self.check_invariants()
+
+    def break_off(self, why: str) -> None:
+        """The log can take nothing more: its state is not known."""
+        self._closed = f"broken: {why}"
+
+    def forget_files(self) -> None:
+        """Close the files as soon as nobody reads them any more."""
+        for segment in self.segments:
+            self.directory.open_files.forget(segment.file)
+            self.directory.indexes.forget(segment)
+
+
+def _rise(numbers: Sequence[int]) -> bool:
+    """Whether each number is larger than the one before it."""
+    return all(before < after for before, after in pairwise(numbers))

@@ -1,0 +1,400 @@
+"""What a partition knows of idempotent producers: their epochs and their last five batches.
+
+Decides whether a client's batch is new, a duplicate, or out of order (KIP-98); the log applies it
+when it plans an append and takes it back when the write fails (`undo`) or the log is truncated
+(V38). Entries are immutable values: the state before an append is the old value. Bounded in number:
+the producer that was silent longest is forgotten first. Knows no files; the `.snapshot` format is
+here as bytes. Sources: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
+
+A snapshot holds one entry per remembered batch, oldest first, where Kafka writes only the last:
+Kafka's reader keeps the last entry of a producer, ours all, so that a restart forgets no duplicate.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import (
+    MAX_PRODUCERS_PER_PARTITION,
+    MAX_REFUSED_PRODUCERS_PER_PARTITION,
+    PRODUCER_BATCHES_REMEMBERED,
+)
+from tidelog.log.refused_batches import RefusedBatches
+from tidelog.records.batch import MAX_SEQUENCE, NO_SEQUENCE, NO_TIMESTAMP, BatchView
+from tidelog.records.control import read_marker
+
+SNAPSHOT_VERSION = 1
+_SNAPSHOT_HEADER = struct.Struct(">hIi")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+_CRC_START = 6
+#: No transaction is open.
+NO_OFFSET = -1
+
+
+class DamagedSnapshot(ValueError):
+    """The bytes of a producer snapshot that cannot be used."""
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that its producer may send again."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence number of its first record."""
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+
+class ProducerEntry(NamedTuple):
+    """One producer: its epoch and its last batches under it, oldest first."""
+
+    producer_epoch: int
+    batches: tuple[BatchMetadata, ...]
+    last_timestamp_ms: int
+    coordinator_epoch: int = -1
+    #: First offset of the open transaction, -1 without one.
+    transaction_start: int = NO_OFFSET
+    #: Where this producer was first seen: nothing is known of it before.
+    first_offset: int = 0
+    #: Our monotonic clock at its last append, or when it was read back: record timestamps are its
+    #: own affair and may be years old, and a wall clock may jump.
+    seen_ms: int = 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, -1 when there is none in this epoch."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it has, or has ended, a transaction here."""
+        return self.transaction_start != NO_OFFSET or self.coordinator_epoch >= 0
+
+
+#: What an append changed: (producer id, the entry before or None). Given to `undo`.
+Undo = tuple[int, ProducerEntry | None]
+
+
+class ProducerState:
+    """The producers of one partition."""
+
+    __slots__ = ("_entries", "_limit", "refused")
+
+    def __init__(self, limit: int = MAX_PRODUCERS_PER_PARTITION) -> None:
+        #: Ordered by last append, oldest first.
+        self._entries: dict[int, ProducerEntry] = {}
+        #: Batches that this broker refused for the moment.
+        self.refused = RefusedBatches(min(limit, MAX_REFUSED_PRODUCERS_PER_PARTITION))
+        self._limit = limit
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        """What is known of a producer."""
+        return self._entries.get(producer_id)
+
+    def entries(self) -> dict[int, ProducerEntry]:
+        """A copy: producer id -> entry, in order of the last append."""
+        return dict(self._entries)
+
+    def last_offsets(self, below: int) -> dict[int, int]:
+        """Producer id -> last offset of its newest batch below an offset; without those that have
+        none there among the batches remembered."""
+        last: dict[int, int] = {}
+        for producer_id, entry in self._entries.items():
+            for batch in reversed(entry.batches):
+                if batch.last_offset < below:
+                    last[producer_id] = batch.last_offset
+                    break
+        return last
+
+    def copy(self) -> ProducerState:
+        """An independent copy; entries are immutable and shared."""
+        other = ProducerState(self._limit)
+        other._entries = dict(self._entries)
+        return other
+
+    def check(self, batch: BatchView, now_ms: int) -> BatchMetadata | None:
+        """Whether a client's batch may be appended: None if it is new, the original if it repeats.
+
+        `now_ms` is our monotonic clock. Raises KafkaError: INVALID_PRODUCER_EPOCH,
+        OUT_OF_ORDER_SEQUENCE_NUMBER; EarlierBatchRefusedError with another code where an earlier
+        batch of the producer was refused for the moment. An unknown producer (all its records are
+        gone) may start with any sequence number that does not come behind a refused batch.
+        """
+        entry = self._entries.get(batch.producer_id)
+        if entry is None:
+            self._check_awaited(batch, now_ms)
+            return None
+        epoch = batch.producer_epoch
+        first = batch.base_sequence
+        if epoch == entry.producer_epoch:
+            last = batch.last_sequence
+            for known in entry.batches:
+                if known.last_sequence == last and known.first_sequence == first:
+                    return known
+            expected = (entry.last_sequence + 1) & MAX_SEQUENCE
+            if first != expected:
+                self.refused.check_behind(batch, expected, now_ms)
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {batch.producer_id} sent sequence {first}, expected {expected}",
+                )
+        elif epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {batch.producer_id} has epoch {entry.producer_epoch}, "
+                f"{epoch} is an older one",
+            )
+        elif first != 0:
+            self.refused.check_behind(batch, 0, now_ms)
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} sent sequence {first} in its new epoch {epoch}, "
+                "which starts at 0",
+            )
+        return None
+
+    def _check_awaited(self, batch: BatchView, now_ms: int) -> None:
+        self.refused.check_unknown(batch, now_ms)
+
+    def append(self, batch: BatchView, now_ms: int) -> Undo:
+        """Note a batch that carries a producer id and its final offsets; returns how to undo it.
+
+        `now_ms` is our monotonic clock.
+
+        Nothing is refused: it was checked, by us or by the leader that we follow. Raises
+        CorruptBatch, with nothing changed, for a control batch without a legible marker.
+        """
+        producer_id = batch.producer_id
+        old = self._entries.get(producer_id)
+        if batch.is_control:
+            new = _after_marker(batch, old, now_ms)
+        else:
+            metadata = BatchMetadata(
+                batch.last_sequence,
+                batch.base_offset + batch.last_offset_delta,
+                batch.last_offset_delta,
+                batch.max_timestamp,
+            )
+            new = _after_data(batch, old, metadata, now_ms)
+        if old is not None:
+            del self._entries[producer_id]
+        self._entries[producer_id] = new
+        if self.refused and not batch.is_control:
+            self.refused.stored(producer_id, batch.producer_epoch, batch.last_sequence)
+        if len(self._entries) > self._limit:
+            del self._entries[next(iter(self._entries))]
+        return producer_id, old
+
+    def take_back(self, undo: Undo, error: ErrorCode, now_ms: int) -> None:
+        """Take back the last append of a producer, which failed with `error`: the batch is awaited
+        again. `now_ms` is our monotonic clock."""
+        producer_id, old = undo
+        taken = self._entries.get(producer_id)
+        self.undo(undo)
+        if taken is None or not taken.batches or (old is not None and taken.batches == old.batches):
+            return  # a marker has no sequence number
+        batch = taken.batches[-1]
+        sequences = (batch.first_sequence, batch.last_sequence)
+        self.refused.add(producer_id, taken.producer_epoch, sequences, error, now_ms)
+
+    def undo(self, undo: Undo) -> None:
+        """As if the last append of a producer had never been."""
+        producer_id, old = undo
+        if old is None:
+            self._entries.pop(producer_id, None)
+        else:
+            self._entries[producer_id] = old
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers without an open transaction that were silent; returns how many."""
+        silent = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if entry.transaction_start == NO_OFFSET and now_ms - entry.seen_ms >= expiration_ms
+        ]
+        for producer_id in silent:
+            del self._entries[producer_id]
+        self.refused.expire(now_ms)
+        return len(silent)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Forget what was at or beyond `offset`; False if only the log itself can tell (V38).
+
+        A producer first seen there is forgotten; one with remembered batches before it goes back to
+        them. Where the remembered batches do not reach back far enough, nothing is changed and the
+        caller rebuilds the state from a snapshot and the batches.
+        """
+        changed: dict[int, ProducerEntry | None] = {}
+        for producer_id, entry in self._entries.items():
+            if not entry.batches or entry.is_transactional:
+                if entry.first_offset >= offset:
+                    changed[producer_id] = None
+                    continue
+                return False
+            if entry.batches[-1].last_offset < offset:
+                continue
+            kept = tuple(known for known in entry.batches if known.last_offset < offset)
+            if kept:
+                changed[producer_id] = entry._replace(
+                    batches=kept, last_timestamp_ms=kept[-1].timestamp_ms
+                )
+            elif entry.first_offset >= offset:
+                changed[producer_id] = None
+            else:
+                return False
+        for producer_id, changed_entry in changed.items():
+            if changed_entry is None:
+                del self._entries[producer_id]
+            else:
+                self._entries[producer_id] = changed_entry
+        return True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        self.refused.clear()
+
+    def to_snapshot(self) -> bytes:
+        """The content of a `.snapshot` file."""
+        parts = [
+            _SNAPSHOT_ENTRY.pack(
+                producer_id,
+                entry.producer_epoch,
+                batch.last_sequence,
+                batch.last_offset,
+                batch.offset_delta,
+                batch.timestamp_ms,
+                entry.coordinator_epoch,
+                entry.transaction_start,
+            )
+            for producer_id, entry in self._entries.items()
+            for batch in (entry.batches or (_no_batch(entry),))
+        ]
+        body = struct.pack(">i", len(parts)) + b"".join(parts)
+        return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
+
+    @classmethod
+    def from_snapshot(
+        cls, data: bytes, now_ms: int, limit: int = MAX_PRODUCERS_PER_PARTITION
+    ) -> ProducerState:
+        """Read a `.snapshot` file, Kafka's or ours. Raises DamagedSnapshot."""
+        state = cls(limit)
+        for row in read_snapshot(data):
+            old = state._entries.pop(row.producer_id, None)
+            batches: tuple[BatchMetadata, ...] = ()
+            if old is not None and old.producer_epoch == row.producer_epoch:
+                batches = old.batches
+            if row.last_offset >= 0:
+                metadata = BatchMetadata(
+                    row.last_sequence, row.last_offset, row.offset_delta, row.timestamp_ms
+                )
+                batches = (*batches[1 - PRODUCER_BATCHES_REMEMBERED :], metadata)
+            state._entries[row.producer_id] = ProducerEntry(
+                row.producer_epoch,
+                batches,
+                row.timestamp_ms,
+                row.coordinator_epoch,
+                row.transaction_start,
+                seen_ms=now_ms,
+            )
+        while len(state._entries) > limit:
+            del state._entries[next(iter(state._entries))]
+        return state
+
+
+class SnapshotRow(NamedTuple):
+    """One entry of a `.snapshot` file."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start: int
+
+
+def read_snapshot(data: bytes) -> list[SnapshotRow]:
+    """The rows of a `.snapshot` file. Raises DamagedSnapshot."""
+    if len(data) < _SNAPSHOT_HEADER.size:
+        raise DamagedSnapshot(f"{len(data)} bytes are fewer than a header")
+    version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise DamagedSnapshot(f"version is {version}, only {SNAPSHOT_VERSION} is known")
+    computed = crc32c(data[_CRC_START:])
+    if crc != computed:
+        raise DamagedSnapshot(f"CRC is {crc:#010x}, the bytes give {computed:#010x}")
+    body = data[_SNAPSHOT_HEADER.size :]
+    if count < 0 or count * _SNAPSHOT_ENTRY.size != len(body):
+        raise DamagedSnapshot(f"{len(body)} bytes are not {count} entries")
+    return [SnapshotRow(*row) for row in _SNAPSHOT_ENTRY.iter_unpack(body)]
+
+
+def _no_batch(entry: ProducerEntry) -> BatchMetadata:
+    """How a snapshot says that a producer has written nothing in its epoch."""
+    return BatchMetadata(NO_SEQUENCE, -1, 0, entry.last_timestamp_ms)
+
+
+def _after_data(
+    batch: BatchView, old: ProducerEntry | None, metadata: BatchMetadata, now_ms: int
+) -> ProducerEntry:
+    base_offset = batch.base_offset
+    if old is None:
+        start = base_offset if batch.is_transactional else NO_OFFSET
+        return ProducerEntry(
+            batch.producer_epoch, (metadata,), metadata.timestamp_ms, -1, start, base_offset, now_ms
+        )
+    batches: tuple[BatchMetadata, ...] = (metadata,)
+    if old.producer_epoch == batch.producer_epoch:
+        batches = (*old.batches[1 - PRODUCER_BATCHES_REMEMBERED :], metadata)
+    start = old.transaction_start
+    if start == NO_OFFSET and batch.is_transactional:
+        start = base_offset
+    return ProducerEntry(
+        batch.producer_epoch,
+        batches,
+        metadata.timestamp_ms,
+        old.coordinator_epoch,
+        start,
+        old.first_offset,
+        now_ms,
+    )
+
+
+def _after_marker(batch: BatchView, old: ProducerEntry | None, now_ms: int) -> ProducerEntry:
+    """A marker ends the transaction, and may bring a new epoch, which starts without batches."""
+    marker = read_marker(batch)
+    same_epoch = old is not None and old.producer_epoch == batch.producer_epoch
+    coordinator_epoch = old.coordinator_epoch if old is not None else -1
+    timestamp_ms = batch.max_timestamp
+    if marker is not None:
+        coordinator_epoch = max(coordinator_epoch, marker.coordinator_epoch)
+        timestamp_ms = marker.timestamp_ms
+    elif old is not None:
+        timestamp_ms = old.last_timestamp_ms
+    return ProducerEntry(
+        batch.producer_epoch,
+        old.batches if old is not None and same_epoch else (),
+        timestamp_ms if timestamp_ms >= 0 else NO_TIMESTAMP,
+        coordinator_epoch,
+        NO_OFFSET,
+        old.first_offset if old is not None else batch.base_offset,
+        now_ms,
+    )

@@ -1,0 +1,349 @@
+"""The files of segments: indexes read and rebuilt, producer state read back, segments swapped.
+
+Runs inside operations; raises OSError for what the disk does, DamagedIndex where index files must
+not be believed, DamagedSegment where batches must not. Indexes are only hints for readers, who
+compare what they find with its checksums themselves; nobody would notice damaged producers (V68).
+
+A compacted segment takes the place of those it was made from as in LocalLog.replaceSegments. Its
+files end in `.cleaned` while they are written and synced. All are renamed to `.swap` and the
+directory is synced: from then on the new segment counts, before nothing does. Then the old files
+are renamed to `.deleted`, and with another sync between, for names may reach the disk in any order,
+the suffix `.swap` goes. `finish_swaps` does what is left to do after a crash, as LogLoader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.core.ports import Files, Handle
+from tidelog.log import names
+from tidelog.log.index import OFFSET_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
+from tidelog.log.producer_state import DamagedSnapshot, ProducerState
+from tidelog.log.scan import Scan
+from tidelog.log.segment import Segment
+from tidelog.records.batch import NO_PRODUCER_ID, BatchView, CorruptBatch, check
+
+#: The files of a segment, the log first.
+SEGMENT_SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
+
+
+class DamagedSegment(CorruptBatch):
+    """Batches of a segment that cannot be believed: its file, and the offset from which on."""
+
+    def __init__(self, path: str, position: int, offset: int, reason: str) -> None:
+        super().__init__(position, reason)
+        self.path = path
+        self.offset = offset
+
+
+class SegmentFile(NamedTuple):
+    """A segment as the directory shows it."""
+
+    base_offset: int
+    size_bytes: int
+
+
+def read_indexes(files: Files, segment: Segment) -> None:
+    """Read the index files of a segment whose size is known. Raises DamagedIndex, OSError."""
+    index_path, time_path = segment.path(names.INDEX), segment.path(names.TIME_INDEX)
+    if not files.exists(index_path) or not files.exists(time_path):
+        raise DamagedIndex("a file is missing")
+    index = OffsetIndex.from_bytes(
+        segment.base_offset, files.read_file(index_path), segment.size_bytes
+    )
+    time_index = TimeIndex.from_bytes(segment.base_offset, files.read_file(time_path))
+    if segment.size_bytes and not len(time_index) and len(index):
+        raise DamagedIndex("the time index is empty")
+    segment.index, segment.time_index = index, time_index
+    segment.max_timestamp_ms, segment.offset_of_max_timestamp = time_index.last()
+
+
+class IndexEntry(NamedTuple):
+    """The last entry of an offset index."""
+
+    offset: int
+    position: int
+
+
+def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
+    """What the index file of a segment ends with; None where there is none, or none that could be
+    one. Raises OSError."""
+    path = segment.path(names.INDEX)
+    if not files.exists(path):
+        return None
+    handle = files.open(path)
+    try:
+        size = files.size(handle)
+        at = max(0, size - OFFSET_ENTRY_BYTES)
+        data = files.pread(handle, OFFSET_ENTRY_BYTES, at)
+    finally:
+        files.close(handle)
+    if len(data) < OFFSET_ENTRY_BYTES:
+        return IndexEntry(segment.base_offset - 1, 0)
+    relative, position = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")
+    return IndexEntry(segment.base_offset + relative, position)
+
+
+def ends_as_told(files: Files, segment: Segment, told: IndexEntry) -> tuple[bool, int]:
+    """(Whether a log file goes on, in whole batches, from its last index entry to its end, and has
+    the offsets that its indexes tell of; the largest timestamp there, -1 for none). Raises
+    OSError."""
+    if told.position >= segment.size_bytes:
+        return not segment.size_bytes and told.offset < segment.base_offset, -1
+    handle = files.open(segment.file.path)
+    try:
+        scan = Scan(
+            lambda size, at: files.pread(handle, size, at),
+            segment.base_offset,
+            told.position,
+            segment.size_bytes,
+        )
+        last = newest_ms = -1
+        for _, batch in scan:
+            last = batch.last_offset
+            newest_ms = max(newest_ms, batch.max_timestamp)
+    finally:
+        files.close(handle)
+    return scan.problem is None and last >= told.offset, newest_ms
+
+
+def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None:
+    """Make both indexes of a whole segment from its batches. Raises OSError.
+
+    The time index takes timestamps from batches with right checksums only: lookups by time trust
+    it, and a flipped bit in a header would move them for good (V68).
+    """
+    size_bytes = segment.size_bytes
+    segment.index = OffsetIndex(segment.base_offset)
+    segment.time_index = TimeIndex(segment.base_offset)
+    segment.size_bytes = segment.bytes_since_index = 0
+    handle = files.open(segment.file.path)
+    try:
+        scan = Scan(
+            lambda size, at: files.pread(handle, size, at), segment.base_offset, 0, size_bytes
+        )
+        for position, batch in scan:
+            timestamp_ms = _sound_timestamp(files, handle, position, batch)
+            segment.note_batch(batch.last_offset, batch.size_bytes, timestamp_ms, interval_bytes)
+    finally:
+        files.close(handle)
+    # What is no batch is found by whoever reads it; the file stays as it is.
+    segment.size_bytes = size_bytes
+
+
+def _sound_timestamp(files: Files, handle: Handle, position: int, batch: BatchView) -> int:
+    """Return the largest timestamp of a batch, -1 where its checksum is wrong. Raises OSError."""
+    try:
+        check(BatchView(files.pread(handle, batch.size_bytes, position)))
+    except CorruptBatch:
+        return -1
+    return batch.max_timestamp
+
+
+def producers_at(
+    files: Files,
+    path: str,
+    segments: list[SegmentFile],
+    snapshots: list[int],
+    end_offset: int,
+    now_ms: int,
+) -> ProducerState:
+    """Producer state at `end_offset`: the newest good snapshot and the batches after it.
+
+    A snapshot from before the log's first segment does not count: of what stood in between, which
+    retention has taken, nothing can be known, and a producer that wrote there would be refused for
+    ever. One that is not known may go on. Raises OSError, DamagedSegment.
+    """
+    state = ProducerState()
+    start = 0
+    first = segments[0].base_offset if segments else 0
+    for offset in sorted((s for s in snapshots if first <= s <= end_offset), reverse=True):
+        name = names.offset_name(offset, names.SNAPSHOT)
+        try:
+            state = ProducerState.from_snapshot(files.read_file(f"{path}/{name}"), now_ms)
+        except DamagedSnapshot:
+            continue
+        start = offset
+        break
+    for number, segment in enumerate(segments):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
+        if following > start and segment.size_bytes:
+            _replay(files, path, segment, state, range(start, end_offset), now_ms)
+    return state
+
+
+def _replay(
+    files: Files,
+    path: str,
+    segment: SegmentFile,
+    state: ProducerState,
+    offsets: range,
+    now_ms: int,
+) -> None:
+    """Note the batches of a segment that begin within `offsets`, each as its checksum has it."""
+    log_path = f"{path}/{names.offset_name(segment.base_offset, names.LOG)}"
+    handle = files.open(log_path)
+    try:
+        scan = Scan(
+            lambda size, at: files.pread(handle, size, at),
+            segment.base_offset, 0, segment.size_bytes, offsets.start,
+        )  # fmt: skip
+        end = segment.base_offset
+        for _, batch in scan:
+            if batch.base_offset >= offsets.stop:
+                return
+            end = batch.next_offset
+            if batch.producer_id == NO_PRODUCER_ID or batch.base_offset < offsets.start:
+                continue
+            try:
+                state.append(batch, now_ms)
+            except CorruptBatch:
+                # A marker that is not legible ends nobody's transaction.
+                continue
+    finally:
+        files.close(handle)
+    if scan.problem is not None:
+        raise DamagedSegment(log_path, scan.position, end, scan.problem)
+
+
+@dataclass(slots=True)
+class SwapOperation:
+    """Replace the segments `old` (base offsets, rising) by the cleaned one at the first of them."""
+
+    directory: str
+    old: list[int]
+    #: Producer snapshots that lie within the new segment.
+    snapshots: list[int]
+
+    #: The old segments are not part of the log any more, whatever else fails.
+    committed: bool = False
+    #: Paths of files that may be removed.
+    deleted: list[str] = field(default_factory=list)
+
+    def __call__(self, files: Files) -> None:
+        """Do it. Raises OSError."""
+        directory = self.directory
+        new = [f"{directory}/{names.offset_name(self.old[0], s)}" for s in SEGMENT_SUFFIXES]
+        new = [path for path in new if files.exists(path + names.CLEANED)]
+        for path in new:
+            files.rename(path + names.CLEANED, path + names.SWAP)
+        files.fsync_directory(directory)
+        self.committed = True
+        gone = [
+            f"{directory}/{names.offset_name(offset, suffix)}"
+            for offset in self.old
+            for suffix in SEGMENT_SUFFIXES
+        ]
+        gone += [f"{directory}/{names.offset_name(s, names.SNAPSHOT)}" for s in self.snapshots]
+        for path in gone:
+            if files.exists(path):
+                files.rename(path, path + names.DELETED)
+                self.deleted.append(path + names.DELETED)
+        files.fsync_directory(directory)
+        for path in new:
+            files.rename(path + names.SWAP, path)
+
+
+def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
+    """Remove what a run over the same segment left that did not come to its swap.
+
+    Raises OSError.
+    """
+    for suffix in SEGMENT_SUFFIXES:
+        path = f"{directory}/{names.offset_name(base_offset, suffix)}"
+        # The last file is never `.swap` here: as long as it is there, no other one counts.
+        for name in (path + names.SWAP, path + names.CLEANED):
+            if files.exists(name):
+                files.unlink(name)
+
+
+def finish_swaps(files: Files, directory: str) -> list[str]:
+    """Bring a partition's directory from whatever a crash left to the old or the new segments.
+
+    Returns what was done, for people. Raises OSError.
+    """
+    present = files.listdir(directory)
+    cleaned = _with_suffix(present, names.CLEANED)
+    swaps = _with_suffix(present, names.SWAP)
+    notes: list[str] = []
+    first_cleaned = min(cleaned.values(), default=2**63)
+    for name, offset in list(swaps.items()):
+        if offset >= first_cleaned:
+            files.unlink(f"{directory}/{name}")
+            del swaps[name]
+    if swaps:
+        notes.append(_take_place(files, directory, present, swaps))
+    if cleaned:
+        notes.append("a compaction that was not finished is undone")
+        # The swaps that it makes void must not come back without it.
+        files.fsync_directory(directory)
+        for name in cleaned:
+            files.unlink(f"{directory}/{name}")
+    return notes
+
+
+def _take_place(files: Files, directory: str, present: list[str], swaps: dict[str, int]) -> str:
+    """Remove the segments that the swapped ones replace, then take off their suffix."""
+    logs = {name: at for name, at in swaps.items() if name.endswith(names.LOG + names.SWAP)}
+    if logs:
+        first = min(logs.values())
+        end = max(_next_offset(files, directory, name, at) for name, at in logs.items())
+        for name in present:
+            parsed = names.parse_offset_name(name)
+            if parsed is None or not first <= parsed[0] < end:
+                continue
+            if parsed[1] in SEGMENT_SUFFIXES or (parsed[1] == names.SNAPSHOT and parsed[0] > first):
+                files.unlink(f"{directory}/{name}")
+        files.fsync_directory(directory)
+    for name in swaps:
+        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(names.SWAP)}")
+    files.fsync_directory(directory)
+    return f"a compaction is finished: {', '.join(swaps)}"
+
+
+def _next_offset(files: Files, directory: str, name: str, base_offset: int) -> int:
+    """The offset after a log file's last batch."""
+    end = base_offset
+    handle = files.open(f"{directory}/{name}")
+    try:
+        size = files.size(handle)
+        scan = Scan(lambda count, at: files.pread(handle, count, at), base_offset, 0, size)
+        for _, batch in scan:
+            end = batch.next_offset
+    finally:
+        files.close(handle)
+    return end
+
+
+def _with_suffix(present: list[str], suffix: str) -> dict[str, int]:
+    """Names of segment files that carry `suffix`, with their offsets."""
+    found: dict[str, int] = {}
+    for name in present:
+        parsed = names.parse_offset_name(name.removesuffix(suffix))
+        if name.endswith(suffix) and parsed is not None:
+            found[name] = parsed[0]
+    return found
+
+
+def index_files(segment: Segment) -> list[tuple[str, bytes]]:
+    """Path and content of both index files of a segment whose indexes are in memory."""
+    segment.finish_time_index()
+    if segment.index is None or segment.time_index is None:
+        raise AssertionError(f"the index of {segment.file.path} is not in memory")
+    return [
+        (segment.path(names.INDEX), segment.index.to_bytes()),
+        (segment.path(names.TIME_INDEX), segment.time_index.to_bytes()),
+    ]
+
+
+def remove_segment_files(files: Files, directory: str, base_offset: int) -> None:
+    """Remove a segment: the log first, without which the others mean nothing. Raises OSError."""
+    for suffix in SEGMENT_SUFFIXES:
+        unlink_if_present(files, f"{directory}/{names.offset_name(base_offset, suffix)}")
+
+
+def unlink_if_present(files: Files, path: str) -> None:
+    """Remove a file that may be gone already. Raises OSError."""
+    if files.exists(path):
+        files.unlink(path)

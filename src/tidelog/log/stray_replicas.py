@@ -1,0 +1,365 @@
+"""Replicas that were set aside in a log directory: what they hold, how they go, how they return.
+
+A stray keeps beside its files what the checkpoints said of it (`StrayState`), so that whoever gives
+it back recovers it as a start after a crash would: nothing that was flushed is cut. It returns by
+one rename, when the disk tells already from where on to recover it (V35); it goes by another, so
+that what is half removed is never taken for a stray. Strays that wait for an operator's word are
+named in a file of the log directory.
+
+Does not know whether a stray may return: which topic, which epochs, who leads (`broker/strays`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.ports import Files, Work
+from tidelog.core.types import (
+    ZERO_TOPIC_ID,
+    TopicId,
+    TopicPartition,
+    topic_id_from_text,
+    topic_id_to_text,
+)
+from tidelog.log import names
+from tidelog.log.config import LogConfig
+from tidelog.log.directory_files import PARTITION_METADATA, parse_partition_metadata, put_in_place
+from tidelog.log.directory_state import DirectoryState
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.recovery import DamagedLog, LoadedLog, LoadRequest, load
+
+#: In a stray's directory.
+STRAY_STATE = "stray.state"
+#: In a log directory: names of the strays that wait for an operator's word, one a line.
+HELD_STRAYS = names.HELD_STRAYS
+_VERSION = 0
+_Operation = Callable[[Files], None]
+#: Strays looked at by one operation.
+_STRAYS_PER_OPERATION = 32
+
+
+class Stray(NamedTuple):
+    """A partition that was set aside: the directory's name, and since when (wall clock, ms)."""
+
+    name: str
+    partition_name: str
+    since_ms: int
+    #: Its deletion waits for an operator's word (V35).
+    is_held: bool = False
+
+
+class StrayState(NamedTuple):
+    """What was known of a replica when it was set aside."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+
+
+class StrayFound(NamedTuple):
+    """A stray as it is on the disk; `state` is None where its directory does not tell."""
+
+    stray: Stray
+    state: StrayState | None
+    topic_id: TopicId
+    size_bytes: int
+    #: Whether there are bytes in its segments.
+    has_records: bool = True
+
+    @property
+    def topic_partition(self) -> TopicPartition | None:
+        """Whose replica it was, None where that is not known."""
+        if self.state is not None:
+            return self.state.topic_partition
+        return names.parse_directory_name(self.stray.partition_name)
+
+
+class Recovered(NamedTuple):
+    """A stray whose log was made whole; it may return."""
+
+    stray: Stray
+    state: StrayState
+    loaded: LoadedLog
+
+
+def format_state(state: StrayState) -> bytes:
+    """The content of STRAY_STATE."""
+    return json.dumps(
+        {
+            "version": _VERSION,
+            "topic": state.topic_partition.topic,
+            "partition": state.topic_partition.partition,
+            "topic_id": topic_id_to_text(state.topic_id),
+            "recovery_point": state.recovery_point,
+            "log_start_offset": state.log_start_offset,
+            "high_watermark": state.high_watermark,
+        }
+    ).encode()
+
+
+def parse_state(data: bytes) -> StrayState:
+    """Read STRAY_STATE. Raises ValueError, which says what is wrong."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError("it is not JSON") from None
+    if not isinstance(content, dict) or content.get("version") != _VERSION:
+        raise ValueError(f"it is not a JSON object of version {_VERSION}")
+    topic, topic_id = content.get("topic"), content.get("topic_id")
+    if not isinstance(topic, str) or not names.is_topic_name(topic):
+        raise ValueError("its topic is no topic's name")
+    if not isinstance(topic_id, str):
+        raise ValueError("its topic_id is no text")
+    numbers = []
+    for key in ("partition", "recovery_point", "log_start_offset", "high_watermark"):
+        number = content.get(key)
+        if type(number) is not int or not 0 <= number < 2**63:
+            raise ValueError(f"its {key} is no number from 0 on")
+        numbers.append(number)
+    partition, recovery_point, log_start_offset, high_watermark = numbers
+    return StrayState(
+        TopicPartition(topic, partition),
+        topic_id_from_text(topic_id),
+        recovery_point,
+        log_start_offset,
+        high_watermark,
+    )
+
+
+class StrayReplicas:
+    """The strays of one log directory. Loop only."""
+
+    __slots__ = ("_add_loaded", "_directory", "_held", "_logs", "found")
+
+    def __init__(
+        self,
+        directory: DirectoryState,
+        logs: Mapping[TopicPartition, PartitionLog],
+        add_loaded: Callable[[TopicPartition, LoadedLog, LogConfig], PartitionLog],
+    ) -> None:
+        """`logs` are the directory's own; `add_loaded` adds to them the log of a stray that
+        returned."""
+        self._directory = directory
+        self._logs = logs
+        self._add_loaded = add_loaded
+        #: By directory name.
+        self.found: dict[str, Stray] = {}
+        #: What HELD_STRAYS says.
+        self._held: dict[str, None] = {}
+
+    def opened(self, held: Iterable[str]) -> None:
+        """What the log directory's file said at the start."""
+        self._held = dict.fromkeys(held)
+
+    def add(self, name: str, partition_name: str, since_ms: int) -> None:
+        """A stray is here."""
+        self.found[name] = Stray(name, partition_name, since_ms, name in self._held)
+
+    # those that wait
+
+    def hold(self, held: Iterable[str]) -> Completion[None]:
+        """Keep these until an operator removes or restores them, also after the next start."""
+        new = [name for name in held if not self.found[name].is_held]
+        if not new:
+            return Completion.of(None)
+        for name in new:
+            self.found[name] = self.found[name]._replace(is_held=True)
+        self._held = {stray.name: None for stray in self.found.values() if stray.is_held}
+        data = "".join(f"{name}\n" for name in self._held).encode()
+        path = f"{self._directory.path}/{HELD_STRAYS}"
+        return self._submit(lambda files: files.replace_file(path, data, sync=True), "hold strays")
+
+    # the end
+
+    def purge(self, now_ms: int, delay_ms: int) -> Completion[int]:
+        """See LogDirectory.purge_strays."""
+        return self.remove(
+            stray.name
+            for stray in self.found.values()
+            if not stray.is_held and now_ms - stray.since_ms >= delay_ms
+        )
+
+    def remove(self, wanted: Iterable[str]) -> Completion[int]:
+        """Remove strays for good; returns how many. Raises KeyError for one that is not here."""
+        gone = [self.found.pop(name).name for name in list(wanted)]
+        completion: Completion[int] = Completion()
+        root = self._directory.path
+        if not gone or self._directory.failure is not None:
+            completion.resolve(0)
+            return completion
+
+        def remove(files: Files) -> None:
+            leaving = []
+            for name in gone:
+                leaving.append(name.removesuffix(names.STRAY_SUFFIX) + names.DELETE_SUFFIX)
+                files.rename(f"{root}/{name}", f"{root}/{leaving[-1]}")
+            files.fsync_directory(root)
+            for name in leaving:
+                files.remove_tree(f"{root}/{name}")
+
+        def removed(done: Completion[None]) -> None:
+            if done.error is not None:
+                completion.fail(done.error)
+            else:
+                completion.resolve(len(gone))
+
+        self._submit(remove, "purge strays").then(removed)
+        return completion
+
+    def _submit(self, operation: _Operation, what: str) -> Completion[None]:
+        """Run an operation; a device error fails the directory."""
+        directory = self._directory
+        completion: Completion[None] = Completion()
+
+        def done(finished: Completion[None]) -> None:
+            if finished.error is not None:
+                directory.failed(finished.error)
+                completion.fail(finished.error)
+            else:
+                completion.resolve(None)
+
+        directory.lane.submit(operation, Work.SLOW, what).then(done)
+        return completion
+
+    # what they are
+
+    async def look(self) -> list[StrayFound]:
+        """All strays, as they are on the disk. Raises StorageError."""
+        wanted = list(self.found.values())
+        found: list[StrayFound] = []
+        root = self._directory.path
+        for start in range(0, len(wanted), _STRAYS_PER_OPERATION):
+            some = wanted[start : start + _STRAYS_PER_OPERATION]
+
+            def look(files: Files, some: Sequence[Stray] = some) -> list[StrayFound]:
+                return [_look(files, root, stray) for stray in some]
+
+            found += await self._directory.lane.submit(look, Work.SLOW, "look at strays")
+        return [one for one in found if one.stray.name in self.found]
+
+    # the return
+
+    async def recover(self, found: StrayFound, config: LogConfig) -> Recovered:
+        """Make the log of a stray whole where it lies, as a start after a crash does.
+
+        Raises KafkaError where it does not tell how far it was flushed, and StorageError, which may
+        be a DamagedLog: then the stray stays as it is.
+        """
+        directory, state = self._directory, found.state
+        path = f"{directory.path}/{found.stray.name}"
+        if state is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{path} has no {STRAY_STATE} that can be read, so it is not known how much of it"
+                " was flushed: stop the broker, give the directory its name back"
+                f" ({found.stray.partition_name}) and start the broker",
+            )
+        if found.topic_id != state.topic_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{path} contradicts itself: {PARTITION_METADATA} says topic id"
+                f" {topic_id_to_text(found.topic_id)}, {STRAY_STATE}"
+                f" {topic_id_to_text(state.topic_id)}",
+            )
+        request = self._request(path, state, config, clean=False)
+        try:
+            loaded = await directory.lane.submit(
+                lambda files: load(files, request), Work.SLOW, "recover stray"
+            )
+            await put_in_place(directory.lane, loaded.beside)
+        except DamagedLog:
+            raise
+        except StorageError as error:
+            directory.failed(error)
+            raise
+        return Recovered(found.stray, state, loaded)
+
+    def _request(
+        self, path: str, state: StrayState, config: LogConfig, *, clean: bool
+    ) -> LoadRequest:
+        clock = self._directory.clock
+        return LoadRequest(
+            path=path,
+            clean=clean,
+            recovery_point=state.recovery_point,
+            log_start_offset=state.log_start_offset,
+            index_interval_bytes=config.index_interval_bytes,
+            compacted=config.compact_enabled,
+            now_ms=clock.wall_ms(),
+            monotonic_ms=clock.monotonic_ms(),
+        )
+
+    async def put_back(self, recovered: Recovered, config: LogConfig) -> PartitionLog:
+        """Make a stray the replica of its partition, of which there is none here. Raises
+        StorageError; the stray is where it was, then."""
+        directory, stray = self._directory, recovered.stray
+        state = recovered.state._replace(
+            recovery_point=recovered.loaded.log_end_offset,
+            log_start_offset=recovered.loaded.log_start_offset,
+        )
+        key = state.topic_partition
+        if key in self._logs:
+            raise ValueError(f"{key} is in {directory.path} already")
+        root = directory.path
+        old, new = f"{root}/{stray.name}", f"{root}/{names.directory_name(key)}"
+        request = self._request(new, state, config, clean=True)
+
+        def rename(files: Files) -> LoadedLog:
+            files.rename(old, new)
+            files.fsync_directory(root)
+            try:
+                loaded = load(files, request)
+                files.unlink(f"{new}/{STRAY_STATE}")
+            except (OSError, StorageError):
+                # After a crash it may be found under either name.
+                files.rename(new, old)
+                raise
+            return loaded
+
+        directory.returning[key] = (state.recovery_point, state.log_start_offset)
+        try:
+            # Nothing on disk may speak of an earlier replica of that name.
+            await directory.lower(key, -1)
+            # After a crash behind the rename the log is recovered from here on: below lie gaps
+            # that compaction left, and would be taken for lost records.
+            await directory.checkpoint()
+            loaded = await directory.lane.submit(rename, Work.SLOW, "restore stray")
+            del self.found[stray.name]
+            return self._add_loaded(key, loaded, config)
+        except StorageError as error:
+            if not isinstance(error, DamagedLog):
+                directory.failed(error)
+            raise
+        finally:
+            del directory.returning[key]
+
+
+def _look(files: Files, root: str, stray: Stray) -> StrayFound:
+    path = f"{root}/{stray.name}"
+    size_bytes = 0
+    has_records = False
+    state: StrayState | None = None
+    topic_id = ZERO_TOPIC_ID
+    for name in files.listdir(path) if files.exists(path) else ():
+        handle = files.open(f"{path}/{name}")
+        try:
+            size = files.size(handle)
+        finally:
+            files.close(handle)
+        size_bytes += size
+        has_records = has_records or (size > 0 and name.endswith(names.LOG))
+        try:
+            if name == STRAY_STATE:
+                state = parse_state(files.read_file(f"{path}/{name}"))
+            elif name == PARTITION_METADATA:
+                topic_id = parse_partition_metadata(files.read_file(f"{path}/{name}"))
+        except ValueError:
+            # It tells nothing: the list shows no id, and a restore says so.
+            continue
+    return StrayFound(stray, state, topic_id, size_bytes, has_records)

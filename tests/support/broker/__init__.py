@@ -1,0 +1,1 @@
+"""Brokers as their own tests see them: over fake logs, fake peers and fake transports."""

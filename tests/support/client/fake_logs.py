@@ -1,0 +1,107 @@
+"""A fake cluster whose partitions hold batches: enough of a log to fetch from."""
+
+from __future__ import annotations
+
+from tests.support.client.fake_cluster import FakeCluster
+
+from tidelog.core.types import TopicPartition
+from tidelog.records.batch import BatchView
+from tidelog.records.builder import NewRecord, Producer, build_batch
+from tidelog.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tidelog.wire.registry import FETCH, LIST_OFFSETS
+
+_EARLIEST = -2
+_OFFSET_OUT_OF_RANGE = 1
+
+
+def batch(base_offset: int, *values: bytes, producer: int = -1) -> bytes:
+    """Return a batch with these values; a producer id makes it transactional."""
+    records = [NewRecord(None, value, 1_000) for value in values]
+    return bytes(
+        build_batch(
+            records,
+            base_offset=base_offset,
+            leader_epoch=0,
+            producer=Producer(producer, 0, 0) if producer >= 0 else Producer(),
+            transactional=producer >= 0,
+        )
+    )
+
+
+class FakeLogs(FakeCluster):
+    """One broker that leads everything. Offsets are as the batches have them."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.batches: dict[TopicPartition, list[bytes]] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
+        #: Batches in one answer.
+        self.batches_per_answer = 2
+        self[1].on(FETCH, self._fetch)
+        self[1].on(LIST_OFFSETS, self._list_offsets)
+
+    def create(self, topic: str, partitions: int) -> None:
+        self.topics[topic] = [1] * partitions
+        for number in range(partitions):
+            self.batches[TopicPartition(topic, number)] = []
+
+    def append(self, tp: TopicPartition, *batches: bytes) -> None:
+        self.batches[tp] += batches
+
+    def end(self, tp: TopicPartition) -> int:
+        held = self.batches[tp]
+        return BatchView(held[-1]).next_offset if held else 0
+
+    def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for each in topic.partitions:
+                tp = TopicPartition(topic.name, each.partition_index)
+                earliest = self.log_starts.get(tp, 0)
+                offset = earliest if each.timestamp == _EARLIEST else self.end(tp)
+                answers.append(
+                    ListOffsetsPartitionResponse(
+                        partition_index=tp.partition, error_code=0, offset=offset
+                    )
+                )
+            topics.append(ListOffsetsTopicResponse(topic.name, answers))
+        return ListOffsetsResponse(topics=topics)
+
+    def _fetch(self, request: FetchRequest) -> FetchResponse:
+        responses = []
+        names = {self.topic_id(name): name for name in self.topics}
+        for topic in request.topics:
+            answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
+            for each in topic.partitions:
+                tp = TopicPartition(names[topic.topic_id], each.partition)
+                answer.partitions.append(self._records(tp, each.fetch_offset))
+            responses.append(answer)
+        return FetchResponse(responses=responses)
+
+    def _records(self, tp: TopicPartition, offset: int) -> PartitionData:
+        start, end = self.log_starts.get(tp, 0), self.end(tp)
+        data = PartitionData(
+            partition_index=tp.partition,
+            high_watermark=end,
+            last_stable_offset=end,
+            log_start_offset=start,
+            aborted_transactions=[],
+        )
+        if not start <= offset <= end:
+            data.error_code = _OFFSET_OUT_OF_RANGE
+            return data
+        found = [each for each in self.batches[tp] if BatchView(each).last_offset >= offset]
+        data.records = b"".join(found[: self.batches_per_answer])
+        return data

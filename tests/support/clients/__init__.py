@@ -1,0 +1,1 @@
+"""Other projects' clients: fetched, built and started, or absent with the reason."""

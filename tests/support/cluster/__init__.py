@@ -1,0 +1,1 @@
+"""Brokers and ZooKeeper servers as processes, and plain ways to talk to them."""

@@ -1,0 +1,1 @@
+"""Group coordinators without a broker: a harness, and random walks with invariants."""

@@ -1,0 +1,1 @@
+"""Replication and the controller as models that are explored state by state."""

@@ -1,0 +1,1 @@
+"""Requests of every API and version, and which answers they may have."""
