@@ -81,7 +81,7 @@ class Broker:
 
     def _make_server(self) -> None:
         services = self.services
-        self.planned_appends = PlannedAppends()
+        self.appends = PlannedAppends()
         self.dispatcher = Dispatcher(services.tasks, apis.error_response, services.unexpected)
         self.admission = Admission(
             services.fence,
@@ -102,15 +102,15 @@ class Broker:
     def _make_replicas(self) -> None:
         services = self.services
         self.groups = GroupCoordinators(
-            services, self.planned_appends, self.dispatcher.request_failed
+            services, self.appends.submit, self.dispatcher.request_failed
         )
         self.takeovers = Takeovers(services, self.cluster_events)
         self.isr_changes = IsrChanges(services)
         self.replicas = Replicas(
             services,
+            self.appends,
             self.isr_changes,
             self.takeovers,
-            self.planned_appends,
             self.groups,
             self.cluster_events,
         )

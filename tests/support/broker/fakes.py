@@ -512,18 +512,18 @@ class FakeBroker:
         services = self.services
         self.admission: Any = SimpleNamespace(is_open=True, sends_answers=True)
         self.dispatcher = Dispatcher(self.tasks, apis.error_response, services.unexpected)
-        self.planned_appends = PlannedAppends()
+        self.appends = PlannedAppends()
         self.fetch_sessions = FetchSessions()
         self.auto_creation = AutoCreation(services)
         self.cluster_events = ClusterEvents(services, ProducerIds(services), self.auto_creation)
         self.takeovers = Takeovers(services, self.cluster_events)
         self.isr_changes = IsrChanges(services)
-        self.groups = GroupCoordinators(services, self.planned_appends, self.request_failed)
+        self.groups = GroupCoordinators(services, self.appends.submit, self.request_failed)
         self.replicas = Replicas(
             services,
+            self.appends,
             self.isr_changes,
             self.takeovers,
-            self.planned_appends,
             self.groups,
             self.cluster_events,
         )

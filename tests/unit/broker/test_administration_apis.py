@@ -214,7 +214,7 @@ class TestInternalTopics:
             ]
             message = ProduceRequest(acks=1, topic_data=topics)
             begun = produce.handle(broker, request(message, 0, 9))
-            broker.planned_appends.submit()
+            broker.appends.submit()
             answer = await answered(begun)
             codes = [one.partition_responses[0].error_code for one in answer.responses]
             assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE]

@@ -43,7 +43,6 @@ from tidelog.wire.data.consumer_protocol import SUBSCRIPTION
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
-    from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.services import Services
 
 #: A timer is set for no longer than this and then again: cancelled ones stay in memory until their
@@ -131,12 +130,13 @@ class GroupCoordinators:
     def __init__(
         self,
         services: Services,
-        planned_appends: PlannedAppends,
+        submit_appends: Callable[[], object],
         request_failed: Callable[[Request, Exception], Any],
     ) -> None:
-        """`request_failed` makes the response to a request whose handling raised an error."""
+        """`submit_appends` has planned appends written; `request_failed` makes the response to a
+        request whose handling raised an error."""
         self.services = services
-        self._planned_appends = planned_appends
+        self._submit_appends = submit_appends
         self._request_failed = request_failed
         config = services.config
         self._partitions = GroupPartitions(_settings(config))
@@ -393,7 +393,7 @@ class GroupCoordinators:
         unflushed, self._unflushed = self._unflushed, {}
         for coordination in unflushed:
             coordination.writer.flush()
-        self._planned_appends.submit()
+        self._submit_appends()
 
     # What time and topics do.
 

@@ -39,6 +39,7 @@ class PartitionContext:
     """Shared by all partitions of one broker."""
 
     services: Services
+    appends: PlannedAppends
     isr_changes: IsrChanges
     takeovers: Takeovers
     planned_appends: PlannedAppends

@@ -31,7 +31,7 @@ def run(
     context: PartitionContext, partition: Partition, core: LeaderReplica, effects: Effects
 ) -> None:
     """Run the effects of one decision of `core`; raises InvariantError for a follower's effect."""
-    watchers = partition.watchers
+    watchers, tracer = partition.watchers, context.services.tracer
     for effect in effects:
         kind = type(effect)
         if kind is HighWatermarkMoved:
@@ -39,15 +39,15 @@ def run(
                 context.takeovers.committed(partition)
             watchers.high_watermark_moved(partition)
         elif kind is IsrCommitted:
-            _isr_committed(context.services.tracer, partition, core)
+            _isr_committed(tracer, partition, core)
         elif kind is IsrBelowMinimum:
             if watchers.acks_waiting:
-                context.services.tracer.mark("acks_waiting_at_small_isr")
+                tracer.mark("acks_waiting_at_small_isr")
             watchers.isr_below_minimum(partition, below_minimum(partition, core))
         elif isinstance(effect, SendAlterPartition):
             context.isr_changes.submit(partition, effect.change)
         elif isinstance(effect, WithdrawAlterPartition):
-            context.services.tracer.mark("isr_change_withdrawn")
+            tracer.mark("isr_change_withdrawn")
             context.isr_changes.withdraw(partition)
         elif isinstance(effect, RetryAlterPartition):
             context.isr_changes.retry(partition, effect.change)

@@ -38,7 +38,16 @@ TO_HIGH_WATERMARK = -1
 class LeaderRole:
     """One leadership of a hosted replica."""
 
-    __slots__ = ("_context", "_log", "_partition", "_planned", "_watchers", "core", "late")
+    __slots__ = (
+        "_context",
+        "_log",
+        "_partition",
+        "_planned",
+        "_services",
+        "_watchers",
+        "core",
+        "late",
+    )
 
     is_assigned: ClassVar[bool] = True
     is_leader: ClassVar[bool] = True
@@ -54,9 +63,10 @@ class LeaderRole:
         """`late` are the appends of the leadership that this one continues."""
         self._partition = partition
         self._context = context
+        self._services = context.services
         self._log = partition.log
         self._watchers = partition.watchers
-        self._planned = context.planned_appends
+        self._planned = context.appends
         self.core = core
         self.late = LateAppends(partition, self) if late is None else late
         self.late.role = self
@@ -75,14 +85,12 @@ class LeaderRole:
 
     def begin(self, state: LeaderAndIsrPartitionState, latest_epoch: int) -> None:
         """Lead from now on; `latest_epoch` is that of the log's last record, -1 for none."""
-        context, core = self._context, self.core
-        context.takeovers.begun(self._partition)
+        context, partition, core = self._context, self._partition, self.core
+        context.takeovers.begun(partition)
         if state.leader_recovery_state == RECOVERING:
-            unclean_elections.tell(
-                context.services, context.events, self._partition, core, latest_epoch
-            )
-        if self._partition.topic_partition.topic == CONSUMER_OFFSETS:
-            context.coordinators.role_taken(self._partition, core.leader_epoch)
+            unclean_elections.tell(self._services, context.events, partition, core, latest_epoch)
+        if partition.topic_partition.topic == CONSUMER_OFFSETS:
+            context.coordinators.role_taken(partition, core.leader_epoch)
         self.examine()
         self._watchers.log_end_moved(self._partition)
 
@@ -97,7 +105,7 @@ class LeaderRole:
         self.late.refuse()
         context.isr_changes.withdraw(partition)
         if self._watchers.acks_waiting:
-            context.services.tracer.mark("acks_waiting_at_lost_leadership")
+            self._services.tracer.mark("acks_waiting_at_lost_leadership")
         self._watchers.leadership_lost(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # appending
@@ -129,7 +137,7 @@ class LeaderRole:
                     f"{partition.topic_partition} is being removed",
                 )
             if acks == -1 and core.is_below_minimum:
-                self._context.services.tracer.mark("produce_refused_at_small_isr")
+                self._services.tracer.mark("produce_refused_at_small_isr")
                 raise KafkaError(
                     ErrorCode.NOT_ENOUGH_REPLICAS, leader_effects.below_minimum(partition, core)
                 )
@@ -142,15 +150,13 @@ class LeaderRole:
 
     def refused(self, records: Buffer, error: KafkaError | StorageError) -> None:
         """Note a batch that was refused (V38)."""
-        note_refusal(self._context, self._log, records, error)
+        note_refusal(self._services, self._log, records, error)
 
     def log_grew(self) -> None:
         """Take over the end of the log: followers may read further, and it may commit."""
         log_end_offset = self._log.log_end_offset
         if log_end_offset != self.core.log_end_offset:
-            effects = self.core.appended(
-                log_end_offset, self._context.services.clock.monotonic_ms()
-            )
+            effects = self.core.appended(log_end_offset, self._services.clock.monotonic_ms())
             self._watchers.log_end_moved(self._partition)
             if effects:
                 self.run(effects)
@@ -205,13 +211,11 @@ class LeaderRole:
         if core.max_lag_bytes >= 0:
             for follower in core.followers.values():
                 follower.bytes_behind = bytes_from(self._log, follower.log_end_offset)
-        self.run(core.examine(self._context.services.clock.monotonic_ms()))
+        self.run(core.examine(self._services.clock.monotonic_ms()))
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Note that other brokers came or went: others may join the ISR."""
-        self.run(
-            self.core.eligibility_changed(is_alive, self._context.services.clock.monotonic_ms())
-        )
+        self.run(self.core.eligibility_changed(is_alive, self._services.clock.monotonic_ms()))
         self._low_watermark_may_move()
 
     # deleting records
@@ -253,7 +257,7 @@ class LeaderRole:
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
         """Obey a command of this leader epoch; a repeated one resets nothing."""
-        core, tracer = self.core, self._context.services.tracer
+        core, tracer = self.core, self._services.tracer
         if state.partition_epoch == core.isr.partition_epoch:
             tracer.mark("command_repeated")
         elif core.isr.in_flight:
@@ -263,8 +267,8 @@ class LeaderRole:
                 tuple(state.isr),
                 tuple(state.replicas),
                 state.partition_epoch,
-                self._context.services.view.is_alive,
-                self._context.services.clock.monotonic_ms(),
+                self._services.view.is_alive,
+                self._services.clock.monotonic_ms(),
                 state.leader_recovery_state,
             )
         )
@@ -273,7 +277,7 @@ class LeaderRole:
     def minimum_changed(self, min_insync_replicas: int) -> None:
         """Take over `min.insync.replicas` as it is now (V60, V64)."""
         if self.core.min_insync_replicas != min_insync_replicas:
-            now_ms = self._context.services.clock.monotonic_ms()
+            now_ms = self._services.clock.monotonic_ms()
             self.run(self.core.minimum_changed(min_insync_replicas, now_ms))
 
     # changes of the ISR
@@ -291,15 +295,13 @@ class LeaderRole:
         self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
     ) -> None:
         """Take over the state with which the controller answered a change."""
-        now_ms = self._context.services.clock.monotonic_ms()
+        now_ms = self._services.clock.monotonic_ms()
         self.run(self.core.change_accepted(change, isr, leader_epoch, partition_epoch, now_ms))
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
         """Note that the controller refused a change."""
-        leader_effects.mark_refusal(self._context.services.tracer, self._partition, change, error)
-        self.run(
-            self.core.change_refused(change, error, self._context.services.clock.monotonic_ms())
-        )
+        leader_effects.mark_refusal(self._services.tracer, self._partition, change, error)
+        self.run(self.core.change_refused(change, error, self._services.clock.monotonic_ms()))
 
     def run(self, effects: Effects) -> None:
         """Do what a decision asks for, in order."""

@@ -39,6 +39,7 @@ class Partition:
     __slots__ = (
         "_context",
         "_pending",
+        "_services",
         "directory",
         "is_closing",
         "leader_epoch",
@@ -62,7 +63,7 @@ class Partition:
         self.topic_partition = log.topic_partition
         known = watermark.on_follower(high_watermark, log.log_start_offset, log.log_end_offset)
         #: What it does now; another object with each role that begins or ends.
-        self.role: Role = NoRole(context, log, NO_EPOCH, known)
+        self.role: Role = NoRole(context.services, log, NO_EPOCH, known)
         #: The leader epoch of the last command obeyed; kept when the role ends (V30).
         self.leader_epoch = NO_EPOCH
         #: It is about to be removed: no more records are taken (V71).
@@ -151,7 +152,7 @@ class Partition:
 
     def flush_appends(self) -> bool:
         """Submit what is planned here; True when all that was appended is written already."""
-        return self.submit(self._context.planned_appends.take(self))
+        return self.submit(self._context.appends.take(self))
 
     def submit(self, planned: Sequence[Completion[AppendInfo]]) -> bool:
         """Submit these planned appends; True when all that was appended is written already.
@@ -229,21 +230,21 @@ class Partition:
         ended = self.role
         if ended.is_assigned:
             known = ended.core.high_watermark
-            self.role = NoRole(self._context, self.log, ended.partition_epoch, known)
+            self.role = NoRole(self._services, self.log, ended.partition_epoch, known)
             ended.end()
 
     def become_leader(self, state: LeaderAndIsrPartitionState) -> None:
         """Lead under a new leader epoch (V31); the log is quiet."""
         context, log = self._context, self.log
         log_end_offset = log.log_end_offset
-        role_traces.mark_election(context.services.tracer, self, state)
+        role_traces.mark_election(services.tracer, self, state)
         latest_epoch = log.epochs.latest_epoch
         if latest_epoch != state.leader_epoch:
             # Followers reconcile with this entry, even if no record of the epoch ever comes.
             log.assign_epoch(state.leader_epoch, log_end_offset)
         core = LeaderReplica(
-            broker_id=context.services.broker_id,
-            broker_epoch=context.services.broker_epoch,
+            broker_id=services.broker_id,
+            broker_epoch=services.broker_epoch,
             leader_epoch=state.leader_epoch,
             isr=IsrState(tuple(state.isr), state.partition_epoch),
             replicas=tuple(state.replicas),
@@ -253,13 +254,13 @@ class Partition:
             min_insync_replicas=context.topic_config(
                 self.topic_partition.topic
             ).min_insync_replicas,
-            max_lag_ms=context.services.config.replica_lag_time_max_ms,
-            max_lag_bytes=context.services.config.replica_lag_max_bytes,
-            is_eligible=context.services.view.is_alive,
-            now_ms=context.services.clock.monotonic_ms(),
+            max_lag_ms=services.config.replica_lag_time_max_ms,
+            max_lag_bytes=services.config.replica_lag_max_bytes,
+            is_eligible=services.view.is_alive,
+            now_ms=services.clock.monotonic_ms(),
             recovery_state=state.leader_recovery_state,
         )
-        role = LeaderRole(self, context, core, self.role.late)
+        role = LeaderRole(self, self._context, core, self.role.late)
         self._take_role(role, core, state, "became_leader")
         role.begin(state, latest_epoch)
 
@@ -270,7 +271,7 @@ class Partition:
         """
         log = self.log
         if state.leader == NO_LEADER:
-            self._context.services.tracer.mark("follower_without_leader")
+            self._services.tracer.mark("follower_without_leader")
         core = FollowerReplica(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
@@ -280,7 +281,7 @@ class Partition:
             latest_epoch=log.epochs.latest_epoch,
             high_watermark=self._starting_high_watermark(),
         )
-        self._take_role(FollowerRole(self, self._context, core), core, state, "became_follower")
+        self._take_role(FollowerRole(self, self._services, core), core, state, "became_follower")
 
     def recommanded(self, state: LeaderAndIsrPartitionState) -> None:
         """A command of the leader epoch that the role is of; a repeated one resets nothing."""
@@ -301,4 +302,4 @@ class Partition:
         self.role = role
         self.leader_epoch = state.leader_epoch
         self.is_closing = state.is_closing
-        role_traces.role_taken(self._context.services.tracer, self, core, state, event)
+        role_traces.role_taken(self._services.tracer, self, core, state, event)

@@ -55,6 +55,7 @@ class Replicas:
     def __init__(
         self,
         services: Services,
+        appends: PlannedAppends,
         isr_changes: IsrChanges,
         takeovers: Takeovers,
         planned_appends: PlannedAppends,
@@ -66,9 +67,9 @@ class Replicas:
         self.takeovers = takeovers
         self._context = PartitionContext(
             services,
+            appends,
             isr_changes,
             takeovers,
-            planned_appends,
             coordinators,
             events,
             self.get,

@@ -19,9 +19,9 @@ from tidelog.log.append_validation import note_refused
 from tidelog.log.refused_batches import EarlierBatchRefusedError
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.context import PartitionContext
     from tidelog.broker.replicas.late_appends import LateAppends
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.services import Services
     from tidelog.log.partition_log import AppendInfo, PartitionLog
     from tidelog.replication.follower import FollowerReplica
     from tidelog.replication.isr import IsrChange
@@ -133,22 +133,22 @@ class Role(Protocol):
 class _NotLeading:
     """What every replica does that does not lead."""
 
-    __slots__ = ("_context", "_log", "partition_epoch")
+    __slots__ = ("_log", "_services", "partition_epoch")
 
     is_leader: ClassVar[bool] = False
     low_watermark: ClassVar[int] = -1
     leadership: ClassVar[None] = None
     late: ClassVar[None] = None
 
-    def __init__(self, context: PartitionContext, log: PartitionLog, partition_epoch: int) -> None:
-        self._context = context
+    def __init__(self, services: Services, log: PartitionLog, partition_epoch: int) -> None:
+        self._services = services
         self._log = log
         self.partition_epoch = partition_epoch
 
     def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
         """Refuse; an idempotent producer sends the batch again, so it is awaited (V38)."""
         error = self._not_leader()
-        note_refusal(self._context, self._log, records, error)
+        note_refusal(self._services, self._log, records, error)
         raise error
 
     def log_grew(self) -> None:
@@ -209,7 +209,7 @@ class _NotLeading:
     def _not_leader(self) -> KafkaError:
         return KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"broker {self._context.services.broker_id} does not lead {self._log.topic_partition}",
+            f"broker {self._services.broker_id} does not lead {self._log.topic_partition}",
         )
 
 
@@ -222,13 +222,9 @@ class NoRole(_NotLeading):
     followership: ClassVar[None] = None
 
     def __init__(
-        self,
-        context: PartitionContext,
-        log: PartitionLog,
-        partition_epoch: int,
-        high_watermark: int,
+        self, services: Services, log: PartitionLog, partition_epoch: int, high_watermark: int
     ) -> None:
-        super().__init__(context, log, partition_epoch)
+        super().__init__(services, log, partition_epoch)
         self.high_watermark = high_watermark
 
     @property
@@ -244,10 +240,8 @@ class FollowerRole(_NotLeading):
 
     is_assigned: ClassVar[bool] = True
 
-    def __init__(
-        self, partition: Partition, context: PartitionContext, core: FollowerReplica
-    ) -> None:
-        super().__init__(context, partition.log, core.partition_epoch)
+    def __init__(self, partition: Partition, services: Services, core: FollowerReplica) -> None:
+        super().__init__(services, partition.log, core.partition_epoch)
         self.core = core
 
     @property
@@ -261,11 +255,11 @@ class FollowerRole(_NotLeading):
 
 
 def note_refusal(
-    context: PartitionContext, log: PartitionLog, records: Buffer, error: KafkaError | StorageError
+    services: Services, log: PartitionLog, records: Buffer, error: KafkaError | StorageError
 ) -> None:
     """Await a batch again that was refused for the moment: none behind it may come first (V38)."""
     code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
     if isinstance(error, EarlierBatchRefusedError):
-        context.services.tracer.mark("produce_refused_behind_refused")
+        services.tracer.mark("produce_refused_behind_refused")
     elif code in _RETRIABLE:
-        note_refused(log.producers.refused, records, code, context.services.clock.monotonic_ms())
+        note_refused(log.producers.refused, records, code, services.clock.monotonic_ms())
