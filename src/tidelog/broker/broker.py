@@ -96,7 +96,7 @@ class Broker:
             services.fence,
             self.admission,
             self.dispatcher,
-            self.planned_appends.submit,
+            self.appends.submit,
         )
 
     def _make_replicas(self) -> None:
@@ -264,7 +264,7 @@ class Broker:
             broker_id=self.broker_id,
             clock=self.services.clock,
             dispatcher=self.dispatcher,
-            submit_appends=self.planned_appends.submit,
+            submit_appends=self.appends.submit,
             topic_name=self.replicas.published_topic_name,
             topics_of_session=self.fetch_sessions.topics,
         )

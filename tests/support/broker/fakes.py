@@ -573,7 +573,7 @@ class FakeBroker:
 
     def submit_appends(self) -> bool:
         """The end of a read event."""
-        return self.planned_appends.submit()
+        return self.appends.submit()
 
     def request_failed(self, request: Request, error: Exception) -> Any:
         raise AssertionError(request.header) from error

@@ -42,7 +42,6 @@ class PartitionContext:
     appends: PlannedAppends
     isr_changes: IsrChanges
     takeovers: Takeovers
-    planned_appends: PlannedAppends
     coordinators: Coordinators
     events: ClusterEvents
     #: The replica of a partition that is hosted here, None when there is none.

@@ -58,6 +58,7 @@ class Partition:
         high_watermark: int,
     ) -> None:
         self._context = context
+        self._services = context.services
         self.directory = directory
         self.log = log
         self.topic_partition = log.topic_partition
@@ -208,7 +209,7 @@ class Partition:
         while self._pending:
             completion = self._pending.pop()
             if not completion.done:
-                self._context.services.tracer.mark("log_busy_at_role_change")
+                self._services.tracer.mark("log_busy_at_role_change")
                 waiter: Completion[None] = Completion()
                 completion.then(lambda _, waiter=waiter: waiter.resolve(None))  # type: ignore[misc]
                 await waiter
@@ -235,7 +236,7 @@ class Partition:
 
     def become_leader(self, state: LeaderAndIsrPartitionState) -> None:
         """Lead under a new leader epoch (V31); the log is quiet."""
-        context, log = self._context, self.log
+        services, log = self._services, self.log
         log_end_offset = log.log_end_offset
         role_traces.mark_election(services.tracer, self, state)
         latest_epoch = log.epochs.latest_epoch
@@ -251,7 +252,7 @@ class Partition:
             epoch_start_offset=log_end_offset,
             log_end_offset=log_end_offset,
             high_watermark=self._starting_high_watermark(),
-            min_insync_replicas=context.topic_config(
+            min_insync_replicas=self._context.topic_config(
                 self.topic_partition.topic
             ).min_insync_replicas,
             max_lag_ms=services.config.replica_lag_time_max_ms,

@@ -58,7 +58,6 @@ class Replicas:
         appends: PlannedAppends,
         isr_changes: IsrChanges,
         takeovers: Takeovers,
-        planned_appends: PlannedAppends,
         coordinators: Coordinators,
         events: ClusterEvents,
     ) -> None:
