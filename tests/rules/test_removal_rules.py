@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -271,7 +272,7 @@ def test_requests_that_cannot_be_done_are_dropped_with_the_reason(three: Control
         f"{layout.PARTITIONS_REMOVE}/none/0",
         f"{layout.PARTITIONS_REMOVE}/__consumer_offsets/49",
     ):
-        three.until(lambda path=path: three.read(path) is None)
+        three.until(partial(lambda path: three.read(path) is None, path))
     assert len(three.assignments("t")) == 3
     assert controller.is_controller
 
@@ -375,7 +376,7 @@ def test_the_next_controller_goes_on_with_a_drain(three: ControllerHarness) -> N
         one.script.received.clear()
     controller.crash()
     for one in others:
-        three.until(lambda one=one: LAST in one.script.roles())
+        three.until(partial(lambda one: LAST in one.script.roles(), one))
         assert one.script.roles()[LAST].is_closing
 
 
@@ -532,7 +533,7 @@ def test_a_new_controller_does_not_go_by_an_edit_that_contradicts_the_states(
     three.pass_time(300)
     for one in three.brokers.values():
         if one is not controller:
-            one.tracer = FakeTracer()  # type: ignore[assignment]
+            one.tracer = FakeTracer()
     controller.crash()
     three.until(lambda: any(one.is_controller for one in three.brokers.values()))
     three.pass_time(500)

@@ -144,7 +144,7 @@ def test_the_controller_warns_and_names_who_has_what_is_lost(is_clean: bool) -> 
         controller, sole, other = of_two(made)
         if not is_clean:
             shrink(made, sole)
-        controller.tracer = tracer = FakeTracer()  # type: ignore[assignment]
+        controller.tracer = tracer = FakeTracer()
         sole.crash()
         made.until(lambda: made.state(TP).leader == other.broker_id)
         made.pass_time(50)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,7 @@ def test_jitter_lets_one_connection_overtake_another(at: FaultHarness) -> None:
         at.forget_connections()
         before, at.connections[broker_id] = at.connections[broker_id], at.connect(broker_id)
         second = at.ask(broker_id)
-        at.until(lambda first=first, second=second: None not in (first(), second()))
+        at.until(partial(lambda *both: None not in [each() for each in both], first, second))
         overtaken += (first() or 0) > (second() or 0) + QUICK_MS
         at.connections[broker_id] = before
         if overtaken:

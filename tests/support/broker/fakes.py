@@ -53,7 +53,7 @@ from tidelog.wire.registry import FETCH, LEADER_AND_ISR, LIST_OFFSETS, STOP_REPL
 TOPIC = "t"
 TOPIC_ID = b"T" * 16
 T0 = TopicPartition(TOPIC, 0)
-HANDLERS = {
+HANDLERS: dict[int, Callable[[Any, Request], Any]] = {
     FETCH: fetch.handle,
     LIST_OFFSETS: list_offsets.handle,
     LEADER_AND_ISR: leader_and_isr.handle,

@@ -30,6 +30,7 @@ from tests.unit.log.compacting import (
 )
 
 from tidelog.core.errors import StorageError
+from tidelog.core.ports import Handle
 from tidelog.core.types import TopicPartition
 from tidelog.log.cleaner import Cleaner, CleanerSettings
 from tidelog.log.config import LogConfig
@@ -293,14 +294,14 @@ def test_slices_are_small_and_others_get_their_turn(harness: LogHarness, compact
     harness.lane.eager = False
     run = cleaner(harness.clock, slice_bytes=300).clean_one([(log, log.log_end_offset)])
     sizes: list[int] = []
-    waiting: list[object] = []
+    waiting: list[int] = []
     pread = harness.files._files.pread
 
-    def counted(handle: object, size: int, position: int) -> bytes:
-        sizes.append(size)
-        return pread(handle, size, position)  # type: ignore[arg-type]
+    def counted(handle: Handle, size_bytes: int, position: int) -> bytes:
+        sizes.append(size_bytes)
+        return pread(handle, size_bytes, position)
 
-    harness.files._files.pread = counted  # type: ignore[method-assign]
+    harness.files._files.pread = counted  # type: ignore[method-assign]  # counted
 
     async def both() -> None:
         task = asyncio.ensure_future(run)
@@ -312,7 +313,7 @@ def test_slices_are_small_and_others_get_their_turn(harness: LogHarness, compact
 
     asyncio.run(both())
     assert max(sizes) <= 300 and len(sizes) > 40
-    assert max(waiting) == 1, "one slice waits at a time"  # type: ignore[type-var]
+    assert max(waiting) == 1, "one slice waits at a time"
 
 
 def test_a_rate_is_kept(harness: LogHarness, compact: Small) -> None:
@@ -601,10 +602,8 @@ def check(
     last = {row[1]: row for row in written}
     for key, row in last.items():
         assert row in found or row[2] is None, (key, row)
-    older: dict[bytes | None, int] = {}
-    for row in found:
-        # Whatever a reader of the whole log makes of it is right at the end.
-        older[row[1]] = row[0]
+    # Whatever a reader of the whole log makes of it is right at the end.
+    older = {name: offset for offset, name, _, _ in found}
     for key, row in last.items():
         assert key not in older or older[key] == row[0]
     assert log.log_end_offset == written[-1][0] + 1

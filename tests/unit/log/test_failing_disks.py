@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.support.log import (
@@ -37,7 +38,7 @@ def planned(log: PartitionLog, count: int, epoch: int = 0) -> list[object]:
     ]
 
 
-def state(log: PartitionLog) -> tuple[object, ...]:
+def state(log: PartitionLog) -> tuple[Any, ...]:
     return (
         log.next_offset,
         log.log_end_offset,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.support.log import NOW_MS, TP, LogHarness
 from tests.unit.log.compacting import Small, cleaner, pairs_of, rounds
 
+from tidelog.core.completion import Completion
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import iter_batches
 from tidelog.records.reader import iter_records
@@ -93,11 +95,11 @@ def test_readers_in_the_middle_read_on(harness: LogHarness, compact: Small, step
     rounds(log, 10)
     rows = {key: (offset, value) for offset, key, value in pairs_of(log)}
     log = harness.again(harness.config)  # with no file open and no index in memory
-    found: list[tuple[int, object]] = []
+    found: list[tuple[bytes | None, tuple[int, bytes | None]]] = []
 
     def read(offset: int) -> None:
-        def done(completion: object) -> None:
-            slice_ = completion.result()  # type: ignore[attr-defined]
+        def done(completion: Completion[Any]) -> None:
+            slice_ = completion.result()
             found.extend(
                 (record.key, (record.offset, record.value))
                 for batch in iter_batches(slice_.data)
@@ -108,6 +110,10 @@ def test_readers_in_the_middle_read_on(harness: LogHarness, compact: Small, step
 
         log.read(offset, 150, log.log_end_offset, min_one_batch=True).then(done)
 
-    interleaved(harness, log, step, lambda: [read(0), read(5), read(17)])
+    def read_everywhere() -> None:
+        for offset in (0, 5, 17):
+            read(offset)
+
+    interleaved(harness, log, step, read_everywhere)
     assert len(found) > 8 and log.directory.failure is None
-    assert dict(found).items() >= rows.items()  # type: ignore[arg-type]
+    assert dict(found).items() >= rows.items()

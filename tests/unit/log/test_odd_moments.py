@@ -19,6 +19,7 @@ from tests.support.log import (
 )
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.ports import Handle
 from tidelog.log.config import LogConfig
 from tidelog.log.handles import OpenFile
 from tidelog.log.partition_log import PartitionLog
@@ -46,11 +47,11 @@ def test_a_file_opened_by_two_threads_at_once_is_open_once(harness: LogHarness) 
     inner: list[object] = []
 
     class Racing(FaultyFiles):
-        def open(self, path: str, **named: object) -> object:
+        def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle:
             if not inner:
                 inner.append(None)
                 inner[0] = file.handle(self, create=True)
-            return self._files.open(path, **named)  # type: ignore[arg-type]
+            return self._files.open(path, write=write, create=create)
 
     files = Racing(OsFiles())
     assert file.handle(files, create=True) is inner[0]

@@ -126,7 +126,7 @@ def test_what_is_not_in_the_page_cache_is_read_on_the_thread(harness: LogHarness
     log.directory.recent = None
     harness.files.refuse = lambda call, path: 0
     cached = harness.files._files
-    harness.lane.files = _Cold(cached)  # type: ignore[assignment]
+    harness.lane.files = _Cold(cached)
     harness.lane.eager = False
     completion = log.read(0, 100, 1, min_one_batch=True)
     assert not completion.done
@@ -217,7 +217,7 @@ def test_a_read_that_a_truncation_overtook_fails(harness: LogHarness) -> None:
     log = harness.log()
     append(log, [b"a"])
     append(log, [b"b"])
-    harness.lane.files = _Cold(harness.files._files)  # type: ignore[assignment]
+    harness.lane.files = _Cold(harness.files._files)
     harness.lane.eager = False
     completion = log.read(0, 100, 2, min_one_batch=True)
     log.truncations += 1
@@ -231,7 +231,7 @@ def test_what_a_truncation_takes_from_under_a_read_is_no_damage(harness: LogHarn
     log = harness.log()
     for number in range(4):
         append(log, [bytes([65 + number])])
-    harness.lane.files = _Cold(harness.files._files)  # type: ignore[assignment]
+    harness.lane.files = _Cold(harness.files._files)
     harness.lane.eager = False
     harness.lane.slow_disk = True
     completion = log.read(0, 1000, 4, min_one_batch=True)

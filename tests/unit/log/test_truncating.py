@@ -128,10 +128,11 @@ def test_nothing_is_planned_while_a_truncation_waits(harness: LogHarness, small:
     harness.lane.eager = False
     done = log.truncate_to(5)
     assert not done.done and log.is_truncating
-    for plan in (
+    plans: tuple[Callable[[], object], ...] = (
         lambda: log.plan_leader_append(batch_of([b"b"]), 9, NOW_MS),
         lambda: log.plan_follower_append(batch_of([b"b"], base_offset=30)),
-    ):
+    )
+    for plan in plans:
         with pytest.raises(KafkaError) as caught:
             plan()
         assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
