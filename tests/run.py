@@ -347,10 +347,9 @@ def report(outcomes: list[Outcome], seconds: float) -> bool:
             print(f"skipped {times} in {outcome.part}: {reason}")
         for test in outcome.expected_failures:
             print(f"failed as expected in {outcome.part}: {test}")
-    passed, failed, skipped = (
-        sum(getattr(outcome, kind) for outcome in outcomes)
-        for kind in ("passed", "failed", "skipped")
-    )
+    passed = sum(outcome.passed for outcome in outcomes)
+    failed = sum(outcome.failed for outcome in outcomes)
+    skipped = sum(outcome.skipped for outcome in outcomes)
     skips = sum((outcome.skips for outcome in outcomes), Counter[str]())
     reasons = "; ".join(f"{times} {reason}" for reason, times in sorted(skips.items()))
     print(

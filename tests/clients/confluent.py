@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -14,7 +15,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from tests.support.clients.samples import Record
+from tests.support.clients.samples import Headers, Record
 
 PATIENCE_S = 30.0
 
@@ -58,7 +59,7 @@ def read_messages(bootstrap: str, topic: str, partitions: Sequence[int]) -> list
             "fetch.wait.max.ms": 50,
         }
     )
-    found = []
+    found: list[Message] = []
     ended: dict[int, None] = {}
     deadline = time.monotonic() + PATIENCE_S
     try:
@@ -72,12 +73,18 @@ def read_messages(bootstrap: str, topic: str, partitions: Sequence[int]) -> list
             if error is None:
                 found.append(message)
             elif error.code() == KafkaError._PARTITION_EOF:
-                ended[message.partition()] = None
+                ended[message.partition() or 0] = None
             else:
                 raise KafkaException(error)
     finally:
         consumer.close()
     return found
+
+
+def _headers(message: Message) -> Headers:
+    """Headers as they were sent; the library's types allow for text, and for a dictionary."""
+    found: Any = message.headers()
+    return tuple(found or ())
 
 
 def read(bootstrap: str, topic: str, partition: int) -> list[Record]:
@@ -86,7 +93,7 @@ def read(bootstrap: str, topic: str, partition: int) -> list[Record]:
         Record(
             message.key(),
             message.value(),
-            tuple(message.headers() or ()),
+            _headers(message),
             message.timestamp()[1],
         )
         for message in read_messages(bootstrap, topic, [partition])

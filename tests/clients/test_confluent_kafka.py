@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -156,8 +157,8 @@ def test_records_without_a_key_on_a_compacted_topic_fail_by_themselves(
             value=b"%d" % number,
             key=None if number % 10 == 3 else b"k%d" % number,
             partition=0,
-            on_delivery=lambda error, _, at=number: outcome.update(
-                {at: error.name() if error else ""}
+            on_delivery=partial(
+                lambda at, error, _: outcome.update({at: error.name() if error else ""}), number
             ),
         )
     assert producer.flush(PATIENCE_S) == 0

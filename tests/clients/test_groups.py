@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from tests.clients import confluent
 from tests.clients.conftest import MakeTopic
+from tests.support.clients.librdkafka import value_of
 from tests.support.clients.samples import Record
 
 from tidelog.local import LocalCluster
@@ -69,7 +70,7 @@ class Member:
             return
         error = message.error()
         if error is None:
-            self.read.append(int(message.value()))
+            self.read.append(int(value_of(message)))
         elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
             raise KafkaException(error)
 

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from tests.clients import confluent
 from tests.clients.conftest import MakeTopic
 from tests.support.clients import kcat
+from tests.support.clients.librdkafka import position_of, value_of
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
@@ -86,7 +87,8 @@ class NumberedProducer:
         if error is not None:
             self.failures.append(error)
         else:
-            self.acknowledged[message.partition()][int(message.value())] = message.offset()
+            partition, offset = position_of(message)
+            self.acknowledged[partition][int(value_of(message))] = offset
 
 
 def test_librdkafka_loses_and_doubles_nothing(cluster: LocalCluster, make_topic: MakeTopic) -> None:
@@ -102,7 +104,7 @@ def test_librdkafka_loses_and_doubles_nothing(cluster: LocalCluster, make_topic:
     assert producer.all_acknowledged == producer.sent
     for partition, acknowledged in enumerate(producer.acknowledged):
         messages = confluent.read_messages(cluster.bootstrap, topic, [partition])
-        found = {int(message.value()): message.offset() for message in messages}
+        found = {int(value_of(message)): message.offset() for message in messages}
         assert len(messages) == len(found), "a record is there twice"
         assert found == acknowledged
         assert list(found) == list(range(partition, producer.sent, PARTITIONS)), "out of order"

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.clients.proxies import Proxy, connected_ports
+from tests.support.clients.librdkafka import value_of
 
 from tidelog.local import LocalCluster
 from tidelog.local.ports import free_ports
@@ -124,7 +125,7 @@ def test_librdkafka_lives_on_the_external_listener(outside: Outside) -> None:
         if message is not None:
             error = message.error()
             if error is None:
-                found.append(int(message.value()))
+                found.append(int(value_of(message)))
             elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
                 raise KafkaException(error)
         return len(found) >= count

@@ -36,7 +36,7 @@ def test_kafka_verifiable_producer_and_kafka_verifiable_consumer(
     tools: Tools, server: tuple[str, str], harness: ClientHarness
 ) -> None:
     topic, group = harness.make_topic(), harness.name()
-    words = ("--topic", topic, "--max-messages", "20")
+    words: tuple[str, ...] = ("--topic", topic, "--max-messages", "20")
     told = tools.run("kafka-verifiable-producer", *server, *words)
     said = [json.loads(line) for line in told.splitlines()]
     acked = [one["offset"] for one in said if one["name"] == "producer_send_success"]
@@ -72,7 +72,12 @@ def test_kafka_replica_verification(
     try:
         assert tool.stdout is not None
         lines = iter(tool.stdout.readline, "")
-        eventually(lambda: told.append(next(lines)) or "max lag is 0" in told[-1], lambda: told)
+
+        def is_done() -> bool:
+            told.append(next(lines))
+            return "max lag is 0" in told[-1]
+
+        eventually(is_done, lambda: told)
     finally:
         tool.kill()
         tool.communicate(timeout=PATIENCE_S)

@@ -17,6 +17,7 @@ import confluent_kafka
 import kafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from aiokafka import TopicPartition as AioTopicPartition
+from tests.support.clients.librdkafka import position_of
 
 from tidelog.testing.histories import Begun, HistoryRecorder
 
@@ -184,7 +185,7 @@ class ConfluentConsumer(_Consumer):
                     self.take(
                         told,
                         (
-                            (each.partition(), each.offset(), each.value())
+                            (*position_of(each), each.value())
                             for each in messages
                             if each.error() is None
                         ),

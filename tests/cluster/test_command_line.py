@@ -392,8 +392,8 @@ class TestUpkeep:
         assert made["partitions"] == 2
         shell("topics", "create", "whole-life", code=1)
         assert "already exists" in shell.err
-        words = ("topics", "add-partitions", "whole-life", "--to", "5")
-        grown = shell.json(documents.PartitionsAdded, *words)
+        more = ("topics", "add-partitions", "whole-life", "--to", "5")
+        grown = shell.json(documents.PartitionsAdded, *more)
         assert (grown["partitions_before"], grown["partitions"]) == (2, 5)
         (told,) = shell.json(list[documents.TopicDescription], "topics", "describe", "whole-life")
         assert all(each["leader"] > 0 for each in told["partitions"])

@@ -95,7 +95,7 @@ def received(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
         while len(found) < count:
             messages = consumer.consume(count, PATIENCE_S)
             assert messages and all(message.error() is None for message in messages)
-            found += [message.value() for message in messages]
+            found += [message.value() or b"" for message in messages]
         return found
     finally:
         consumer.close()

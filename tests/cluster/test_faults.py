@@ -156,7 +156,7 @@ def test_a_killed_broker_keeps_the_gaps_of_a_compacted_topic(make_cluster: MakeC
     cluster.kill(1)
     (path,) = Path(cluster.directory).glob("broker-1/**/t-0/00000000000000000000.log")
     first, _, third = iter_batches(path.read_bytes())
-    path.write_bytes(first.buffer[: first.end_position] + third.buffer[third.position :])
+    path.write_bytes(b"".join((first.buffer[: first.end_position], third.buffer[third.position :])))
     cluster.start(1)
     cluster.await_full_isrs()
     with BlockingClient(cluster.bootstrap) as client:

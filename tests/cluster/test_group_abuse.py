@@ -59,7 +59,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def coordinates(cluster: LocalCluster) -> bool:
     found = ask(cluster, FIND_COORDINATOR, 3, FindCoordinatorRequest(GROUP))
     ready = ask(cluster, HEARTBEAT, 4, HeartbeatRequest(GROUP, 1, "m"))
-    is_loaded = ask(cluster, LIST_GROUPS, 4, ListGroupsRequest()).error_code == ErrorCode.NONE
+    is_loaded: bool = ask(cluster, LIST_GROUPS, 4, ListGroupsRequest()).error_code == ErrorCode.NONE
     return (
         found.error_code == ErrorCode.NONE
         and ready.error_code == ErrorCode.UNKNOWN_MEMBER_ID

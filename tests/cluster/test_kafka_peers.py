@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.clients.librdkafka import position_of
 from tests.support.cluster.broker_processes import (
     BrokerProcess,
     KafkaBroker,
@@ -106,7 +108,7 @@ class Peers:
         """Wait until brokers tell of this leader and this ISR, in whatever order."""
         for broker in asked:
             await_that(
-                lambda broker=broker: self.state(tp, broker),
+                partial(self.state, tp, broker),
                 lambda seen: (
                     seen is not None and seen.leader == leader and sorted(seen.isr) == sorted(isr)
                 ),
@@ -275,7 +277,7 @@ def commit(bootstrap: str, group: str, tp: TopicPartition, offset: int) -> None:
     )
     consumer.subscribe([tp.topic])
     deadline = time.monotonic() + PATIENCE_S
-    while (message := consumer.poll(0.1)) is None or message.offset() < offset - 1:
+    while (message := consumer.poll(0.1)) is None or position_of(message)[1] < offset - 1:
         assert message is None or message.error() is None, message.error()
         assert time.monotonic() < deadline, f"{group} read nothing"
     consumer.commit(message=message, asynchronous=False)
@@ -306,7 +308,7 @@ def test_both_kinds_know_each_other(peers: Peers) -> None:
     for number in (1, 2, OURS):
         with BlockingClient(peers.brokers[number].address) as client:
             await_that(
-                lambda client=client: sorted(client.metadata().brokers),
+                partial(lambda client: sorted(client.metadata().brokers), client),
                 lambda seen: seen == [1, 2, 3],
                 f"three brokers known to {number}",
             )
@@ -442,7 +444,7 @@ def test_what_kafkas_controller_does_with_topics_reaches_us(peers: Peers) -> Non
         with BlockingClient(peers.brokers[asked].address, timeout_ms=30_000) as client:
             client.alter_configs(ConfigResource(TOPIC, tp.topic), [change])
         await_that(
-            lambda hears=hears: retention_of(peers.brokers[hears], tp.topic),
+            partial(retention_of, peers.brokers[hears], tp.topic),
             lambda seen, wanted=retention: seen == wanted,
             f"broker {hears} configured anew",
         )

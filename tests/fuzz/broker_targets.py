@@ -64,7 +64,7 @@ def frame_of(api_key: int, version: int, message: Any) -> bytes:
 
 def frames_of(data: bytes) -> list[bytes]:
     """The frames of a stream; the last one may be cut, what is no size ends it."""
-    frames = []
+    frames: list[bytes] = []
     at = 0
     while at + 4 <= len(data) and len(frames) < _MAX_FRAMES:
         size = int.from_bytes(data[at : at + 4], "big", signed=True)
@@ -183,7 +183,7 @@ class _BrokerTarget:
             if isinstance(message, ProduceRequest) and draw.random() < 0.7:
                 for topic in message.topic_data:
                     for each in topic.partition_data:
-                        if each.records is not None:
+                        if isinstance(each.records, bytes | bytearray | memoryview):
                             each.records = repaired(mutated(bytes(each.records), (), draw), draw)
             else:
                 redrawn(message, header.api_version, draw)

@@ -26,11 +26,13 @@ class Target(Protocol):
 
     #: Of its corpus.
     name: str
-    #: Files whose lines count (`Tracer`).
-    traced: tuple[str, ...]
     #: Lines that an input may cost: so many, and so many a byte.
     max_lines: int
     max_lines_per_byte: int
+
+    @property
+    def traced(self) -> tuple[str, ...]:
+        """Files whose lines count (`Tracer`)."""
 
     def seeds(self) -> Iterable[bytes]:
         """Well-formed inputs to begin with."""

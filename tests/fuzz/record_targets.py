@@ -63,12 +63,12 @@ def sample_batches() -> Iterator[bytearray]:
     yield build_end_marker(COMMIT, 5, 0, 3, NOW_MS)
 
 
-def length_of(data: bytes, at: int) -> int:
+def length_of(data: bytes | bytearray, at: int) -> int:
     """The bytes that the batch at a place claims."""
     return LOG_OVERHEAD_BYTES + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
 
 
-def with_crc(data: bytes) -> bytes:
+def with_crc(data: bytes | bytearray) -> bytes:
     """The bytes with the checksum of every batch that is all there made right."""
     made = bytearray(data)
     at = 0

@@ -161,7 +161,7 @@ def main() -> int:
         return repeat(options.repeat)
     seed = options.seed or secrets.token_hex(4)
     started = time.monotonic()
-    end = started + 60 * options.minutes
+    end: float = started + 60 * options.minutes
     session = Session(names_of(options.targets), seed)
     shown = started
 

@@ -11,6 +11,7 @@ from tests.fuzz import corpus, planted, session
 from tests.fuzz.fuzzer import Fuzzer
 from tests.fuzz.mutation import mutated
 from tests.fuzz.record_targets import repaired
+from tests.fuzz.targets import TARGETS
 from tests.fuzz.tracing import TooManyLines, Tracer
 
 from tidelog.records.batch import BatchView, CorruptBatch, check
@@ -121,7 +122,7 @@ def test_a_session_writes_a_crash_with_the_command_that_repeats_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(corpus, "CORPUS", tmp_path)
-    monkeypatch.setitem(session.TARGETS, "planted", Planted)
+    monkeypatch.setitem(TARGETS, "planted", Planted)
     made = session.Session(["planted"], "a")
     made.run(lambda: not made.found and made.fuzzers["planted"].executions < EXECUTIONS)
     (path,) = made.found.values()

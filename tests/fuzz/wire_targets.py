@@ -19,6 +19,7 @@ from tidelog.wire import codec
 from tidelog.wire.data.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from tidelog.wire.frames import FIRST_BUFFER_BYTES, FrameError, FrameReader
 from tidelog.wire.schema import SchemaError
+from tidelog.wire.versioned import Versioned
 
 CASES = list(all_cases())
 REQUESTS = [case for case in CASES if case.direction == "request"]
@@ -152,7 +153,7 @@ class Stream:
     @staticmethod
     def _cut(sent: bytes, limit: int) -> tuple[list[bytes], bool]:
         """The frames in what was sent, and whether a size in it cannot be one."""
-        frames = []
+        frames: list[bytes] = []
         at = 0
         while at + 4 <= len(sent):
             size = int.from_bytes(sent[at : at + 4], "big", signed=True)
@@ -194,7 +195,8 @@ class GroupRecords:
         key, value = data[2:size], data[size:]
         for absent in (None, value):
             self._record(key, absent)
-        for versioned in (SUBSCRIPTION, ASSIGNMENT):
+        structs: tuple[Versioned[Any], ...] = (SUBSCRIPTION, ASSIGNMENT)
+        for versioned in structs:
             try:
                 decoded = versioned.decode(value)
             except ProtocolError:

@@ -37,8 +37,7 @@ def model_of(variant: Variant) -> Model:
         is_fenced = "deposed_leader_alters_isr" not in variant.mutants
         return isr_model.IsrModel(isr_model.DEFAULT if is_fenced else VOID_BOUNDS)
     if variant.name in FAILOVER_VARIANTS:
-        bounds = failover_model.Bounds(2, 1, variant.max_version)
-        return failover_model.FailoverModel(bounds)
+        return failover_model.FailoverModel(failover_model.Bounds(2, 1, variant.max_version))
     bounds = bounce_model.Bounds(1, 1, deaths=1, stops=0)
     return bounce_model.BounceModel(bounds, tells_lives=variant.name != UNTOLD)
 

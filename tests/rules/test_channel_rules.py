@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -213,7 +214,9 @@ def test_topics_that_come_and_go_take_no_more_memory_for_a_stuck_broker_than_the
         three.create(controller, f"t{number}", elsewhere)
         three.pass_time(50)
         three.delete(controller, f"t{number}")
-        three.until(lambda name=f"t{number}": name not in (three.children(layout.TOPICS) or []))
+        three.until(
+            partial(lambda name: name not in (three.children(layout.TOPICS) or []), f"t{number}")
+        )
     assert controller.metrics.value(COMMANDS_DROPPED, stuck.broker_id) >= 1
     [channel] = [
         one

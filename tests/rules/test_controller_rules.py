@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -436,8 +437,9 @@ def test_a_conflict_in_the_store_holds_nobody_else_back(three: ControllerHarness
     victim.crash()
     for partition in range(3):
         three.until(
-            lambda number=partition: (
-                victim.broker_id not in three.state(TopicPartition("t", number)).isr
+            partial(
+                lambda number: victim.broker_id not in three.state(TopicPartition("t", number)).isr,
+                partition,
             )
         )
     assert three.state(foreign).partition_epoch == before.partition_epoch + 2
@@ -639,7 +641,7 @@ def test_a_leader_without_its_registration_changes_no_isr(three: ControllerHarne
     three.server.expire(session_id)
     three.until(lambda: three.state(TP).leader != zombie.broker_id)
     for answers in (three.alter(controller, request), three.alter(controller, request)):
-        three.until(lambda got=answers: bool(got))
+        three.until(partial(bool, answers))
         assert answers[0].error_code == ErrorCode.STALE_BROKER_EPOCH
     three.until(lambda: zombie.broker_epoch not in (-1, old_epoch))
     three.pass_time(200)

@@ -90,7 +90,8 @@ async def test_requests_wait_for_the_end_of_the_load_elsewhere() -> None:
     harness = CoordinatorHarness()
     await harness.follow(0)
     harness.log.put(stored_offset(5))
-    harness.log.gate = gate = Completion()
+    gate: Completion[None] = Completion()
+    harness.log.gate = gate
     await harness.lead(1)
     assert fetch(harness) == (LOADING, -1)
     assert commit_error(commit(harness, 9)) is LOADING
@@ -107,7 +108,8 @@ async def test_a_load_that_ends_after_its_leadership_is_dropped() -> None:
     harness = CoordinatorHarness()
     await harness.follow(0)
     harness.log.put(stored_offset(5))
-    harness.log.gate = gate = Completion()
+    gate: Completion[None] = Completion()
+    harness.log.gate = gate
     await harness.lead(1)
     await harness.follow(2)
     harness.log.gate = None

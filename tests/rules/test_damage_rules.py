@@ -11,6 +11,7 @@ from tests.support.log import (
     FakeClock,
     StepLane,
     append,
+    directory_of,
     drive,
     open_directory,
 )
@@ -41,8 +42,8 @@ def test_a_batch_with_a_flipped_bit_is_not_served(tmp_path: Path, at: int) -> No
     )
     for number in range(40):
         append(log, [bytes([40 + number]) * 40])
-    log.directory.flush_due(1 << 60).result()
-    drive(log.directory.close(broker_epoch=1))
+    directory_of(log).flush_due(1 << 60).result()
+    drive(directory_of(log).close(broker_epoch=1))
     second, third = log.segments[1:3]
     path = Path(second.file.path)
     data = bytearray(path.read_bytes())
@@ -75,7 +76,7 @@ def test_the_sequences_of_producers_are_not_taken_from_damaged_batches(tmp_path:
     for number in range(3):
         append(log, [b"x"], producer=Producer(5, 0, number))
     log.flush().result()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     path = Path(log.segments[0].file.path)
     whole = path.read_bytes()
     producer_id_at = whole.rindex((5).to_bytes(8, "big") + bytes(2)) + 7

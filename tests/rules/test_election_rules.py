@@ -6,6 +6,7 @@ V10 to V14, D3 (the controller's side), E3 (marker and previous_broker_epoch).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from tests.support.controller.harness import (
@@ -297,14 +298,20 @@ def test_the_effective_default_comes_from_the_configuration() -> None:
             )
             controller.crash()
             around.until(
-                lambda one=around, gone=controller: one.controllers not in ([], [gone.broker_id])
+                partial(
+                    lambda one, gone: one.controllers not in ([], [gone]),
+                    around,
+                    controller.broker_id,
+                )
             )
             [acting] = around.controllers
             if acting == sole.broker_id:
                 controller.start()
                 around.pass_time(300)
             sole.crash()
-            around.until(lambda one=around, gone=sole: one.state(TP).leader != gone.broker_id)
+            around.until(
+                partial(lambda one, gone: one.state(TP).leader != gone, around, sole.broker_id)
+            )
             assert (around.state(TP).leader == other.broker_id) is leads
 
 

@@ -56,8 +56,8 @@ def recorded(around: ControllerHarness) -> list[ClusterEvent]:
         told.extend(event for event in events if event is not None)
 
     for one in around.brokers.values():
-        one.cluster_events.record = told.extend  # type: ignore[method-assign]
-        one.cluster_events.record_later = now  # type: ignore[method-assign]
+        one.cluster_events.record = told.extend  # type: ignore[method-assign,assignment]  # recorded
+        one.cluster_events.record_later = now  # type: ignore[method-assign,assignment]  # recorded
     return told
 
 

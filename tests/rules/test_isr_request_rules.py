@@ -7,6 +7,7 @@ of all members), G3 (producer ids).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -440,14 +441,16 @@ def test_ids_of_all_brokers_differ_over_failovers_and_lost_answers(
                         to.append(await ids.wait())  # type: ignore[attr-defined]
 
                     one.tasks.spawn("wait", wait())
-                    three.until(lambda got=waited: bool(got))
+                    three.until(partial(bool, waited))
                     taken = waited[0]
                 assert taken is not None
                 given.append(taken)
         controller.crash()
-        three.until(lambda gone=controller: three.controllers not in ([], [gone.broker_id]))
+        three.until(
+            partial(lambda gone: three.controllers not in ([], [gone]), controller.broker_id)
+        )
         controller.start()
-        three.until(lambda back=controller: "F" in back.script.kinds())
+        three.until(partial(lambda back: "F" in back.script.kinds(), controller))
     assert len(given) == len(set(given)) == 9 * (PRODUCER_ID_BLOCK_SIZE // 2)
 
 

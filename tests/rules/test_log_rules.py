@@ -20,6 +20,7 @@ from tests.support.log import (
     StepLane,
     append,
     batch_of,
+    directory_of,
     open_directory,
     read_all,
     values_of,
@@ -74,8 +75,8 @@ def test_high_watermarks_of_all_replicas_are_in_one_checkpoint_of_kafkas_format(
     for _ in range(4):
         append(log, [b"a"])
     other = TopicPartition("other", 7)
-    log.directory.create(other, TOPIC_ID, LogConfig()).result()
-    log.directory.write_high_watermarks({TP: 3, other: 0}).result()
+    directory_of(log).create(other, TOPIC_ID, LogConfig()).result()
+    directory_of(log).write_high_watermarks({TP: 3, other: 0}).result()
     assert disk.text("replication-offset-checkpoint") == "0\n2\ntopic 0 3\nother 7 0\n"
     assert disk.open().high_watermarks == {TP: 3, other: 0}
 
@@ -84,7 +85,7 @@ def test_high_watermarks_of_all_replicas_are_in_one_checkpoint_of_kafkas_format(
 def test_a_deleted_replica_is_renamed_first_and_removed_later(disk: Disk) -> None:
     log = disk.new_log()
     append(log, [b"a"])
-    log.directory.delete(TP).result()
+    directory_of(log).delete(TP).result()
     (renamed,) = disk.path.glob("topic-0.*-delete")
     assert not (disk.path / "topic-0").exists() and (renamed / f"{0:020d}.log").exists()
     disk.clock.advance(60_000)
@@ -132,8 +133,8 @@ def test_no_checkpoint_claims_what_a_truncation_takes(disk: Disk) -> None:
     for _ in range(6):
         append(log, [b"v"])
     log.flush().result()
-    log.directory.checkpoint().result()
-    log.directory.write_high_watermarks({TP: 6}).result()
+    directory_of(log).checkpoint().result()
+    directory_of(log).write_high_watermarks({TP: 6}).result()
     log.truncate_to(2).result()
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         assert disk.text(name) == "0\n1\ntopic 0 2\n"
@@ -148,7 +149,7 @@ def test_a_power_loss_after_a_truncation_mixes_no_histories(seed: int) -> None:
     for number in range(8):
         append(log, [f"old {number}".encode()], epoch=1)
     log.flush().result()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     log.truncate_to(4).result()
     for number in range(4, 7):
         append(log, [f"new {number}".encode()], epoch=5)
@@ -200,7 +201,7 @@ def test_a_failed_epoch_checkpoint_keeps_the_recovery_point_back(disk: Disk) -> 
         errno.ENOSPC if call == "replace_file" and path.endswith("leader-epoch-checkpoint") else 0
     )
     assert log.flush().error is not None
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     assert log.recovery_point == 0
     assert "topic 0 1" not in disk.text("recovery-point-offset-checkpoint")
 
@@ -224,7 +225,7 @@ def test_what_lies_below_the_recovery_point_survives_a_power_loss(seed: int) -> 
         append(log, [bytes([number]) * 50], epoch=number // 6)
         if number == 13:
             log.flush().result()
-            log.directory.checkpoint().result()
+            directory_of(log).checkpoint().result()
     epochs = log.epochs.entries()
     point = log.recovery_point
     assert point >= 14
@@ -246,9 +247,9 @@ def test_what_lies_below_the_recovery_point_survives_a_power_loss(seed: int) -> 
 def test_the_first_device_error_on_any_access_fails_the_directory(disk: Disk, number: int) -> None:
     log = disk.new_log()
     append(log, [b"a"])
-    log.directory.recent = None  # else it would be read from memory
+    directory_of(log).recent = None  # else it would be read from memory
     told: list[StorageError] = []
-    log.directory.on_failure = told.append
+    directory_of(log).on_failure = told.append
     disk.files.refuse = lambda call, path: number if call.startswith("pread") else 0
     error = log.read(0, 100, 1, min_one_batch=True).error
     assert isinstance(error, StorageError) and told == [error]
@@ -265,24 +266,24 @@ def test_a_full_disk_or_lack_of_something_else_is_not_a_device_error(
     disk: Disk, number: int
 ) -> None:
     log = disk.new_log()
-    log.directory.on_failure = lambda error: pytest.fail(str(error))
+    directory_of(log).on_failure = lambda error: pytest.fail(str(error))
     disk.files.refuse = lambda call, path: number if call == "pwritev" else 0
     completion = log.plan_leader_append(batch_of([b"a"]), 0, NOW_MS)
     log.submit_planned()
     assert isinstance(completion.error, StorageError) and completion.error.errno == number
     disk.files.refuse = lambda call, path: 0
     append(log, [b"b"])
-    assert values_of(log) == [b"b"] and log.directory.failure is None
+    assert values_of(log) == [b"b"] and directory_of(log).failure is None
 
 
 @pytest.mark.rule("D1")
 def test_an_expected_missing_file_is_no_device_error(disk: Disk) -> None:
     log = disk.new_log()
     append(log, [b"a"])
-    log.directory.delete(TP).result()
+    directory_of(log).delete(TP).result()
     error = log.read(0, 100, 1, min_one_batch=True).error
     assert isinstance(error, KafkaError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert log.directory.failure is None
+    assert directory_of(log).failure is None
 
 
 @pytest.mark.rule("D1")
@@ -313,7 +314,7 @@ def test_after_a_failed_fsync_nothing_counts_as_durable(disk: Disk, call: str, n
     disk.files.refuse = lambda name, path: number if name == call else 0
     error = log.flush().error
     assert isinstance(error, StorageError) and error.is_device_failure
-    assert log.recovery_point == 0 and log.directory.failure is error
+    assert log.recovery_point == 0 and directory_of(log).failure is error
     disk.files.refuse = lambda name, path: 0
     disk.files.calls.clear()
     assert log.flush().error is error and disk.files.calls == []

@@ -120,9 +120,9 @@ def test_a_batch_behind_one_that_a_failed_directory_refused_gets_the_same_error(
         await leader.command(state(1, isr=(1,), is_new=True))
 
         def plan(*_: Any) -> Any:
-            raise StorageError("/data", "pwritev", "/data/t-0", 28, "no room")
+            raise StorageError("/data", "pwritev", "/data/t-0", 28, 0, "no room")
 
-        leader.log().plan_leader_append = plan  # type: ignore[method-assign]
+        leader.log().plan_leader_append = plan  # type: ignore[method-assign,assignment]  # replaced
         assert isinstance(refused(leader, 0), StorageError)
         assert behind(leader, 1) == ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -138,7 +138,7 @@ def test_a_batch_behind_one_that_is_refused_for_good_does_not_wait_for_it() -> N
         def plan(*_: Any) -> Any:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "large")
 
-        leader.log().plan_leader_append = plan  # type: ignore[method-assign]
+        leader.log().plan_leader_append = plan  # type: ignore[method-assign,assignment]  # replaced
         assert refused(leader, 0) is not None
         assert behind(leader, 1) == ErrorCode.NONE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from tests.support.controller.harness import (
@@ -269,7 +270,7 @@ def test_requests_that_cannot_be_done_are_dropped_with_the_reason(three: Control
         f"{layout.PARTITIONS_REMOVE}/none/0",
         f"{layout.PARTITIONS_REMOVE}/__consumer_offsets/49",
     ):
-        three.until(lambda path=path: three.read(path) is None)
+        three.until(partial(lambda path: three.read(path) is None, path))
     assert len(three.assignments("t")) == 3
     assert controller.is_controller
 
@@ -373,7 +374,7 @@ def test_the_next_controller_goes_on_with_a_drain(three: ControllerHarness) -> N
         one.script.received.clear()
     controller.crash()
     for one in others:
-        three.until(lambda one=one: LAST in one.script.roles())
+        three.until(partial(lambda one: LAST in one.script.roles(), one))
         assert one.script.roles()[LAST].is_closing
 
 

@@ -239,7 +239,7 @@ def advertised(software: str, *, version: int = 3, serves_own: bool = True) -> l
     connection = SimpleNamespace(serves_own=serves_own)
     message = ApiVersionsRequest(software, "1" if software else "")
     header = RequestHeader(API_VERSIONS, version, 1, None)
-    request = Request(header, message, connection, 0)  # type: ignore[arg-type]
+    request = Request(header, message, connection, 0)
     answer = api_versions.handle(context, request)
     assert answer.error_code == ErrorCode.NONE
     return [each.api_key for each in answer.api_keys]

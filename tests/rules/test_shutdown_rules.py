@@ -150,8 +150,8 @@ def test_a_leaving_broker_is_added_to_no_isr() -> None:
     run(controller, shut_down(2))
     now = controller.image.states[T0]
     assert now.isr == (1, 3)
-    epochs = {"leader_epoch": now.leader_epoch, "partition_epoch": now.partition_epoch}
-    refused = isr_answer(step(controller, alter(1, 3, 2, **epochs))[1])
+    asked = alter(1, 3, 2, leader_epoch=now.leader_epoch, partition_epoch=now.partition_epoch)
+    refused = isr_answer(step(controller, asked)[1])
     assert refused.error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
@@ -167,7 +167,7 @@ def test_a_leaving_leader_may_add_those_who_can_take_over() -> None:
 
 async def _stopping(**config: str) -> tuple[FakeBroker, list[Any], asyncio.Task[None]]:
     """A broker that leads and is told to stop, and the callbacks of what it asks."""
-    broker = a_cluster(**config)[1]
+    broker = a_cluster(3, **config)[1]
     broker.see(1, 2, 3, controller_id=2)
     asked: list[Any] = []
     broker.peers.intercepted[CONTROLLED_SHUTDOWN] = lambda message, on_answer: asked.append(

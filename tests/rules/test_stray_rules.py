@@ -18,7 +18,7 @@ from tests.support.broker.fakes import (
     settle,
     state,
 )
-from tests.support.log import TP, LogHarness, batch_of, drive
+from tests.support.log import TP, LogHarness, batch_of, directory_of, drive
 
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.replicas.stray_replicas import Strays
@@ -318,7 +318,7 @@ def test_gaps_that_compaction_left_survive_also_a_crash_behind_the_return(tmp_pa
         log.plan_follower_append(batch_of([b"x"], base_offset=offset))
         log.submit_planned()
     log.flush().result()
-    log.directory.set_aside(TP).result()
+    directory_of(log).set_aside(TP).result()
     # It is compacted no more: what was flushed keeps its gaps.
     plain = LogConfig()
     directory = harness.open(plain)

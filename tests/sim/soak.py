@@ -57,7 +57,17 @@ Call = Callable[[Sequence[Step]], list[str]]
 def before(minutes: float, cores: int) -> list[list[Step]]:
     """What goes before the simulator: steps that run side by side, one set after the other."""
     share = minutes * MUTANTS_AND_MODELS
-    mutants = (PYTHON, "-m", "tidelog", "sim", "mutants", "--seeds", "0..199", "--kills", "1")
+    mutants: tuple[str, ...] = (
+        PYTHON,
+        "-m",
+        "tidelog",
+        "sim",
+        "mutants",
+        "--seeds",
+        "0..199",
+        "--kills",
+        "1",
+    )
     mutants += ("--minutes", f"{share:.2f}", "--jobs", str(max(1, cores - 1)))
     return [
         [
@@ -97,7 +107,7 @@ def known(kept: Path) -> list[list[Step]]:
 
 def fresh(minutes: float, first_seed: int, kept: Path) -> list[list[Step]]:
     """Fresh seeds for what is left of the time, and the table."""
-    words = ("run", "--seeds", str(first_seed), "--minutes", f"{minutes:.2f}")
+    words: tuple[str, ...] = ("run", "--seeds", str(first_seed), "--minutes", f"{minutes:.2f}")
     words += ("--profile", "mixed", "--coverage", str(kept))
     return [
         [Step("simulation", (PYTHON, "-m", "tidelog", "sim", *words))],

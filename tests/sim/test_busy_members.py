@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pytest
 from tests.support.sim import MS, S
@@ -88,9 +89,9 @@ class Story:
         application = self.application
         application.client.tasks.spawn("heartbeats", application.beat())
 
-    def do(self, coroutine: object) -> None:
+    def do(self, coroutine: Coroutine[Any, Any, object]) -> None:
         """Let the application do something, and wait for its end."""
-        task = self.application.client.tasks.spawn("application", coroutine)  # type: ignore[arg-type]
+        task = self.application.client.tasks.spawn("application", coroutine)
         done = self.world.run_while(lambda: not task.done(), self.world.now_ns + 60 * S)
         assert done, (self.world.violations, self.application.client.failures)
 

@@ -37,7 +37,7 @@ def runs(
         churn=tuple(kinds),
         has_own_streams=True,
     )
-    monkeypatch.setitem(PROFILES, profile.name, profile)  # type: ignore[arg-type]  # a dict
+    monkeypatch.setitem(PROFILES, profile.name, profile)
     # A copy: kinds put back one by one would stand in another order, which later runs depend on.
     wanted = {name: kind for name, kind in CHURN.items() if name in kinds}
     monkeypatch.setattr(churning, "CHURN", wanted)

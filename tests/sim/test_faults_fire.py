@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,7 @@ def test_jitter_lets_one_connection_overtake_another(at: FaultHarness) -> None:
         at.forget_connections()
         before, at.connections[broker_id] = at.connections[broker_id], at.connect(broker_id)
         second = at.ask(broker_id)
-        at.until(lambda first=first, second=second: None not in (first(), second()))
+        at.until(partial(lambda *both: None not in [each() for each in both], first, second))
         overtaken += (first() or 0) > (second() or 0) + QUICK_MS
         at.connections[broker_id] = before
         if overtaken:
@@ -232,7 +233,7 @@ def _transact(at: FaultHarness, store: SimStoreClient, path: str) -> object:
 
     owner = next(each for each in at.brokers if each.store is store)
     assert owner.broker is not None
-    owner.broker.tasks.spawn("write", write())
+    owner.broker.services.tasks.spawn("write", write())
     at.until(lambda: bool(outcome), 20_000)
     return outcome[0]
 
@@ -303,7 +304,7 @@ def test_late_watches_come_after_a_while(at: FaultHarness) -> None:
 
     broker = at.brokers[0].broker
     assert broker is not None
-    task = broker.tasks.spawn("watch", watch())
+    task = broker.services.tasks.spawn("watch", watch())
     at.until(task.done)
     begin_ns = at.world.now_ns
     at.cluster.store.write_from_outside("/watched", b"x")

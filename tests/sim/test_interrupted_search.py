@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import weakref
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,7 @@ def test_a_signal_that_python_raises_to_nobody_is_noted_without_a_word(
         with Interruptions() as interruptions:
             for raised in (lambda: signal.raise_signal(signal.SIGTERM), lambda: 1 / 0):
                 watched = _Watched()
-                reference = weakref.ref(watched, lambda _, raised=raised: raised())
+                reference = weakref.ref(watched, partial(lambda raised, _: raised(), raised))
                 del watched
                 assert reference() is None
         assert sys.unraisablehook == told.append

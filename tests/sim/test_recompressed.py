@@ -7,6 +7,7 @@ import pytest
 from tidelog.log import append_validation
 from tidelog.records.batch import BatchView
 from tidelog.records.compression import GZIP
+from tidelog.records.recompressing import recompressed
 from tidelog.sim.run import run_seed
 
 
@@ -14,7 +15,7 @@ def test_a_run_of_the_profile_stores_batches_with_the_topics_codec(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[BatchView] = []
-    real = append_validation.recompressed
+    real = recompressed
 
     def counted(batch: BatchView, *rest: int) -> BatchView:
         made.append(real(batch, *rest))
@@ -31,7 +32,7 @@ def test_a_leader_that_forgets_the_producer_when_it_compresses_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without its sequence a repeated batch would be stored twice."""
-    real = append_validation.recompressed
+    real = recompressed
 
     def forgetful(batch: BatchView, *rest: int) -> BatchView:
         made = real(batch, *rest)

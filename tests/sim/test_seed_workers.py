@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+from collections.abc import Generator
 
 import pytest
 
@@ -21,6 +22,7 @@ def test_a_seed_gives_the_same_run_in_whatever_process() -> None:
 
 def test_who_stops_early_leaves_no_process() -> None:
     endless = run_in_processes(map(Job, range(3, 1_000_000)), 2)
+    assert isinstance(endless, Generator)
     with contextlib.closing(endless):
         next(endless)
         assert len(multiprocessing.active_children()) == 2

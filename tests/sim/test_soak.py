@@ -20,7 +20,8 @@ from tidelog.sim.search_coverage import Coverage
 class TestTime:
     def minutes_of(self, minutes: float, others_s: float) -> float:
         """What the simulator is given where each set of other steps takes so long."""
-        now_s, told = [0.0], []
+        now_s = [0.0]
+        told: list[Step] = []
 
         def call(steps: Sequence[Step]) -> list[str]:
             now_s[0] += others_s

@@ -4,6 +4,7 @@ alone. Run as a script it prints `seed hash` for each seed given."""
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from tests.support.sim import (
     MAX_FRAME_BYTES,
@@ -79,7 +80,7 @@ class Program:
             path = f"/data/log{number % 3}"
             try:
                 size = await self.lane.submit(
-                    lambda files, p=path, c=content: append(files, p, c), work, "append"
+                    partial(append, path=path, content=content), work, "append"
                 )
                 ports.tracer.event("appended", path=path, size=size, names={"b", "a", path})
             except StorageError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +94,12 @@ def main(bootstrap: str, jars: str, scratch: str) -> None:
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "official"}
     found: dict[str, Any] = {}
     try:
-        for name, do in {
+        parts: dict[str, Callable[[], Any]] = {
             "batch": lambda: batch(spark, options),
             "stream": lambda: stream(spark, options, Path(scratch)),
             "sink": lambda: sink(spark, options, "official-sink", "zstd"),
-        }.items():
+        }
+        for name, do in parts.items():
             try:
                 found[name] = do()
             except Exception as error:  # told by the test of this part

@@ -46,7 +46,9 @@ def offsets(frame: DataFrame) -> list[tuple[int, int]]:
 def test_the_arrow_schema_is_what_spark_makes_of_the_ddl(
     spark: SparkSession, include_headers: bool
 ) -> None:
-    planned = to_arrow_schema(StructType.fromDDL(spark_ddl(include_headers)), timezone="UTC")
+    declared = StructType.fromDDL(spark_ddl(include_headers))
+    assert isinstance(declared, StructType)
+    planned = to_arrow_schema(declared, timezone="UTC")
     assert arrow_schema(include_headers).equals(planned)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.support.store.clusters import Cluster, told
@@ -210,10 +211,11 @@ async def test_a_transaction_that_fails_does_not_take_its_neighbours_along(
     store = await cluster.open()
     await store.transact([Create("/a", b"")])
     tasks = [store.transact([SetData("/a", str(n).encode(), n)]) for n in (0, 7, 1, 1, 2)]
-    outcomes = []
+    outcomes: list[object] = []
     for task in tasks:
         try:
-            outcomes.append([result.stat.version for result in await task])
+            results = await task
+            outcomes.append([result.stat and result.stat.version for result in results])
         except TransactionFailed as failure:
             outcomes.append(type(failure.error))
     assert outcomes == [[1], BadVersion, [2], BadVersion, [3]]
@@ -373,13 +375,14 @@ BAD_PATHS = [
 @told
 async def test_what_is_no_path_is_refused(cluster: Cluster, path: str) -> None:
     store = await cluster.open()
-    for call in (
+    calls: tuple[Callable[[], Awaitable[object]], ...] = (
         lambda: store.get(path),
         lambda: store.get_many(["/", path]),
         lambda: store.children(path),
         lambda: store.transact([Create("/fine", b""), Create(path, b"")]),
         lambda: store.transact([Check(path, 0)]),
-    ):
+    )
+    for call in calls:
         with pytest.raises(InvalidPath):
             await call()
     assert await store.children("/") == []
@@ -617,11 +620,12 @@ async def test_a_loop_that_does_not_turn_loses_its_session(cluster: Cluster) -> 
     await cluster.until(lambda: SessionEvent.EXPIRED in heard)
     assert changes_of(heard) == [SessionEvent.EXPIRED]
     assert stuck.session_id is None
-    for call in (
+    calls: tuple[Callable[[], Awaitable[object]], ...] = (
         lambda: stuck.get("/"),
         lambda: stuck.transact([Create("/late", b"")]),
         lambda: stuck.children("/"),
-    ):
+    )
+    for call in calls:
         with pytest.raises(SessionExpired):
             await call()
 

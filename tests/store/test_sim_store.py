@@ -226,6 +226,7 @@ def test_a_late_watch_still_comes_before_a_later_answer(cluster: SimCluster) -> 
         await cluster.sleep(200)
         assert seen == [], "nothing hurries it"
         node = await watcher.get("/a")
+        assert node is not None
         assert node.stat.version == 1
         assert len(seen) == 1
 

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -163,7 +164,7 @@ def test_a_hundred_thousand_transactions_of_four_processes_under_checkpoints_and
 
     checkpoints = 0
     for step in range(1, 9):
-        poll(lambda step=step: total() >= step * TRANSACTIONS // 10)
+        poll(partial(lambda step: total() >= step * TRANSACTIONS // 10, step))
         checkpoints += workers[0].ask(do="checkpoint")
         stopped = workers[2 + step % 2]
         stopped.signal(signal.SIGSTOP)

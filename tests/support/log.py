@@ -296,6 +296,13 @@ class UnsyncedFiles(OsFiles):
         super().replace_file(path, data, sync=False)
 
 
+def directory_of(log: PartitionLog) -> LogDirectory:
+    """Return the open directory that a log lies in."""
+    directory = log.directory
+    assert isinstance(directory, LogDirectory)
+    return directory
+
+
 class LogHarness:
     """One log directory on real files that can be opened again."""
 

@@ -43,7 +43,8 @@ def read(entity_class: Any, data: bytes) -> Any:
         value, size = entity_reader(entity_class)(data, 0)
     except TypeError:
         stream = io.BytesIO(data)
-        value, size = entity_reader(entity_class)(stream), stream.tell()
+        older: Any = entity_reader(entity_class)
+        value, size = older(stream), stream.tell()
     assert size == len(data), f"kio read {size} of {len(data)} bytes"
     return value
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from tests.clients.matrix.checks_groups import PARTITIONS, Group
 from tests.clients.matrix.driver import Refused, eventually
@@ -92,9 +94,10 @@ def log_dirs(harness: ClientHarness) -> None:
     topic = harness.make_topic(2)
     harness.fill(topic, 1, 100)
     for broker in harness.cluster.broker_ids:
+        sizes = partial(harness.driver.log_dir_sizes, broker, topic)
         eventually(
-            lambda broker=broker: harness.driver.log_dir_sizes(broker, topic).get(1, 0) > 100,
-            lambda broker=broker: harness.driver.log_dir_sizes(broker, topic),
+            partial(lambda sizes: sizes().get(1, 0) > 100, sizes),
+            sizes,
         )
         assert harness.driver.log_dir_sizes(broker, topic)[0] == 0
 
@@ -115,8 +118,8 @@ def list_and_describe_groups(harness: ClientHarness) -> None:
         assert member.client_id
         assert member.partitions == frozenset(range(PARTITIONS))
     finally:
-        for member in list(group.members):
-            group.leave(member)
+        for each in list(group.members):
+            group.leave(each)
     eventually(
         lambda: not harness.driver.describe_group(group.id).members,
         lambda: harness.driver.describe_group(group.id),

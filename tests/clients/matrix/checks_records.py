@@ -9,6 +9,7 @@ import pytest
 from tests.clients import confluent
 from tests.clients.matrix.driver import EARLIEST, LATEST, Refused
 from tests.clients.matrix.harness import ClientHarness
+from tests.support.clients.librdkafka import value_of
 from tests.support.clients.samples import Record, records, stored_codecs
 
 from tidelog.core.types import TopicPartition
@@ -102,7 +103,7 @@ def idempotence(harness: ClientHarness) -> None:
     finally:
         sent = writer.stop()
     found = [
-        int(message.value())
+        int(value_of(message))
         for message in confluent.read_messages(harness.cluster.bootstrap, topic, [0])
     ]
     assert found == list(range(sent))
@@ -147,7 +148,7 @@ def list_offsets(harness: ClientHarness) -> None:
     topic = harness.make_topic()
     assert harness.driver.offset(topic, 0, LATEST) == 0
     harness.fill(topic, 0, 100)
-    expected = {EARLIEST: 0, LATEST: 100, 0: 0, 1_000_001: 1, 1_000_990: 99}
+    expected: dict[str | int, int] = {EARLIEST: 0, LATEST: 100, 0: 0, 1_000_001: 1, 1_000_990: 99}
     assert {at: harness.driver.offset(topic, 0, at) for at in expected} == expected
     assert harness.driver.offset(topic, 0, 1_000_991) == -1
 
@@ -156,5 +157,12 @@ def latest_offset_by_time(harness: ClientHarness) -> None:
     """For clients that answer the end where no record is as young."""
     topic = harness.make_topic()
     harness.fill(topic, 0, 100)
-    expected = {EARLIEST: 0, LATEST: 100, 0: 0, 1_000_001: 1, 1_000_990: 99, 1_000_991: 100}
+    expected: dict[str | int, int] = {
+        EARLIEST: 0,
+        LATEST: 100,
+        0: 0,
+        1_000_001: 1,
+        1_000_990: 99,
+        1_000_991: 100,
+    }
     assert {at: harness.driver.offset(topic, 0, at) for at in expected} == expected

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from tests.clients import confluent
 from tests.clients.matrix.driver import PATIENCE_S, Driver, eventually
+from tests.support.clients.samples import Record
 
 from tidelog.core.string_hash import coordinating_partition
 from tidelog.core.types import TopicPartition
@@ -45,7 +46,7 @@ class ClientHarness:
     def fill(self, topic: str, partition: int, count: int, first: int = 0) -> None:
         """Numbers as values, by librdkafka, whatever client is under test."""
         numbers = [
-            confluent.Record(None, b"%d" % number, (), 1_000_000 + 10 * number)
+            Record(None, b"%d" % number, (), 1_000_000 + 10 * number)
             for number in range(first, first + count)
         ]
         confluent.write(self.cluster.bootstrap, topic, partition, "none", numbers)

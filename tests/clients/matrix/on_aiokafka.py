@@ -56,7 +56,7 @@ class LoopThread:
         self.loop.close()
 
 
-class Listener(ConsumerRebalanceListener):
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
 

@@ -47,7 +47,7 @@ PREFERRED = 0
 LOST_S = 5.0
 
 
-class Listener(ConsumerRebalanceListener):
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
     def __init__(self, seen: Seen, cooperative: bool) -> None:
         self._seen = seen
         self._cooperative = cooperative

@@ -32,7 +32,6 @@ from tests.clients import confluent
 from tests.clients.matrix.background import ThreadMember, ThreadWriter
 from tests.clients.matrix.driver import (
     EARLIEST,
-    LATEST,
     PATIENCE_S,
     GroupInfo,
     GroupMember,
@@ -41,6 +40,7 @@ from tests.clients.matrix.driver import (
     Refused,
     Writer,
 )
+from tests.support.clients.librdkafka import position_of, value_of
 from tests.support.clients.samples import Record
 
 
@@ -66,7 +66,7 @@ class LibrdkafkaMember(ThreadMember):
             return
         error = message.error()
         if error is None:
-            self.seen.note(message.partition(), message.offset())
+            self.seen.note(*position_of(message))
         elif not error.retriable() and error.fatal():
             raise KafkaException(error)
 
@@ -171,9 +171,10 @@ class Librdkafka:
             return self._drain(consumer, None)
 
     def offset(self, topic: str, partition: int, at: str | int) -> int:
-        spec = {EARLIEST: OffsetSpec.earliest, LATEST: OffsetSpec.latest}.get(
-            str(at), lambda: OffsetSpec.for_timestamp(at)
-        )()
+        if isinstance(at, int):
+            spec = OffsetSpec.for_timestamp(at)
+        else:
+            spec = OffsetSpec.earliest() if at == EARLIEST else OffsetSpec.latest()
         wanted = TopicPartition(topic, partition)
         return int(self._done(lambda admin: admin.list_offsets({wanted: spec})[wanted]).offset)
 
@@ -319,7 +320,7 @@ class Librdkafka:
             assert message is not None, f"neither a record nor the end after {len(found)} records"
             error = message.error()
             if error is None:
-                found.append(message.value())
+                found.append(value_of(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 break
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +12,7 @@ from tidelog.broker.apis import error_response
 from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.requests import Request
 from tidelog.core.errors import ErrorCode
+from tidelog.core.ports import Buffer
 from tidelog.wire.codec import decode_response, encode_request
 from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
@@ -27,11 +28,14 @@ class FakeTransport:
         self.reading = True
         self.kept = 0
 
-    def send(self, parts: list[Any]) -> None:
+    def send(self, parts: Sequence[Buffer]) -> None:
         self.sent.append(b"".join(bytes(part) for part in parts))
 
     def keep_frames(self) -> None:
         self.kept += 1
+
+    def handled(self, frame_bytes: int, api_key: int) -> None:
+        """The room of a frame is free again: here is enough of it."""
 
     def pause_reading(self) -> None:
         self.reading = False

@@ -61,7 +61,7 @@ from tidelog.wire.registry import FETCH, LEADER_AND_ISR, LIST_OFFSETS, STOP_REPL
 TOPIC = "t"
 TOPIC_ID = b"T" * 16
 T0 = TopicPartition(TOPIC, 0)
-HANDLERS = {
+HANDLERS: dict[int, Callable[[Any, Request], Any]] = {
     FETCH: fetch.handle,
     LIST_OFFSETS: list_offsets.handle,
     LEADER_AND_ISR: leader_and_isr.handle,
@@ -487,7 +487,7 @@ class FakeBroker:
         self.view.is_known = True
         self.peers = FakePeers(broker_id, cluster)
         self.services = LoudServices(
-            ports=self.ports,
+            ports=self.ports,  # type: ignore[arg-type]  # a loop and a source of randomness alone
             store=self.store,  # type: ignore[arg-type]
             settings=Settings(BrokerConfig.from_properties(settings)),
             identity=Identity(broker_id),

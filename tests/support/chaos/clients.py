@@ -23,6 +23,7 @@ import kafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as AioTopicPartition
 from tests.support.chaos.events import EventLog, value_of
+from tests.support.clients.librdkafka import position_of
 
 #: Between two bursts of a producer, and the records of one: some hundred records a second.
 PACE_S = 0.05
@@ -210,7 +211,7 @@ class ConfluentConsumer(Consumer):
         while not self.is_done:
             messages = consumer.consume(500, POLL_MS / 1000)
             good = [each for each in messages if each.error() is None]
-            self.take([(each.partition(), each.offset(), each.value()) for each in good])
+            self.take([(*position_of(each), each.value()) for each in good])
             if self.is_commit_due():
                 self._commit(consumer)
         consumer.close()
@@ -257,7 +258,7 @@ class KafkaPythonProducer(Producer):
         producer.close()
 
 
-class _Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
+class _Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # kafka has no types
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
@@ -333,7 +334,7 @@ class AiokafkaProducer(Producer):
         self.ended(number, None if error else future.result().offset, error)
 
 
-class _AioListener(ConsumerRebalanceListener):
+class _AioListener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.client.fake_cluster import FakeCluster
+from tests.support.client.fake_cluster import FakeCluster, Handler
 
 from tidelog.core.types import TopicPartition
 from tidelog.wire.data import consumer_protocol as protocol
@@ -66,7 +66,7 @@ class FakeCoordinator:
         #: Errors answered before anything else, by API, in order.
         self.errors: dict[int, list[int]] = {}
         for broker in cluster.brokers:
-            for api_key, handler in {
+            handlers: dict[int, Handler] = {
                 FIND_COORDINATOR: self._find,
                 JOIN_GROUP: self._join,
                 SYNC_GROUP: self._sync,
@@ -74,7 +74,8 @@ class FakeCoordinator:
                 LEAVE_GROUP: self._leave,
                 OFFSET_COMMIT: self._commit,
                 OFFSET_FETCH: self._fetch,
-            }.items():
+            }
+            for api_key, handler in handlers.items():
                 broker.on(api_key, handler)
 
     def asked(self, api_key: int) -> list[Any]:

@@ -27,3 +27,17 @@ def produce(bootstrap: str, topic: str, values: Sequence[str], **config: Any) ->
         producer.poll(0)
     assert producer.flush(PATIENCE_S) == 0
     return failures
+
+
+def position_of(message: Message) -> tuple[int, int]:
+    """Return partition and offset of a record that was read or written, which has both."""
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None and offset is not None
+    return partition, offset
+
+
+def value_of(message: Message) -> bytes:
+    """Return the value of a record that has one."""
+    value = message.value()
+    assert value is not None
+    return value

@@ -254,7 +254,7 @@ class _View:
 
 
 class _Creation:
-    def create(self, _: list[str]) -> None:
+    def create(self, names: Iterable[str]) -> None:
         """Topics are made by the tests alone."""
 
 

@@ -103,7 +103,8 @@ class LogModel:
         self._more: dict[tuple[int, Message], int] = {}
         self._altered: dict[tuple[int, int], tuple[int, int]] = {}
         self._pruned: dict[tuple[int, int, int, int], int] = {}
-        self._wrong: dict[tuple[int, ...], bool] = {}
+        #: Invariants that do not hold, by what they look at of a state.
+        self._wrong: dict[tuple[int, ...], tuple[str, ...]] = {}
 
     # parts
 
@@ -417,7 +418,7 @@ class LogModel:
         """Invariants of rule A15 that do not hold."""
         published, _, _, _, committed, *replicas = state
         known = (published, committed, *replicas)
-        names = self._wrong.get(known)  # type: ignore[assignment]
+        names = self._wrong.get(known)
         if names is None:
             names = tuple(
                 name
@@ -434,8 +435,8 @@ class LogModel:
                     self.logs.values[committed],
                 )
             )
-            self._wrong[known] = names  # type: ignore[assignment]
-        return names  # type: ignore[return-value]
+            self._wrong[known] = names
+        return names
 
     @staticmethod
     def _type_ok(state: PartitionState, replicas: list[Replica], committed: Log) -> bool:

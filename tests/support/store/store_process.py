@@ -81,7 +81,7 @@ class TracedSqlite:
 
     @staticmethod
     def connect(*arguments: Any, **keywords: Any) -> sqlite3.Connection:
-        connection = sqlite3.connect(*arguments, **keywords)
+        connection: sqlite3.Connection = sqlite3.connect(*arguments, **keywords)
         connection.set_trace_callback(lambda statement: POINTS.reached(statement.split("(")[0]))
         return connection
 
@@ -243,6 +243,6 @@ async def serve(directory: str, timeout_ms: int) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if "--traced" in sys.argv:
-        sqlite_database.sqlite3 = TracedSqlite()  # type: ignore[assignment]
-        sqlite_database.StoreLock = TracedLock  # type: ignore[misc]
+        replaced = vars(sqlite_database)  # what it has imported
+        replaced.update(sqlite3=TracedSqlite(), StoreLock=TracedLock)
     asyncio.run(serve(sys.argv[1], int(sys.argv[2])))

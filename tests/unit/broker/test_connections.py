@@ -20,7 +20,7 @@ from tidelog.wire.messages.describe_cluster import DescribeClusterResponse
 from tidelog.wire.registry import API_VERSIONS, DESCRIBE_CLUSTER
 
 
-def connect(handle: Callable[[Any, Request], Any]) -> tuple[Connection, FakeTransport, FakeBroker]:
+def connect(handle: Callable[[Request], Any]) -> tuple[Connection, FakeTransport, FakeBroker]:
     broker = FakeBroker(handle)
     transport = FakeTransport()
     return Connection(broker, transport), transport, broker  # type: ignore[arg-type]
@@ -134,8 +134,12 @@ def test_a_defect_in_a_handler_costs_one_request_and_is_reported() -> None:
 
 def test_a_defect_where_no_answer_is_wanted_closes_the_connection() -> None:
     connection, transport, broker = connect(lambda request: DescribeClusterResponse())
-    broker.request_failed = lambda request, error: None  # type: ignore[method-assign]
-    broker.handle = lambda request: {}["a defect"]
+
+    def fail(request: Request) -> None:
+        raise KeyError("a defect")
+
+    broker.request_failed = lambda request, error: None  # type: ignore[method-assign]  # replaced
+    broker.handle = fail
     connection.frames_received([frame(1), frame(2)])
     assert transport.sent == []
     assert transport.closed == "internal error in DescribeCluster, which has no answer"

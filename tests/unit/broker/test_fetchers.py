@@ -328,7 +328,7 @@ def test_what_the_log_refuses_is_asked_for_again_later() -> None:
         def refuse(data: Any) -> Any:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "a gap")
 
-        log.plan_follower_append = refuse  # type: ignore[method-assign]
+        log.plan_follower_append = refuse  # type: ignore[method-assign,assignment]  # replaced
         leader.answer(records(0, 0))
         assert backoffs_of(broker) == [ErrorCode.OFFSET_OUT_OF_RANGE]
         log.plan_follower_append = plan  # type: ignore[method-assign]

@@ -45,7 +45,7 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
 
 async def a_leader(**config: str) -> tuple[FakeBroker, Controller, asyncio.Task[None]]:
     """Broker 1 leads one partition and is told to stop; broker 2 controls."""
-    broker = a_cluster(**config)[1]
+    broker = a_cluster(3, **config)[1]
     broker.see(1, 2, 3, controller_id=2)
     controller = Controller(broker)
     await broker.command(state(is_new=True))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from tests.support.broker.connections import FakeBroker, FakeTransport, frame
 from tests.support.ports import ManualClock
@@ -28,7 +29,7 @@ class IdleHarness:
         self.connections: dict[Connection, None] = {}
         self.idle = IdleConnections(self.timers, max_idle_ms, self.connections)
         self.pending = Pending()
-        self.broker: Any = FakeBroker(lambda request: self.pending)
+        self.broker = cast(Any, FakeBroker(lambda request: self.pending))
         self.broker.idle = self.idle
         self.broker.clock = self.clock
         self.idle.start()
@@ -53,11 +54,12 @@ def test_a_silent_connection_is_closed_after_its_time_and_no_earlier() -> None:
 def test_requests_answers_and_a_peer_that_reads_again_keep_a_connection() -> None:
     harness = IdleHarness()
     connection, transport = harness.connect()
-    for use in (
+    uses: tuple[Callable[[], object], ...] = (
         lambda: connection.frames_received([frame(1)]),
         lambda: harness.pending.complete(DescribeClusterResponse()),
         connection.send_queue_drained,
-    ):
+    )
+    for use in uses:
         harness.clock.advance(MAX_IDLE_MS - TICK_MS)
         use()
     assert len(transport.sent) == 1

@@ -45,7 +45,7 @@ class AppendHarness:
             self.checks.append(Completion())
             return self.checks[-1]
 
-        self.log.plan_leader_append = planning  # type: ignore[method-assign]
+        self.log.plan_leader_append = planning  # type: ignore[method-assign,assignment]  # replaced
         self.log.check_on_thread = check  # type: ignore[attr-defined]
 
     @property

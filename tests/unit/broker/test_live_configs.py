@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -35,10 +35,10 @@ class Replicas:
     def topics(self) -> dict[str, None]:
         return dict.fromkeys(self.hosted)
 
-    async def load_configs(self, topics: Sequence[str]) -> None:
+    async def load_configs(self, topics: Iterable[str]) -> None:
         self.loaded.append(tuple(topics))
 
-    def configs_changed(self, topics: Sequence[str]) -> None:
+    def configs_changed(self, topics: Iterable[str]) -> None:
         self.changed.append(tuple(topics))
 
     def defaults_changed(self) -> None:

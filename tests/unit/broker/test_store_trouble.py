@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.support.broker.fakes import CONNECTION, services_of
@@ -28,7 +28,11 @@ from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tidelog.wire.messages.list_partition_reassignments import (
@@ -57,21 +61,24 @@ class Stage:
         self.controls = True
         self.emit: Callable[[SessionEvent], None]
         self._timers: list[tuple[int, Callable[[], None]]] = []
-        self.broker: Any = SimpleNamespace(
-            broker_id=1,
-            config=SimpleNamespace(metadata_store=STORE),
-            clock=SimpleNamespace(monotonic_ms=lambda: self.now_ms),
-            timers=SimpleNamespace(after=self._after),
-            tracer=SimpleNamespace(event=lambda *_, **__: None),
-            store=SimpleNamespace(session_timeout_ms=SESSION_MS, on_session=self._on_session),
-            controller=SimpleNamespace(
-                create_topics=self._ask,
-                create_partitions=self._ask,
-                delete_topics=self._ask,
-                remove_partitions=self._ask,
-                elect_leaders=self._ask,
-                reassign=self._ask,
-                list_reassignments=self._ask,
+        self.broker = cast(
+            Any,
+            SimpleNamespace(
+                broker_id=1,
+                config=SimpleNamespace(metadata_store=STORE),
+                clock=SimpleNamespace(monotonic_ms=lambda: self.now_ms),
+                timers=SimpleNamespace(after=self._after),
+                tracer=SimpleNamespace(event=lambda *_, **__: None),
+                store=SimpleNamespace(session_timeout_ms=SESSION_MS, on_session=self._on_session),
+                controller=SimpleNamespace(
+                    create_topics=self._ask,
+                    create_partitions=self._ask,
+                    delete_topics=self._ask,
+                    remove_partitions=self._ask,
+                    elect_leaders=self._ask,
+                    reassign=self._ask,
+                    list_reassignments=self._ask,
+                ),
             ),
         )
         self.broker.services = services_of(self.broker)
@@ -160,12 +167,14 @@ def test_a_store_that_answers_is_not_blamed(stage: Stage, timeout_ms: int) -> No
 def test_a_broker_that_lost_the_office_with_its_session_names_the_store(stage: Stage) -> None:
     stage.controls = False
     answer = create_topics.handle(stage.broker, creation(30_000))
-    assert isinstance(answer.topics, list)
+    assert isinstance(answer, CreateTopicsResponse) and isinstance(answer.topics, list)
     assert answer.topics[0].error_message == "this broker is not the controller"
     stage.emit(SessionEvent.EXPIRED)
     answer = create_topics.handle(stage.broker, creation(30_000))
+    assert isinstance(answer, CreateTopicsResponse)
     assert answer.topics[0].error_code is ErrorCode.NOT_CONTROLLER
-    assert answer.topics[0].error_message.startswith(f"the metadata store {STORE} has not")
+    message = answer.topics[0].error_message
+    assert message is not None and message.startswith(f"the metadata store {STORE} has not")
 
 
 @pytest.mark.parametrize(

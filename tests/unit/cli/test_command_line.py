@@ -299,7 +299,10 @@ class TestColours:
             dataclasses.replace(each, pid=4_194_304, host="127.0.0.1", port=29_555, replicas=9_999)
             for each in now.brokers
         ]
-        states = [{"state": "running", "registered": False}, {"state": "stopped"}]
+        states: list[dict[str, Any]] = [
+            {"state": "running", "registered": False},
+            {"state": "stopped"},
+        ]
         for changed in states:
             brokers = tuple(dataclasses.replace(each, **changed) for each in wide)
             shown = dataclasses.replace(now, brokers=brokers, partitions=())

@@ -53,8 +53,12 @@ def test_failovers_and_fetches() -> None:
     fetched = cluster_events.first_fetch(TP, topic_id("t"), 6, fields)
     assert line(fetched) == "t-0 epoch 6: broker 3 fetched from 2 after 15 ms"
     phases = {"connect": 4, "truncate": -1, "first_fetch": 5, "acknowledge": 9}
-    fields = {"leader": 2, "phases_ms": phases, "followers": [{"follower": 3}]}
-    over = {**fields, "ended_by": "all_seen"}
+    over = {
+        "leader": 2,
+        "phases_ms": phases,
+        "followers": [{"follower": 3}],
+        "ended_by": "all_seen",
+    }
     assert line(cluster_events.takeover(TP, topic_id("t"), 6, over)) == (
         "t-0 epoch 6 leader 2 followers [3]: connect after 4 ms, truncate -, first fetch after 5"
         " ms, acknowledge after 9 ms (all_seen)"

@@ -36,14 +36,14 @@ def told(leader: int, epoch: int, topic_id: bytes = ID, error: int = 0) -> Metad
 
 def finish(operation: Operation[T], answers: Mapping[Address, MetadataResponse]) -> T:
     """Run an operation to its end; each broker answers every call with its one answer."""
-    step = None
-    while True:
-        try:
-            asked = operation.send(step)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        assert isinstance(asked, Call)
-        step = Answer(12, answers[asked.address])
+    try:
+        asked = next(operation)
+        while True:
+            assert isinstance(asked, Call)
+            asked = operation.send(Answer(12, answers[asked.address]))
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 def leader(router: ClusterRouter, answers: Mapping[Address, MetadataResponse]) -> int:

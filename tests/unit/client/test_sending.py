@@ -63,6 +63,7 @@ class Topic:
 
     def _take(self, request: ProduceRequest) -> object:
         part = request.topic_data[0].partition_data[0]
+        assert isinstance(part.records, bytes | bytearray | memoryview)
         data = bytes(part.records)
         error, offset = 0, -1
         view = BatchView(data)

@@ -17,7 +17,8 @@ from tests.support.controller.values import (
     topic_id,
 )
 
-from tidelog.controller.events import BrokersRead, TopicFound, TopicsRead
+from tidelog.controller.changes import TopicFound
+from tidelog.controller.events import BrokersRead, TopicsRead
 
 
 @pytest.mark.rule("V25")

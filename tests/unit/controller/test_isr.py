@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.support.controller.values import (
@@ -28,9 +29,9 @@ def judge(
     live: Brokers | None = None,
     replicas: Sequence[int] = (1, 2, 3),
     version: int = 3,
-    **how: int,
+    **how: Any,
 ) -> Verdict:
-    asked = alter(*members, version=version, **how)  # type: ignore[arg-type]
+    asked = alter(*members, version=version, **how)
     [data] = asked.request.topics[0].partitions
     return isr.judge(
         isr.proposal(asked.request.broker_id, data, version),
@@ -76,7 +77,7 @@ def test_a_shrink_is_accepted() -> None:
         ({"recovery": 2}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_epochs_and_sender_are_fenced(how: dict[str, int], error: ErrorCode) -> None:
+def test_epochs_and_sender_are_fenced(how: dict[str, Any], error: ErrorCode) -> None:
     verdict = judge(1, 2, 3, **how)
     assert verdict.error is error
     assert verdict.state is None

@@ -346,6 +346,7 @@ class TestCompleting:
         writes, effects = step(controller, *events, outcomes={0: Conflict()})
         assert kinds(writes) == [WritePartitionState, WriteAssignments, WritePartitionState]
         [left] = controller.image.unreadable_states
+        assert isinstance(writes[0], WritePartitionState)
         assert left == writes[0].topic_partition
         assert effects.reassigned == []
 

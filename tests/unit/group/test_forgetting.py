@@ -25,6 +25,7 @@ from tidelog.group.records import (
     GroupSnapshot,
     OffsetKey,
     OffsetRecord,
+    Record,
 )
 from tidelog.group.requests import OffsetCommitAsked, OffsetToCommit
 
@@ -188,7 +189,7 @@ def test_offsets_of_a_group_that_became_empty_expire_from_then() -> None:
 
 def test_without_a_time_of_becoming_empty_the_commit_counts() -> None:
     key = TopicPartition("t", 0)
-    log = [
+    log: list[Record] = [
         GroupRecord(GroupKey(G), GroupSnapshot("consumer", 3, None, None, -1)),
         OffsetRecord(OffsetKey(G, key), CommittedOffset(5, commit_timestamp_ms=WALL_MS)),
     ]

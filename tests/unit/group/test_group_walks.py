@@ -12,7 +12,7 @@ from tests.support.group.walks import GroupWalk
 
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.group import joining, membership, offsets, rebalancing, settling, syncing
-from tidelog.group.answers import JoinAnswer, SyncAnswer
+from tidelog.group.answers import JoinAnswer, OffsetCommitAnswer, SyncAnswer
 from tidelog.group.group import Group, Replacement
 from tidelog.group.member import Member
 from tidelog.group.records import OffsetRecord
@@ -73,7 +73,7 @@ def commits_are_acknowledged_before_they_are_written(patch: pytest.MonkeyPatch) 
     def early(turn: Turn, group: Group, records: Any, purpose: Any) -> int:
         number = append(turn, group, records, purpose)
         if isinstance(purpose, StoreOffsets):
-            turn.reply(purpose.ticket, offsets.OffsetCommitAnswer(purpose.partitions))
+            turn.reply(purpose.ticket, OffsetCommitAnswer(purpose.partitions))
             turn.ledger.overdue(number)
         return number
 

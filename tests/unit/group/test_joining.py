@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.support.group.harness import (
@@ -38,7 +39,7 @@ def test_a_new_dynamic_member_is_given_an_id_first() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"version": 3}, {"instance_id": "i"}])
-def test_older_clients_and_static_members_join_at_once(changes: dict[str, object]) -> None:
+def test_older_clients_and_static_members_join_at_once(changes: dict[str, Any]) -> None:
     harness = GroupHarness()
     ticket = harness.join(**changes)
     harness.sleep(DELAY_MS)
@@ -83,9 +84,7 @@ def test_session_timeouts_have_bounds() -> None:
         ({"group_id": "g" * 1001}, ErrorCode.INVALID_GROUP_ID),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(
-    changes: dict[str, object], error: ErrorCode
-) -> None:
+def test_requests_that_make_no_sense_are_refused(changes: dict[str, Any], error: ErrorCode) -> None:
     harness = GroupHarness()
     assert harness.answer(joining(**changes)).error is error
     assert harness.core.groups == {}

@@ -87,7 +87,7 @@ def test_whose_heartbeat_counts() -> None:
         ((member_id, 1, "i", ""), ErrorCode.INVALID_GROUP_ID),
         ((member_id, 1, "i"), ErrorCode.NONE),
     ):
-        assert harness.heartbeat(*asked) is error  # type: ignore[arg-type]
+        assert harness.heartbeat(*asked) is error
 
 
 def test_a_member_that_runs_out_makes_the_others_share_anew() -> None:

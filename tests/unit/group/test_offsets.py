@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.support.group.harness import (
@@ -72,14 +73,14 @@ def test_who_may_commit() -> None:
     ):
         assert harness.committed_error(harness.commit_offset(5, **changes)) is error
     assert list(harness.core.groups) == [G]
-    changes = {"member_id": member_id, "generation_id": 1, "instance_id": "i"}
-    assert harness.committed_error(harness.commit_offset(5, **changes)) is ErrorCode.NONE
+    right: dict[str, Any] = {"member_id": member_id, "generation_id": 1, "instance_id": "i"}
+    assert harness.committed_error(harness.commit_offset(5, **right)) is ErrorCode.NONE
 
 
 def test_commits_through_the_states() -> None:
     harness = GroupHarness()
     given = harness.member()
-    changes = {"member_id": given, "generation_id": 0}
+    changes: dict[str, Any] = {"member_id": given, "generation_id": 0}
     assert harness.committed_error(harness.commit_offset(1, **changes)) is ErrorCode.NONE
     harness.sleep(DELAY_MS)
     changes["generation_id"] = 1

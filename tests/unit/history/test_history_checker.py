@@ -478,7 +478,7 @@ class TestSends:
 class TestCircles:
     def polled(self, story: Story) -> Story:
         """Everything that was sent is polled in the end."""
-        places: dict[str, list[Sequence[Any]]] = {}
+        places: dict[str, list[Any]] = {}
         for operation in story.operations:
             for kind, records in operation.steps:
                 for name, listed in records.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tidelog.history import operations as format_module
 FRAME = {"process": "p", "begin": 1, "end": 2, "outcome": "ok"}
 
 
-def line(kind: str = "send", **fields: Any) -> str:
+def line(kind: object = "send", **fields: Any) -> str:
     return json.dumps({**FRAME, "kind": kind, **fields})
 
 
@@ -112,7 +113,9 @@ def test_a_line_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPat
 NUMBERS = st.integers(0, (1 << 63) - 1)
 PARTITIONS = st.sampled_from(["t-0", "t@AbC_-d-12", "a-b.c-3"])
 VALUES = st.one_of(st.text(), st.integers())
-KEYS = st.one_of(st.just([]), st.tuples(st.text()), st.tuples(st.text(), st.booleans()))
+KEYS: st.SearchStrategy[Sequence[object]] = st.one_of(
+    st.just([]), st.tuples(st.text()), st.tuples(st.text(), st.booleans())
+)
 
 
 def records(offsets: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

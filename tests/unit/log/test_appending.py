@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.log import NOW_MS, LogHarness, append, batch_of, values_of
+from tests.support.log import NOW_MS, LogHarness, append, batch_of, directory_of, values_of
 
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -352,7 +352,7 @@ def leader_and_follower(harness: LogHarness) -> tuple[PartitionLog, PartitionLog
     from tests.support.log import TOPIC_ID, TP
 
     leader = harness.log()
-    follower = leader.directory.create(TP._replace(partition=1), TOPIC_ID, LogConfig()).result()
+    follower = directory_of(leader).create(TP._replace(partition=1), TOPIC_ID, LogConfig()).result()
     return leader, follower
 
 
@@ -423,7 +423,7 @@ def test_an_empty_log_may_begin_inside_a_batch(
     assert (follower.log_start_offset, follower.log_end_offset) == (2, 3)
     assert values_of(follower) == [b"c"]
     follower.flush().result()
-    again = follower.directory
+    again = directory_of(follower)
     assert again.logs[follower.topic_partition] is follower
 
 

@@ -16,6 +16,7 @@ from tests.support.log import (
     TP,
     LogHarness,
     SimLogHarness,
+    directory_of,
     drive,
 )
 from tests.unit.log.compacting import (
@@ -30,6 +31,7 @@ from tests.unit.log.compacting import (
 )
 
 from tidelog.core.errors import StorageError
+from tidelog.core.ports import Handle
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.log_cleaner import Cleaner, CleanerSettings
@@ -90,7 +92,7 @@ def test_nothing_at_or_above_the_high_watermark_goes(harness: LogHarness, compac
     bound, untouched = log.base_offsets[3] + 1, log.base_offsets[3]
     before = pairs_of(log)
     assert drive(cleaner(harness.clock).clean_one([(log, bound)])) is not None
-    assert log.directory.cleaner_offset(TP) == untouched
+    assert directory_of(log).cleaner_offset(TP) == untouched
     # Four keys in each segment: below the bound those of the last one, above it all.
     assert pairs_of(log) == [row for row in before if row[0] >= log.base_offsets[2]]
     assert drive(cleaner(harness.clock).clean_one([(log, bound)])) is None
@@ -224,7 +226,7 @@ def test_the_end_of_the_range_stays_without_records(harness: LogHarness, compact
     put(log, [(b"c", b"9" * 300)], now_ms=NOW_MS + 10_000)
     assert clean(log, harness.clock) is not None
     assert clean(log, harness.clock) is None
-    log.directory.compacted(TP, 0).result()
+    directory_of(log).compacted(TP, 0).result()
     assert clean(log, harness.clock) is not None
     assert [(b.base_offset, b.last_offset, b.record_count) for b in batches_of(log)] == [
         (2, 3, 0),
@@ -293,14 +295,14 @@ def test_slices_are_small_and_others_get_their_turn(harness: LogHarness, compact
     harness.lane.eager = False
     run = cleaner(harness.clock, slice_bytes=300).clean_one([(log, log.log_end_offset)])
     sizes: list[int] = []
-    waiting: list[object] = []
+    waiting: list[int] = []
     pread = harness.files._files.pread
 
-    def counted(handle: object, size: int, position: int) -> bytes:
-        sizes.append(size)
-        return pread(handle, size, position)  # type: ignore[arg-type]
+    def counted(handle: Handle, size_bytes: int, position: int) -> bytes:
+        sizes.append(size_bytes)
+        return pread(handle, size_bytes, position)
 
-    harness.files._files.pread = counted  # type: ignore[method-assign]
+    harness.files._files.pread = counted  # type: ignore[method-assign]  # counted
 
     async def both() -> None:
         task = asyncio.ensure_future(run)
@@ -312,7 +314,7 @@ def test_slices_are_small_and_others_get_their_turn(harness: LogHarness, compact
 
     asyncio.run(both())
     assert max(sizes) <= 300 and len(sizes) > 40
-    assert max(waiting) == 1, "one slice waits at a time"  # type: ignore[type-var]
+    assert max(waiting) == 1, "one slice waits at a time"
 
 
 def test_a_rate_is_kept(harness: LogHarness, compact: Small) -> None:
@@ -401,7 +403,7 @@ def test_truncation_below_what_is_clean_lowers_the_checkpoint(
     stats = clean(log, harness.clock)
     assert stats is not None
     log.truncate_to(stats.end_offset - 2).result()
-    assert log.directory.cleaner_offset(TP) == log.log_end_offset <= stats.end_offset - 2
+    assert directory_of(log).cleaner_offset(TP) == log.log_end_offset <= stats.end_offset - 2
     assert log.log_end_offset == stats.end_offset - 2
     rounds(log, 10)
     assert clean(log, harness.clock) is not None
@@ -441,7 +443,7 @@ def test_a_swap_that_the_disk_refuses_is_finished_or_undone_at_the_next_start(
             clean(log, harness.clock)
     else:
         assert clean(log, harness.clock) is None, "the log takes nothing more"
-    assert (log.directory.failure is not None) == (number == errno.EIO)
+    assert (directory_of(log).failure is not None) == (number == errno.EIO)
     assert log.is_closed == (refused != ".cleaned")
     again = harness.again()
     assert {key: (offset, value) for offset, key, value in pairs_of(again)} == last
@@ -458,7 +460,9 @@ def test_a_follower_takes_a_compacted_log_and_may_lead_it(
     for _ in range(5):
         put(log, [(b"k%d" % n, b"2nd") for n in range(4)], epoch=1)
     assert clean(log, harness.clock) is not None
-    follower = log.directory.create(TopicPartition("copy", 0), TOPIC_ID, harness.config).result()
+    follower = (
+        directory_of(log).create(TopicPartition("copy", 0), TOPIC_ID, harness.config).result()
+    )
     while follower.log_end_offset < log.log_end_offset:
         slice_ = log.read(follower.log_end_offset, 1, 1 << 30, min_one_batch=True).result()
         assert slice_.data, follower.log_end_offset
@@ -491,7 +495,7 @@ def test_a_gap_that_came_from_the_leader_outlives_a_crash(
     rounds(log, 10)
     assert clean(log, harness.clock) is not None
     config = compact(compact_enabled=then, segment_bytes=1 << 20)
-    follower = log.directory.create(TopicPartition("copy", 0), TOPIC_ID, config).result()
+    follower = directory_of(log).create(TopicPartition("copy", 0), TOPIC_ID, config).result()
     slice_ = log.read(0, 1 << 20, 1 << 30, min_one_batch=True).result()
     while slice_.data:
         follower.plan_follower_append(bytes(slice_.data))
@@ -577,7 +581,7 @@ def test_a_log_is_what_its_records_make_of_a_dictionary(
         if data.draw(st.booleans()):
             log.flush().result()
             log = harness.open().logs[TP]
-        check(log, written, sequences, log.directory.cleaner_offset(TP) or 0)
+        check(log, written, sequences, directory_of(log).cleaner_offset(TP) or 0)
 
 
 def check(
@@ -601,10 +605,8 @@ def check(
     last = {row[1]: row for row in written}
     for key, row in last.items():
         assert row in found or row[2] is None, (key, row)
-    older: dict[bytes | None, int] = {}
-    for row in found:
-        # Whatever a reader of the whole log makes of it is right at the end.
-        older[row[1]] = row[0]
+    # Whatever a reader of the whole log makes of it is right at the end.
+    older = {name: offset for offset, name, _, _ in found}
     for key, row in last.items():
         assert key not in older or older[key] == row[0]
     assert log.log_end_offset == written[-1][0] + 1

@@ -11,6 +11,7 @@ from tests.support.log import (
     TP,
     LogHarness,
     append,
+    directory_of,
     drive,
     read_all,
     values_of,
@@ -44,7 +45,7 @@ def filled(harness: LogHarness, config: LogConfig) -> PartitionLog:
 def closed(harness: LogHarness, small: Small) -> PartitionLog:
     """A log after a clean end: files are believed."""
     log = filled(harness, small())
-    drive(log.directory.close(broker_epoch=4))
+    drive(directory_of(log).close(broker_epoch=4))
     return log
 
 
@@ -56,7 +57,7 @@ def change(path: Path, position: int, mask: int) -> None:
 
 def read(log: PartitionLog, offset: int) -> LogSlice:
     done = log.read(offset, 1 << 20, log.log_end_offset, min_one_batch=True)
-    log.directory.lane.run()  # type: ignore[attr-defined]
+    directory_of(log).lane.run()  # type: ignore[attr-defined]
     return done.result()
 
 
@@ -76,7 +77,7 @@ def test_a_flipped_bit_is_never_served(harness: LogHarness, small: Small, at: in
     change(Path(segment.file.path), 2 * size + at, 0x10)
     log = harness.again()
     told: list[tuple[TopicPartition, int]] = []
-    log.directory.on_damage = lambda name, offset, why: told.append((name, offset))
+    directory_of(log).on_damage = lambda name, offset, why: told.append((name, offset))
     damaged = segment.base_offset + 2
     assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
     assert told == [(TP, damaged)]
@@ -184,9 +185,9 @@ def test_where_others_have_the_records_the_log_begins_again_before_the_damage(
     segment = log.segments[2]
     change(Path(segment.file.path), segment.size_bytes - 5, 1)
     log = harness.again()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     ended: list[StorageError] = []
-    directory = log.directory
+    directory = directory_of(log)
     directory.on_failure = ended.append
     directory.on_damage = directory.begin_again_at
     last = log.segments[3].base_offset - 1
@@ -206,7 +207,7 @@ def with_producer(harness: LogHarness, small: Small) -> tuple[PartitionLog, int]
     for number in range(20):
         append(log, [bytes(30)], producer=Producer(7, 0, number), timestamp_ms=NOW_MS + number)
     log.flush().result()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     return log, log.segments[0].size_bytes // 20
 
 
@@ -234,7 +235,7 @@ def test_a_follower_that_needs_damaged_batches_for_its_producers_begins_again_be
     path = Path(log.segments[0].file.path)
     change(path, 4 * size + PRODUCER_ID_AT, 0x10)
     ended: list[StorageError] = []
-    log.directory.on_failure = ended.append
+    directory_of(log).on_failure = ended.append
     with pytest.raises(StorageError, match=r"at the next start the log is cut at offset 4 and"):
         log.truncate_to(8).result()
     assert len(ended) == 1
@@ -253,7 +254,7 @@ def test_a_flipped_leader_epoch_is_told_when_the_segment_is_checked(
     change(Path(segment.file.path), segment.size_bytes - 1, 1)
     log = harness.again()
     told: list[int] = []
-    log.directory.on_damage = lambda name, offset, why: told.append(offset)
+    directory_of(log).on_damage = lambda name, offset, why: told.append(offset)
     assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
     assert told == [segment.base_offset]
 

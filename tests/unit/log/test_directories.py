@@ -15,6 +15,7 @@ from tests.support.log import (
     StepLane,
     append,
     batch_of,
+    directory_of,
     drive,
     open_directory,
     values_of,
@@ -95,7 +96,7 @@ def test_the_topic_id_is_durable_before_any_record_counts_as_such(harness: LogHa
 def test_a_deleted_replica_is_renamed_now_and_removed_later(harness: LogHarness) -> None:
     log = harness.log(LogConfig(file_delete_delay_ms=5000))
     append(log, [b"a"])
-    directory = log.directory
+    directory = directory_of(log)
     directory.delete(TP).result()
     assert TP not in directory.logs and not harness.log_path.exists()
     (renamed,) = harness.path.glob("*-delete")
@@ -116,7 +117,7 @@ def test_a_deleted_replica_is_renamed_now_and_removed_later(harness: LogHarness)
 def test_a_deletion_that_was_interrupted_is_finished(harness: LogHarness) -> None:
     log = harness.log()
     append(log, [b"a"])
-    log.directory.delete(TP).result()
+    directory_of(log).delete(TP).result()
     directory = harness.open()
     assert directory.logs == {} and list(harness.path.glob("*-delete"))
     harness.clock.advance(0)
@@ -126,7 +127,7 @@ def test_a_deletion_that_was_interrupted_is_finished(harness: LogHarness) -> Non
 def test_a_replica_is_made_anew_after_its_deletion(harness: LogHarness) -> None:
     log = harness.log()
     append(log, [b"a"])
-    directory = log.directory
+    directory = directory_of(log)
     harness.lane.eager = False
     log.flush()
     gone = directory.delete(TP)
@@ -142,7 +143,7 @@ def test_a_replica_is_made_anew_after_its_deletion(harness: LogHarness) -> None:
 def test_what_was_planned_for_a_deleted_replica_fails(harness: LogHarness) -> None:
     log = harness.log()
     completion = log.plan_leader_append(batch_of([b"a"]), 0, NOW_MS)
-    log.directory.delete(TP).result()
+    directory_of(log).delete(TP).result()
     assert isinstance(completion.error, KafkaError)
     assert completion.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -152,11 +153,11 @@ def test_an_append_under_way_ends_before_its_replica_goes(harness: LogHarness) -
     harness.lane.slow_disk = True
     written = log.plan_leader_append(batch_of([b"a"]), 0, NOW_MS)
     log.submit_planned()
-    gone = log.directory.delete(TP)
+    gone = directory_of(log).delete(TP)
     harness.lane.run()
     assert written.result().base_offset == 0
     gone.result()
-    assert log.directory.failure is None
+    assert directory_of(log).failure is None
 
 
 @pytest.mark.rule("V38")
@@ -164,7 +165,7 @@ def test_an_old_replica_of_that_name_leaves_nothing_in_the_checkpoints(harness: 
     log = harness.log()
     for _ in range(3):
         append(log, [b"a"])
-    directory = log.directory
+    directory = directory_of(log)
     log.flush().result()
     directory.checkpoint().result()
     directory.write_high_watermarks({TP: 3}).result()
@@ -182,7 +183,7 @@ def test_an_old_replica_of_that_name_leaves_nothing_in_the_checkpoints(harness: 
 def test_a_stray_is_kept_listed_and_restorable(harness: LogHarness) -> None:
     log = harness.log()
     append(log, [b"a"])
-    directory = log.directory
+    directory = directory_of(log)
     directory.set_aside(TP).result()
     (stray,) = directory.strays.values()
     assert (stray.partition_name, stray.since_ms) == ("topic-0", NOW_MS)
@@ -199,7 +200,7 @@ def test_a_stray_is_kept_listed_and_restorable(harness: LogHarness) -> None:
 @pytest.mark.rule("V35")
 def test_an_old_stray_is_purged(harness: LogHarness) -> None:
     log = harness.log()
-    directory = log.directory
+    directory = directory_of(log)
     directory.set_aside(TP).result()
     assert directory.purge_strays(NOW_MS + 99, 100).result() == 0
     assert directory.purge_strays(NOW_MS + 100, 100).result() == 1
@@ -223,9 +224,11 @@ def test_high_watermarks_come_back_but_never_beyond_the_log(harness: LogHarness)
     log = harness.log()
     for _ in range(5):
         append(log, [b"a"])
-    other = log.directory.create(OTHER, TOPIC_ID, LogConfig()).result()
+    other = directory_of(log).create(OTHER, TOPIC_ID, LogConfig()).result()
     append(other, [b"b"])
-    log.directory.write_high_watermarks({TP: 4, OTHER: 99, TopicPartition("gone", 0): 7}).result()
+    directory_of(log).write_high_watermarks(
+        {TP: 4, OTHER: 99, TopicPartition("gone", 0): 7}
+    ).result()
     text = (harness.path / "replication-offset-checkpoint").read_text()
     assert text == "0\n2\ntopic 0 4\nother 3 1\n"
     path = harness.path / "replication-offset-checkpoint"
@@ -239,7 +242,7 @@ def test_high_watermarks_come_back_but_never_beyond_the_log(harness: LogHarness)
 def test_a_replica_that_is_not_named_keeps_its_high_watermark(harness: LogHarness) -> None:
     log = harness.log()
     append(log, [b"a"])
-    directory = log.directory
+    directory = directory_of(log)
     directory.create(OTHER, TOPIC_ID, LogConfig()).result()
     directory.write_high_watermarks({TP: 1, OTHER: 0}).result()
     directory.write_high_watermarks({OTHER: 0}).result()
@@ -248,9 +251,9 @@ def test_a_replica_that_is_not_named_keeps_its_high_watermark(harness: LogHarnes
 
 def test_an_unchanged_checkpoint_is_not_written_again(harness: LogHarness) -> None:
     log = harness.log()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     harness.files.calls.clear()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     assert harness.files.calls == []
 
 
@@ -279,7 +282,7 @@ def test_a_checkpoint_written_while_lowering_does_not_undo_it(harness: LogHarnes
     log = harness.log()
     for _ in range(4):
         append(log, [b"a"])
-    directory = log.directory
+    directory = directory_of(log)
     log.flush().result()
     directory.checkpoint().result()
     directory.write_high_watermarks({TP: 4}).result()
@@ -296,9 +299,9 @@ def test_a_checkpoint_written_while_lowering_does_not_undo_it(harness: LogHarnes
 def test_flushes_are_due_by_age(harness: LogHarness) -> None:
     log = harness.log(LogConfig(flush_ms=1000))
     append(log, [b"a"])
-    log.directory.flush_due(NOW_MS + 999).result()
+    directory_of(log).flush_due(NOW_MS + 999).result()
     assert log.recovery_point == 0
-    log.directory.flush_due(NOW_MS + 1000).result()
+    directory_of(log).flush_due(NOW_MS + 1000).result()
     assert log.recovery_point == 1
 
 
@@ -326,7 +329,7 @@ def test_a_close_leaves_everything_for_a_clean_start(harness: LogHarness, small:
     for number in range(20):
         append(log, [bytes([65 + number]) * 60], epoch=number // 7)
     log.truncate_to(17).result()
-    drive(log.directory.close(broker_epoch=77))
+    drive(directory_of(log).close(broker_epoch=77))
     names = {path.name for path in harness.log_path.iterdir()}
     for segment in log.segments:
         for suffix in ("log", "index", "timeindex"):

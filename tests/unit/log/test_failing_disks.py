@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.support.log import (
@@ -13,6 +14,7 @@ from tests.support.log import (
     LogHarness,
     append,
     batch_of,
+    directory_of,
     drive,
     values_of,
 )
@@ -37,7 +39,7 @@ def planned(log: PartitionLog, count: int, epoch: int = 0) -> list[object]:
     ]
 
 
-def state(log: PartitionLog) -> tuple[object, ...]:
+def state(log: PartitionLog) -> tuple[Any, ...]:
     return (
         log.next_offset,
         log.log_end_offset,
@@ -69,7 +71,7 @@ def test_a_full_disk_fails_that_append_and_all_behind_it(harness: LogHarness, ro
     entry = log.producers.entry(5)
     assert entry is not None and entry.last_sequence == whole
     assert log.epochs.entries() == [(0, 0), (3, 1)]
-    assert log.directory.failure is None
+    assert directory_of(log).failure is None
     harness.files.room_bytes = None
     planned(log, 2, epoch=3)
     log.submit_planned()
@@ -136,7 +138,7 @@ def test_what_stands_behind_a_batch_that_found_no_room_gets_its_error_until_it_c
 def test_nor_before_one_that_too_few_replicas_kept_out(harness: LogHarness) -> None:
     log = harness.log()
     error = ErrorCode.NOT_ENOUGH_REPLICAS
-    now_ms = log.directory.clock.monotonic_ms()
+    now_ms = directory_of(log).clock.monotonic_ms()
     kept_out = batch_of([b"a"], producer=Producer(5, 0, 0))
     note_refused(log.producers.refused, kept_out, error, now_ms)
     with pytest.raises(KafkaError, match="sent sequence 1 behind 0") as early:
@@ -228,9 +230,9 @@ def test_a_clean_end_cuts_what_a_failed_write_left(harness: LogHarness) -> None:
     log.submit_planned()
     harness.files.room_bytes = None
     harness.files.refuse = lambda call, path: 0
-    drive(log.directory.close(broker_epoch=4))
+    drive(directory_of(log).close(broker_epoch=4))
     log = harness.again()
-    assert log.directory.clean_shutdown_epoch == 4
+    assert directory_of(log).clean_shutdown_epoch == 4
     assert values_of(log) == [b"a"]
     assert not harness.tracer.named("log_recovered")
 
@@ -242,20 +244,24 @@ def test_a_clean_end_cuts_what_a_failed_write_left(harness: LogHarness) -> None:
 def test_a_device_error_fails_the_directory_once(harness: LogHarness, number: int) -> None:
     log = harness.log()
     told: list[StorageError] = []
-    log.directory.on_failure = told.append
+    directory_of(log).on_failure = told.append
     harness.files.refuse = lambda call, path: number if call == "pwritev" else 0
     (failed,) = planned(log, 1)
     log.submit_planned()
     error = failed.error  # type: ignore[attr-defined]
     assert isinstance(error, StorageError)
-    assert (error.errno, error.operation, error.directory) == (number, "pwritev", str(harness.path))
+    assert (error.errno, error.operation, error.directory) == (
+        number,
+        "pwritev",
+        str(harness.path),
+    )
     assert error.path == str(harness.log_path / "00000000000000000000.log")
-    assert told == [error] and log.directory.failure is error
+    assert told == [error] and directory_of(log).failure is error
     with pytest.raises(StorageError):
         planned(log, 1)
     assert log.flush().error is error
-    assert log.directory.checkpoint().error is error
-    assert log.directory.create(TP._replace(partition=3), TOPIC_ID, LogConfig()).error is error
+    assert directory_of(log).checkpoint().error is error
+    assert directory_of(log).create(TP._replace(partition=3), TOPIC_ID, LogConfig()).error is error
     assert len(told) == 1
 
 
@@ -267,7 +273,7 @@ def test_other_errors_are_never_the_disk(harness: LogHarness, number: int) -> No
     (failed,) = planned(log, 1)
     log.submit_planned()
     assert isinstance(failed.error, StorageError)  # type: ignore[attr-defined]
-    assert log.directory.failure is None
+    assert directory_of(log).failure is None
     harness.files.refuse = lambda call, path: 0
     append(log, [b"a"])
 
@@ -280,13 +286,13 @@ def test_a_failed_fsync_is_never_tried_again(harness: LogHarness, number: int) -
     harness.files.refuse = lambda call, path: number if call == "fsync" else 0
     error = log.flush().error
     assert isinstance(error, StorageError) and error.is_device_failure
-    assert log.recovery_point == 0 and log.directory.failure is error
+    assert log.recovery_point == 0 and directory_of(log).failure is error
     harness.files.refuse = lambda call, path: 0
     harness.files.calls.clear()
     assert log.flush().error is error
     assert harness.files.calls == []
     with pytest.raises(StorageError):
-        drive(log.directory.close(broker_epoch=1))
+        drive(directory_of(log).close(broker_epoch=1))
     assert not (harness.path / ".kafka_cleanshutdown").exists()
 
 
@@ -300,7 +306,7 @@ def test_a_checkpoint_that_does_not_fit_does_not_move_the_recovery_point(
         errno.ENOSPC if call == "replace_file" and "leader-epoch" in path else 0
     )
     assert isinstance(log.flush().error, StorageError)
-    assert log.recovery_point == 0 and log.directory.failure is None
+    assert log.recovery_point == 0 and directory_of(log).failure is None
     harness.files.refuse = lambda call, path: 0
     log.flush().result()
     assert log.recovery_point == 1
@@ -336,11 +342,11 @@ def test_a_device_error_while_truncating_fails_the_directory(
     for number in range(30):
         append(log, [bytes([65 + number]) * 60])
     log.flush().result()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     calls = (call, "pread_cached") if call == "pread" else (call,)
     harness.files.refuse = lambda name, path: errno.EIO if name in calls else 0
     done = log.truncate_to(5)
-    assert isinstance(done.error, StorageError) and log.directory.failure is not None
+    assert isinstance(done.error, StorageError) and directory_of(log).failure is not None
 
 
 def test_a_replica_whose_files_are_gone_takes_nothing_more(harness: LogHarness) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from tests.support.log import NOW_MS, TP, LogHarness
+from tests.support.log import NOW_MS, TP, LogHarness, directory_of
 from tests.unit.log.compacting import Small, cleaner, pairs_of, rounds
 
+from tidelog.core.completion import Completion
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import iter_batches
 from tidelog.records.reader import iter_records
@@ -24,7 +26,7 @@ def test_a_truncation_in_the_middle_makes_the_run_void(
     cut = log.base_offsets[2]
     done = interleaved(harness, log, step, lambda: log.truncate_to(cut))
     after = pairs_of(log)
-    assert log.log_end_offset == cut and log.directory.failure is None
+    assert log.log_end_offset == cut and directory_of(log).failure is None
     last: dict[bytes | None, int] = {key: offset for offset, key, _ in before if offset < cut}
     assert set(after) <= set(before)
     if not done:  # nothing was swapped that a record behind the cut had replaced
@@ -71,7 +73,7 @@ def test_retention_in_the_middle_is_no_loss(harness: LogHarness, compact: Small,
         log.enforce_retention(NOW_MS, log.log_end_offset)
 
     interleaved(harness, log, step, delete)
-    assert log.directory.failure is None
+    assert directory_of(log).failure is None
     assert {key: (offset, value) for offset, key, value in pairs_of(log)} == rows
     again = harness.again()
     assert {key: (offset, value) for offset, key, value in pairs_of(again)} == rows
@@ -83,8 +85,8 @@ def test_a_log_that_goes_in_the_middle_takes_its_compaction_along(
 ) -> None:
     log = harness.log(compact())
     rounds(log, 10)
-    interleaved(harness, log, step, lambda: log.directory.delete(TP))
-    assert log.directory.failure is None and not harness.log_path.exists()
+    interleaved(harness, log, step, lambda: directory_of(log).delete(TP))
+    assert directory_of(log).failure is None and not harness.log_path.exists()
 
 
 @pytest.mark.parametrize("step", range(0, 60, 3))
@@ -93,11 +95,11 @@ def test_readers_in_the_middle_read_on(harness: LogHarness, compact: Small, step
     rounds(log, 10)
     rows = {key: (offset, value) for offset, key, value in pairs_of(log)}
     log = harness.again(harness.config)  # with no file open and no index in memory
-    found: list[tuple[int, object]] = []
+    found: list[tuple[bytes | None, tuple[int, bytes | None]]] = []
 
     def read(offset: int) -> None:
-        def done(completion: object) -> None:
-            slice_ = completion.result()  # type: ignore[attr-defined]
+        def done(completion: Completion[Any]) -> None:
+            slice_ = completion.result()
             found.extend(
                 (record.key, (record.offset, record.value))
                 for batch in iter_batches(slice_.data)
@@ -108,6 +110,10 @@ def test_readers_in_the_middle_read_on(harness: LogHarness, compact: Small, step
 
         log.read(offset, 150, log.log_end_offset, min_one_batch=True).then(done)
 
-    interleaved(harness, log, step, lambda: [read(0), read(5), read(17)])
-    assert len(found) > 8 and log.directory.failure is None
-    assert dict(found).items() >= rows.items()  # type: ignore[arg-type]
+    def read_everywhere() -> None:
+        for offset in (0, 5, 17):
+            read(offset)
+
+    interleaved(harness, log, step, read_everywhere)
+    assert len(found) > 8 and directory_of(log).failure is None
+    assert dict(found).items() >= rows.items()

@@ -32,8 +32,13 @@ def swap_segments(log: PartitionLog) -> None:
     log.base_offsets[0], log.base_offsets[1] = log.base_offsets[1], log.base_offsets[0]
 
 
+def drop_segments(log: PartitionLog) -> None:
+    log.segments.clear()
+    log.base_offsets.clear()
+
+
 BREAKS: dict[str, Callable[[PartitionLog], object]] = {
-    "no segment": lambda log: (log.segments.clear(), log.base_offsets.clear()),
+    "no segment": drop_segments,
     "a base offset that is not the segment's": lambda log: log.base_offsets.append(1_000),
     "segments out of order": swap_segments,
     "log start before the first segment": lambda log: setattr(log, "log_start_offset", -1),

@@ -15,10 +15,12 @@ from tests.support.log import (
     LogHarness,
     append,
     batch_of,
+    directory_of,
     values_of,
 )
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.ports import Handle
 from tidelog.log.config import LogConfig
 from tidelog.log.open_files import OpenFile
 from tidelog.log.partition_log import PartitionLog
@@ -46,11 +48,11 @@ def test_a_file_opened_by_two_threads_at_once_is_open_once(harness: LogHarness) 
     inner: list[object] = []
 
     class Racing(FaultyFiles):
-        def open(self, path: str, **named: object) -> object:
+        def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle:
             if not inner:
                 inner.append(None)
                 inner[0] = file.handle(self, create=True)
-            return self._files.open(path, **named)  # type: ignore[arg-type]
+            return self._files.open(path, write=write, create=create)
 
     files = Racing(OsFiles())
     assert file.handle(files, create=True) is inner[0]
@@ -70,7 +72,7 @@ def test_an_index_that_cannot_be_read_fails_who_needs_it(
         "newest": lambda: log.offset_for_timestamp(NOW_MS + 8, 30).error,
         "cut": lambda: log.truncate_to(2).error,
     }[lookup]()
-    assert isinstance(error, StorageError) and log.directory.failure is error
+    assert isinstance(error, StorageError) and directory_of(log).failure is error
 
 
 def test_readers_of_one_index_share_one_read_of_it(harness: LogHarness, small: Small) -> None:
@@ -99,10 +101,10 @@ def test_a_segment_that_went_while_its_index_was_read_is_out_of_range(
 def test_a_search_in_a_replica_that_went_says_so(harness: LogHarness) -> None:
     log = harness.log()
     append(log, [b"a"])
-    log.directory.delete(TP).result()
+    directory_of(log).delete(TP).result()
     error = log.offset_for_timestamp(NOW_MS, 1).error
     assert isinstance(error, KafkaError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert log.directory.failure is None
+    assert directory_of(log).failure is None
 
 
 def test_a_search_goes_on_where_a_header_promised_too_much(
@@ -125,11 +127,11 @@ def test_a_search_goes_on_where_a_header_promised_too_much(
 def test_a_read_that_fails_on_the_loop_is_told_and_judged(harness: LogHarness, number: int) -> None:
     log = harness.log()
     append(log, [b"a"])
-    log.directory.recent = None
+    directory_of(log).recent = None
     harness.files.refuse = lambda call, path: number if call == "pread_cached" else 0
     error = log.read(0, 100, 1, min_one_batch=True).error
     assert isinstance(error, StorageError) and error.errno == number
-    assert (log.directory.failure is not None) == (number == errno.EIO)
+    assert (directory_of(log).failure is not None) == (number == errno.EIO)
 
 
 @pytest.mark.parametrize("call", ["rename", "open"])
@@ -141,7 +143,7 @@ def test_a_retention_that_fails_is_told_and_the_log_goes_on(
     harness.files.refuse = lambda name, path: number if name == call else 0
     error = log.enforce_retention(NOW_MS * 2, 30).error
     assert isinstance(error, StorageError)
-    assert (log.directory.failure is not None) == (number == errno.EIO)
+    assert (directory_of(log).failure is not None) == (number == errno.EIO)
     if number == errno.ENOSPC:
         harness.files.refuse = lambda name, path: 0
         append(log, [b"x"])
@@ -161,17 +163,17 @@ def test_a_retention_that_waited_looks_again(harness: LogHarness, small: Small) 
 def test_a_removal_that_fails_later_is_judged(harness: LogHarness) -> None:
     log = harness.log(LogConfig(file_delete_delay_ms=10))
     append(log, [b"a"])
-    log.directory.delete(TP).result()
+    directory_of(log).delete(TP).result()
     harness.files.refuse = lambda call, path: errno.EIO if call == "remove_tree" else 0
     harness.clock.advance(10)
-    assert log.directory.failure is not None
+    assert directory_of(log).failure is not None
 
 
 def test_nothing_is_removed_after_the_directory_was_closed(harness: LogHarness) -> None:
     from tests.support.log import drive
 
     log = harness.log(LogConfig(file_delete_delay_ms=10))
-    directory = log.directory
+    directory = directory_of(log)
     directory.delete(TP).result()
     drive(directory.close(broker_epoch=1))
     harness.files.calls.clear()
@@ -182,7 +184,7 @@ def test_nothing_is_removed_after_the_directory_was_closed(harness: LogHarness) 
 @pytest.mark.parametrize("suffix", ["delete", "stray"])
 def test_a_rename_that_fails_is_told(harness: LogHarness, suffix: str) -> None:
     log = harness.log()
-    directory = log.directory
+    directory = directory_of(log)
     harness.files.refuse = lambda call, path: errno.EIO if call == "rename" else 0
     done = directory.delete(TP) if suffix == "delete" else directory.set_aside(TP)
     assert isinstance(done.error, StorageError) and directory.failure is done.error
@@ -190,7 +192,7 @@ def test_a_rename_that_fails_is_told(harness: LogHarness, suffix: str) -> None:
 
 
 def test_a_purge_that_fails_is_told(harness: LogHarness) -> None:
-    directory = harness.log().directory
+    directory = directory_of(harness.log())
     directory.set_aside(TP).result()
     harness.files.refuse = lambda call, path: errno.EIO if call == "remove_tree" else 0
     assert isinstance(directory.purge_strays(NOW_MS, 0).error, StorageError)

@@ -19,6 +19,7 @@ from tests.support.log import (
     StepLane,
     append,
     batch_of,
+    directory_of,
     values_of,
 )
 
@@ -126,7 +127,7 @@ def test_what_is_not_in_the_page_cache_is_read_on_the_thread(harness: LogHarness
     log.directory.recent = None
     harness.files.refuse = lambda call, path: 0
     cached = harness.files._files
-    harness.lane.files = _Cold(cached)  # type: ignore[assignment]
+    harness.lane.files = _Cold(cached)
     harness.lane.eager = False
     completion = log.read(0, 100, 1, min_one_batch=True)
     assert not completion.done
@@ -217,7 +218,7 @@ def test_a_read_that_a_truncation_overtook_fails(harness: LogHarness) -> None:
     log = harness.log()
     append(log, [b"a"])
     append(log, [b"b"])
-    harness.lane.files = _Cold(harness.files._files)  # type: ignore[assignment]
+    harness.lane.files = _Cold(harness.files._files)
     harness.lane.eager = False
     completion = log.read(0, 100, 2, min_one_batch=True)
     log.truncations += 1
@@ -231,7 +232,7 @@ def test_what_a_truncation_takes_from_under_a_read_is_no_damage(harness: LogHarn
     log = harness.log()
     for number in range(4):
         append(log, [bytes([65 + number])])
-    harness.lane.files = _Cold(harness.files._files)  # type: ignore[assignment]
+    harness.lane.files = _Cold(harness.files._files)
     harness.lane.eager = False
     harness.lane.slow_disk = True
     completion = log.read(0, 1000, 4, min_one_batch=True)
@@ -270,7 +271,7 @@ def test_a_file_that_a_truncation_has_removed_is_no_failure_of_the_disk(
     completion = log.read(0, 1000, 1, min_one_batch=True)
     assert isinstance(completion.error, KafkaError)
     assert completion.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert log.directory.failure is None
+    assert directory_of(log).failure is None
 
 
 def test_an_index_that_was_dropped_from_memory_is_read_again(
@@ -302,13 +303,13 @@ def test_indexes_of_old_segments_are_dropped_when_there_are_many(
     harness: LogHarness, small: Small
 ) -> None:
     log = harness.log(small(index_interval_bytes=0))
-    log.directory.indexes._limit = 30
+    directory_of(log).indexes._limit = 30
     for number in range(60):
         append(log, [bytes([65 + number]) * 60], timestamp_ms=NOW_MS + number)
     assert len(values_of(log)) == 60
     held = [segment for segment in log.segments if segment.index is not None]
     assert log.active_segment in held and len(held) < len(log.segments)
-    assert log.directory.indexes._entries <= 30
+    assert directory_of(log).indexes._entries <= 30
 
 
 def test_open_files_are_bounded(harness: LogHarness, small: Small) -> None:
@@ -348,7 +349,7 @@ def test_a_file_that_does_not_hold_what_was_written_is_reported(harness: LogHarn
 def test_a_read_of_a_replica_that_went_is_no_failure_of_the_disk(harness: LogHarness) -> None:
     log = harness.log()
     append(log, [b"a"])
-    directory = log.directory
+    directory = directory_of(log)
     directory.delete(TP)
     lane: StepLane = harness.lane
     assert lane.names[-2:] == ["rename replica", "close"] or "rename replica" in lane.names

@@ -17,6 +17,7 @@ from tests.support.log import (
     TP,
     LogHarness,
     append,
+    directory_of,
     drive,
     read_all,
     values_of,
@@ -165,7 +166,7 @@ def test_what_was_flushed_and_a_snapshot_covers_is_not_checked_again(
 ) -> None:
     log = filled(harness, small(segment_bytes=600))
     log.flush().result()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     path = harness.log_path / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -189,7 +190,7 @@ def test_a_hole_where_records_were_flushed_is_compactions(
 ) -> None:
     log = filled(harness, small(segment_bytes=300, compact_enabled=True))
     log.flush().result()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     first = harness.log_path / "00000000000000000000.log"
     first.write_bytes(first.read_bytes()[: ends(first)[0]])
     (harness.log_path / "leader-epoch-checkpoint").unlink()  # so that all is read again
@@ -246,7 +247,7 @@ def test_leader_epochs_are_rebuilt_from_the_batches(
     harness: LogHarness, name: str, content: bytes | None
 ) -> None:
     log = filled(harness)
-    drive(log.directory.close(broker_epoch=1))
+    drive(directory_of(log).close(broker_epoch=1))
     path = harness.log_path / name
     if content is None:
         path.unlink()
@@ -265,7 +266,7 @@ def test_entries_at_or_beyond_the_log_end_do_not_count(harness: LogHarness) -> N
     log = harness.again()
     assert log.epochs.entries() == [(0, 0), (1, 4), (2, 8)]
     log.assign_epoch(9, COUNT)
-    drive(log.directory.close(broker_epoch=1))
+    drive(directory_of(log).close(broker_epoch=1))
     assert b"9 12" in (harness.log_path / "leader-epoch-checkpoint").read_bytes()
     assert harness.again().epochs.entries() == [(0, 0), (1, 4), (2, 8)], "also after a clean end"
 
@@ -296,7 +297,7 @@ def test_entries_at_or_beyond_the_recovery_point_are_made_from_the_batches(
     harness: LogHarness,
 ) -> None:
     log = filled(harness)
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     path = harness.log_path / "leader-epoch-checkpoint"
     path.write_bytes(b"0\n3\n0 0\n1 3\n2 7\n")
     assert harness.again().epochs.entries() == [(0, 0), (1, 4), (2, 8)]
@@ -308,7 +309,7 @@ def test_indexes_are_rebuilt(
     harness: LogHarness, small: Small, suffix: str, content: bytes | None
 ) -> None:
     log = filled(harness, small(segment_bytes=600))
-    drive(log.directory.close(broker_epoch=1))
+    drive(directory_of(log).close(broker_epoch=1))
     for path in harness.log_path.glob(f"*{suffix}"):
         if content is None:
             path.unlink()
@@ -323,7 +324,7 @@ def test_indexes_are_rebuilt(
 
 def test_a_damaged_snapshot_costs_only_time(harness: LogHarness, small: Small) -> None:
     log = filled(harness, small(segment_bytes=600))
-    drive(log.directory.close(broker_epoch=1))
+    drive(directory_of(log).close(broker_epoch=1))
     for path in harness.log_path.glob("*.snapshot"):
         path.write_bytes(b"\xff" * 50)
     expect(harness.again(), COUNT)
@@ -343,7 +344,7 @@ def test_a_producer_is_not_taken_up_from_before_what_retention_took(
     segments = [SegmentFile(one.base_offset, one.size_bytes) for one in log.segments]
     second, third = segments[1].base_offset, segments[2].base_offset
     assert 0 < second <= 7 < third, "the second batch of producer 8 is in the second segment"
-    drive(log.directory.close(broker_epoch=1))
+    drive(directory_of(log).close(broker_epoch=1))
 
     def last_sequence(producer_id: int, first_segment: int) -> int:
         state = producers_at(
@@ -369,7 +370,7 @@ def test_a_log_that_ends_before_its_start_begins_anew(harness: LogHarness) -> No
 def test_a_log_start_inside_the_log_survives(harness: LogHarness) -> None:
     log = filled(harness)
     log.advance_log_start(6)
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     log = harness.again()
     assert (log.log_start_offset, log.log_end_offset) == (6, COUNT)
     assert log.epochs.entries() == [(1, 4), (2, 8)], "where epoch 1 began is known"
@@ -377,7 +378,7 @@ def test_a_log_start_inside_the_log_survives(harness: LogHarness) -> None:
 
 def test_a_log_that_began_inside_a_batch_is_found_again(harness: LogHarness) -> None:
     leader = filled(harness)
-    follower = leader.directory.create(TP._replace(partition=1), TOPIC_ID, LogConfig()).result()
+    follower = directory_of(leader).create(TP._replace(partition=1), TOPIC_ID, LogConfig()).result()
     follower.truncate_fully_and_start_at(40).result()
     batch = bytearray(bytes(leader.read(0, 1, 1, min_one_batch=True).result().data))
     batch[0:8] = struct.pack(">q", 39)
@@ -415,7 +416,7 @@ def test_a_swap_that_kafka_left_is_finished(harness: LogHarness, small: Small) -
     merged = data[: batch_ends[0]] + data[batch_ends[1] :] + more
     (harness.log_path / "00000000000000000000.log.swap").write_bytes(merged)
     log.flush().result()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     log = harness.again()
     assert log.base_offsets[:2] == [0, third]
     assert [record.offset for record in read_all(log)] == [0, *range(2, COUNT)]
@@ -450,8 +451,8 @@ def test_records_without_a_topic_id_are_kept(harness: LogHarness) -> None:
 def test_damaged_offset_checkpoints_are_not_believed(harness: LogHarness) -> None:
     log = filled(harness)
     log.flush().result()
-    log.directory.checkpoint().result()
-    log.directory.write_high_watermarks({TP: 9}).result()
+    directory_of(log).checkpoint().result()
+    directory_of(log).write_high_watermarks({TP: 9}).result()
     for name in ("recovery-point", "replication", "log-start"):
         (harness.path / f"{name}-offset-checkpoint").write_bytes(b"0\n1\ntopic 0 -1\n")
     directory = harness.open()
@@ -502,10 +503,10 @@ def test_damage_where_records_were_flushed_is_refused_and_nothing_is_cut(
 ) -> None:
     log = filled(harness)
     if clean:
-        drive(log.directory.close(broker_epoch=1))
+        drive(directory_of(log).close(broker_epoch=1))
     else:
         log.flush().result()
-        log.directory.checkpoint().result()
+        directory_of(log).checkpoint().result()
     position = ends(harness.log_path / "00000000000000000000.log")[6]
     path = damaged(harness, 7, at, value)
     content = path.read_bytes()
@@ -527,10 +528,10 @@ def test_a_file_without_batches_that_were_flushed_is_refused(
     """No byte that is there is wrong; what is missing was counted on all the same."""
     log = filled(harness)
     if clean:
-        drive(log.directory.close(broker_epoch=1))
+        drive(directory_of(log).close(broker_epoch=1))
     else:
         log.flush().result()
-        log.directory.checkpoint().result()
+        directory_of(log).checkpoint().result()
     path = harness.log_path / "00000000000000000000.log"
     path.write_bytes(path.read_bytes()[: [0, *ends(path)][batches]])
     with pytest.raises(StorageError, match=f"offset {batches}, .*file ends here"):
@@ -540,7 +541,7 @@ def test_a_file_without_batches_that_were_flushed_is_refused(
 def test_damage_behind_what_was_flushed_is_cut(harness: LogHarness) -> None:
     log = filled(harness, count=8)
     log.flush().result()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     append(log, [b"x"], epoch=2, producer=Producer(7, 0, 8))
     damaged(harness, 8, 0, struct.pack(">q", -1))
     expect(harness.again(), 8)
@@ -549,7 +550,7 @@ def test_damage_behind_what_was_flushed_is_cut(harness: LogHarness) -> None:
 def test_a_gap_where_records_were_flushed_is_an_earlier_compactions(harness: LogHarness) -> None:
     log = filled(harness)
     log.flush().result()
-    log.directory.checkpoint().result()
+    directory_of(log).checkpoint().result()
     path = harness.log_path / "00000000000000000000.log"
     batch_ends, data = ends(path), path.read_bytes()
     path.write_bytes(data[: batch_ends[4]] + data[batch_ends[6] :])
@@ -563,7 +564,7 @@ def test_an_index_that_points_into_a_batch_is_not_believed(
     harness: LogHarness, small: Small, position: int
 ) -> None:
     log = filled(harness, small(segment_bytes=100_000))
-    drive(log.directory.close(broker_epoch=1))
+    drive(directory_of(log).close(broker_epoch=1))
     path = harness.log_path / "00000000000000000000.index"
     path.write_bytes(struct.pack(">ii", 3, position))
     expect(harness.again(), COUNT)
@@ -575,14 +576,14 @@ def test_damage_in_a_segment_of_old_hurts_no_start(
     harness: LogHarness, small: Small, offset: int
 ) -> None:
     log = filled(harness, small(segment_bytes=600))
-    drive(log.directory.close(broker_epoch=1))
+    drive(directory_of(log).close(broker_epoch=1))
     damaged(harness, 2, 0, struct.pack(">q", offset))
     for path in harness.log_path.glob("*index"):
         path.unlink()
     log = harness.again()
     assert log.log_end_offset == COUNT
     assert log.offset_for_timestamp(NOW_MS + COUNT - 1, COUNT).result() is not None
-    drive(log.directory.close(broker_epoch=2))
+    drive(directory_of(log).close(broker_epoch=2))
     for path in harness.log_path.glob("*.snapshot"):
         path.unlink()
     with pytest.raises(StorageError, match="damaged at byte"):
@@ -597,7 +598,7 @@ def test_after_a_clean_shutdown_only_the_end_of_each_segment_is_looked_at(
     harness: LogHarness, small: Small
 ) -> None:
     log = filled(harness, small(segment_bytes=600), count=3 * COUNT)
-    drive(log.directory.close(broker_epoch=42))
+    drive(directory_of(log).close(broker_epoch=42))
     harness.files.calls.clear()
     directory = harness.open()
     reads = [
@@ -614,7 +615,7 @@ def test_after_a_clean_shutdown_only_the_end_of_each_segment_is_looked_at(
 @pytest.mark.rule("E3")
 def test_a_damaged_marker_is_no_marker(harness: LogHarness) -> None:
     log = filled(harness)
-    drive(log.directory.close(broker_epoch=42))
+    drive(directory_of(log).close(broker_epoch=42))
     (harness.path / ".kafka_cleanshutdown").write_bytes(b"{")
     directory = harness.open()
     assert directory.clean_shutdown_epoch is None
@@ -627,7 +628,7 @@ def test_what_lies_behind_a_gap_survives_the_loss_of_recovery_points_and_then_a_
     """A gap is compaction's only below the recovery point, so that has to be on disk first."""
     log = filled(harness, small(segment_bytes=600))
     first = log.segments[0]
-    drive(log.directory.close(broker_epoch=42))
+    drive(directory_of(log).close(broker_epoch=42))
     for suffix in (".log", ".index", ".timeindex"):
         (harness.log_path / f"{first.base_offset:020d}{suffix}").write_bytes(b"")
     (harness.path / "recovery-point-offset-checkpoint").write_bytes(b"damaged")
@@ -639,7 +640,7 @@ def test_what_lies_behind_a_gap_survives_the_loss_of_recovery_points_and_then_a_
 
 def test_closing_what_did_not_change_writes_no_log_file(harness: LogHarness) -> None:
     log = filled(harness)
-    drive(log.directory.close(broker_epoch=1))
+    drive(directory_of(log).close(broker_epoch=1))
     directory: LogDirectory = harness.open()
     harness.files.calls.clear()
     drive(directory.close(broker_epoch=2))
@@ -650,7 +651,7 @@ def test_closing_what_did_not_change_writes_no_log_file(harness: LogHarness) -> 
 
 def test_five_duplicates_are_known_after_a_clean_restart(harness: LogHarness) -> None:
     log = filled(harness)
-    drive(log.directory.close(broker_epoch=1))
+    drive(directory_of(log).close(broker_epoch=1))
     log = harness.again()
     entry = log.producers.entry(7)
     assert entry is not None
@@ -663,7 +664,7 @@ def test_the_time_index_of_a_segment_that_was_rolled_at_the_recovery_point_is_wh
 ) -> None:
     """A start counts all as flushed, with indexes of an earlier end; the roll is not flushed."""
     log = filled(harness, small(segment_bytes=100_000), count=4)
-    drive(log.directory.close(broker_epoch=1))
+    drive(directory_of(log).close(broker_epoch=1))
     log = harness.again()
     for number in range(4, COUNT):
         append(log, [bytes(30)], epoch=number // 4, timestamp_ms=NOW_MS + number)

@@ -13,6 +13,7 @@ from tests.support.log import (
     LogHarness,
     SimLogHarness,
     append,
+    directory_of,
     drive,
     values_of,
 )
@@ -42,8 +43,8 @@ def set_aside(harness: LogHarness) -> LogDirectory:
     log = harness.log()
     for value in VALUES:
         append(log, [value])
-    log.directory.set_aside(TP, 3).result()
-    return log.directory
+    directory_of(log).set_aside(TP, 3).result()
+    return directory_of(log)
 
 
 # the state
@@ -81,7 +82,7 @@ def test_a_stray_comes_back_with_all_that_it_had(harness: LogHarness) -> None:
     for value in VALUES:
         append(log, [value])
     log.advance_log_start(1)
-    log.directory.set_aside(TP, 3).result()
+    directory_of(log).set_aside(TP, 3).result()
     directory = harness.open()
     (found,) = drive(directory.stray_replicas.look())
     assert found.state is not None
@@ -121,7 +122,7 @@ def test_one_that_is_damaged_where_it_was_flushed_stays_as_it_is(harness: LogHar
     for value in VALUES:
         append(log, [value])
     log.flush().result()
-    directory = log.directory
+    directory = directory_of(log)
     directory.set_aside(TP, 3).result()
     (stray,) = directory.strays.values()
     segment = harness.path / stray.name / f"{0:020d}.log"
@@ -162,11 +163,11 @@ def struck(strike_at: int, loss: Loss, seed: int) -> tuple[SimLogHarness, bool]:
     for value in VALUES:
         append(log, [value])
     log.flush().result()
-    log.directory.set_aside(TP, 3).result()
+    directory_of(log).set_aside(TP, 3).result()
     harness.life.strike_at = harness.life.calls + strike_at
     died = False
     try:
-        restore(log.directory)
+        restore(directory_of(log))
     except NodeDead:
         died = True
     if loss is not Loss.NONE:

@@ -11,6 +11,7 @@ from tests.support.log import (
     LogHarness,
     append,
     batch_of,
+    directory_of,
     read_all,
     values_of,
 )
@@ -128,10 +129,11 @@ def test_nothing_is_planned_while_a_truncation_waits(harness: LogHarness, small:
     harness.lane.eager = False
     done = log.truncate_to(5)
     assert not done.done and log.is_truncating
-    for plan in (
+    plans: tuple[Callable[[], object], ...] = (
         lambda: log.plan_leader_append(batch_of([b"b"]), 9, NOW_MS),
         lambda: log.plan_follower_append(batch_of([b"b"], base_offset=30)),
-    ):
+    )
+    for plan in plans:
         with pytest.raises(KafkaError) as caught:
             plan()
         assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -182,7 +184,7 @@ def test_checkpoints_on_disk_never_claim_more_than_the_cut_log_has(
     harness: LogHarness, small: Small
 ) -> None:
     log = filled(harness, small())
-    directory = log.directory
+    directory = directory_of(log)
     log.flush().result()
     directory.checkpoint().result()
     directory.write_high_watermarks({log.topic_partition: 28}).result()

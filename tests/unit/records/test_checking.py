@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.support.records import framed, record_bytes, zigzag
@@ -45,11 +46,11 @@ def rejected(batch: BatchView, demands: Demands = NO_DEMANDS) -> str:
 def test_a_fault_in_any_record_of_any_batch_is_found(codec: int, number: int) -> None:
     """Garbage behind the first record, or the 5,000th, stops consumers of librdkafka."""
 
-    def payload(**fault: int) -> bytes:
+    def payload(**fault: Any) -> bytes:
         return b"".join(record_bytes(n, **(fault if n == number else {})) for n in range(6_001))
 
     assert check_records(batch_of(payload(), 6_001, codec), MIB) == 5
-    for fault, reason in (
+    faults: tuple[tuple[dict[str, int], str], ...] = (
         ({"delta": number + 1}, f"its offset delta is {number + 1}"),
         ({"delta": -1}, "its offset delta is -1"),
         ({"size": 200_000}, "a size of 200000 bytes does not fit"),
@@ -58,7 +59,8 @@ def test_a_fault_in_any_record_of_any_batch_is_found(codec: int, number: int) ->
         ({"value_size": -2}, "a value of -2 bytes does not fit"),
         ({"headers": 50}, "50 headers do not fit"),
         ({"headers": -1}, "-1 headers do not fit"),
-    ):
+    )
+    for fault, reason in faults:
         assert rejected(batch_of(payload(**fault), 6_001, codec)) == f"record {number}: {reason}"
 
 

@@ -7,6 +7,7 @@ import errno
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def test_after_a_slow_call_fast_operations_leave_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_ns = [1_000_000_000]
-    monkeypatch.setattr(lanes.time, "monotonic_ns", lambda: now_ns[0])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns[0])
     # Every call gives the processor up, as one that waits for its disk does.
     monkeypatch.setattr(lanes, "voluntary_switches", itertools.count().__next__)
 
@@ -123,7 +124,12 @@ def test_a_fast_operation_never_overtakes_one_that_waits(tmp_path: Path) -> None
         gate = threading.Event()
         order: list[str] = []
         slow_down(lane)
-        first = lane.submit(lambda _: gate.wait(10) and order.append("first"), Work.FAST, "a")
+
+        def behind_the_gate(_: Files) -> None:
+            if gate.wait(10):
+                order.append("first")
+
+        first = lane.submit(behind_the_gate, Work.FAST, "a")
         lane._slow_until_ns = 0
         second = lane.submit(lambda _: order.append("second"), Work.FAST, "b")
         assert lane.submit(here, Work.NOWAIT, "read").done, "it cannot wait for the disk"
@@ -140,7 +146,7 @@ def test_a_call_that_was_only_preempted_does_not_make_the_disk_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_ns = [1_000_000_000]
-    monkeypatch.setattr(lanes.time, "monotonic_ns", lambda: now_ns[0])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns[0])
     monkeypatch.setattr(lanes, "voluntary_switches", lambda: 7)
 
     async def test(lane: ThreadLane) -> None:

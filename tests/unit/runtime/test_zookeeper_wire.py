@@ -18,6 +18,7 @@ from tidelog.metadata.store import (
     EventKind,
     Node,
     NoNode,
+    Op,
     OpResult,
     SetData,
     Stat,
@@ -70,7 +71,7 @@ def test_a_transaction_names_each_operation_and_its_end() -> None:
     )
 
 
-OPS = [Create("/a", b""), SetData("/a", b"", 0), Delete("/b", 0), Check("/c", 0)]
+OPS: list[Op] = [Create("/a", b""), SetData("/a", b"", 0), Delete("/b", 0), Check("/c", 0)]
 
 
 def test_results_of_a_transaction_are_read() -> None:

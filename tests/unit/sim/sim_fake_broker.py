@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.support.sim import Running
@@ -159,7 +160,7 @@ class _Served:
                 header.api_key, header.api_version, header.correlation_id, answer
             )
             if header.api_key == 1:
-                self._broker.running.ports.clock.call_later(20, lambda p=parts: self._send(p))
+                self._broker.running.ports.clock.call_later(20, partial(self._send, parts))
             else:
                 self._send(parts)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.support.controller.values import (
@@ -40,7 +40,9 @@ class Run:
         self._monkeypatch = monkeypatch
         self.violations: list[str] = []
         self.now_ns = 0
-        self.truth: Any = SimpleNamespace(on_state=[], on_broker=[], controller_epoch=7, topics={})
+        self.truth = cast(
+            Any, SimpleNamespace(on_state=[], on_broker=[], controller_epoch=7, topics={})
+        )
         self.checker = EventChecker(self.truth, self.violations.append, lambda: self.now_ns)
         self.truth.on_state[0](None, published(BEFORE))
         self.truth.on_state[0](published(BEFORE), published(AFTER))

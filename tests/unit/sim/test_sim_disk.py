@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_errors_are_those_of_posix() -> None:
     disk = SimDisk("/data")
     write(disk, "/data/file", b"x")
     disk.make_directories("/data/dir/sub")
-    cases = [
+    cases: list[tuple[int, Callable[[], object]]] = [
         (errno.ENOENT, lambda: disk.file("/data/none")),
         (errno.EISDIR, lambda: disk.file("/data/dir")),
         (errno.ENOTDIR, lambda: disk.directory("/data/file")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def test_slow_operations_take_virtual_time_and_keep_their_order(world: World) ->
     order: list[str] = []
     for name in ("a", "b", "c"):
         lane.submit(append("/data/x", name.encode()), Work.SLOW, name).then(
-            lambda _, name=name: order.append(name)
+            partial(lambda name, _: order.append(name), name)
         )
     assert order == []
     run(world, node, lane.close())
@@ -177,7 +178,7 @@ def test_replace_file_shows_old_or_new_and_is_durable_when_synced(world: World) 
     disk.make_directories("/data")
     for text in (b"first", b"2nd"):
         lane.submit(
-            lambda files, text=text: files.replace_file("/data/meta", text, sync=True),
+            partial(lambda text, files: files.replace_file("/data/meta", text, sync=True), text),
             Work.FAST,
             "write",
         ).result()

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import random
 from collections.abc import Coroutine
+from functools import partial
 
 import pytest
 from tests.support.sim import (
@@ -99,7 +100,11 @@ def test_endless_callbacks_at_one_instant_are_told(
 def test_an_exception_in_a_callback_is_a_violation_that_ends_the_run(world: World) -> None:
     node = Running(world.add_node(1, "node1"))
     later: list[int] = []
-    node.ports.clock.call_later(1, lambda: 1 // 0)
+
+    def fail() -> None:
+        _ = 1 // 0
+
+    node.ports.clock.call_later(1, fail)
     node.ports.clock.call_later(2, lambda: later.append(1))
     world.run_until(S)
     assert "node 1: unhandled" in world.violations[0]
@@ -122,7 +127,7 @@ def test_events_of_a_paused_node_wait_and_run_in_order(world: World) -> None:
     one, two = pair(world)
     seen: list[str] = []
     for name, node, delay_ms in (("a", one, 1), ("b", two, 2), ("c", one, 3), ("d", one, 50)):
-        node.ports.clock.call_later(delay_ms, lambda name=name: seen.append(name))
+        node.ports.clock.call_later(delay_ms, partial(seen.append, name))
     one.incarnation.pause()
     world.run_until(10 * MS)
     assert seen == ["b"]

@@ -39,7 +39,7 @@ def test_a_mutant_is_in_force_within_and_only_there(name: str) -> None:
 @pytest.mark.parametrize("target", ["tidelog.replication.truncation:renamed", "json:gone.away"])
 def test_a_mutant_whose_target_is_gone_fails(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     gone = Mutant("gone", "V1", "It.", (target,), lambda _: None)
-    monkeypatch.setitem(MUTANTS, "gone", gone)  # type: ignore[arg-type]
+    monkeypatch.setitem(MUTANTS, "gone", gone)
     with pytest.raises(MutantGoneError, match="target of gone is gone"), applied("gone"):
         pass
 

@@ -41,7 +41,8 @@ rows_strategy = st.lists(
 
 
 def read(data: bytes, start: int = 0, end: int = 1 << 40, headers: bool = False) -> list[Any]:
-    return table(PartitionDecoder(TP, start, end, headers), data).to_pylist()
+    rows: list[Any] = table(PartitionDecoder(TP, start, end, headers), data).to_pylist()
+    return rows
 
 
 def table(decoder: PartitionDecoder, data: bytes) -> pa.Table:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tidelog.local.java import java_version
 from tidelog.spark import jvm
 
 
@@ -23,7 +25,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(jvm.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
 
 @pytest.mark.parametrize(
@@ -31,12 +33,12 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 )
 def test_versions_are_read(tmp_path: Path, text: str, major: int) -> None:
     monkey = fake_java(tmp_path / "jdk", text)
-    assert jvm.java_version(monkey) == major
+    assert java_version(monkey) == major
 
 
 def test_a_java_that_does_not_run_has_no_version(tmp_path: Path) -> None:
-    assert jvm.java_version(tmp_path) is None
-    assert jvm.java_version(fake_java(tmp_path / "jdk", "17", code=1)) is None
+    assert java_version(tmp_path) is None
+    assert java_version(fake_java(tmp_path / "jdk", "17", code=1)) is None
 
 
 def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

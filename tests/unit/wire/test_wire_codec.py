@@ -186,7 +186,12 @@ class TestRecords:
         return ProduceRequest(topic_data=[TopicProduceData("t", [partition])])
 
     def test_several_buffers_follow_each_other(self) -> None:
-        slices = [memoryview(b"a" * 9000), b"bc", bytearray(b"d" * OWN_PART_BYTES), b""]
+        slices: list[Buffer] = [
+            memoryview(b"a" * 9000),
+            b"bc",
+            bytearray(b"d" * OWN_PART_BYTES),
+            b"",
+        ]
         parts = encode_request(PRODUCE, 9, 1, None, self.request(slices))
         assert parts[1] is slices[0]
         assert parts[3] is slices[2]
@@ -402,12 +407,12 @@ class TestTypesThatNoMessageHasYet:
     @dataclasses.dataclass(slots=True)
     class Numbers:
         longs: typing.Sequence[int] = schema.array("int64", "0+")
-        names: typing.Sequence[str] = schema.array("string", "0+", nullable="0+")
+        names: typing.Sequence[str] | None = schema.array("string", "0+", nullable="0+")
 
     @pytest.mark.parametrize("flexible", [False, True])
     @pytest.mark.parametrize("names", [None, [], ["a", "", "ü" * 100]])
     def test_arrays_of_other_primitives(self, flexible: bool, names: list[str] | None) -> None:
-        message = self.Numbers(longs=[1, -(2**63)], names=names)
+        message = self.Numbers([1, -(2**63)], names)
         out: list[Buffer] = []
         encoding.build_encoder(self.Numbers, 0, flexible)(message, out, [])
         raw = b"".join(out)

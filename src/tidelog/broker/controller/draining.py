@@ -6,8 +6,8 @@ coordinators (`drains`); it counts only if nobody else led, or coordinated, mean
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.controller.term import Term
 from tidelog.controller import removals
@@ -16,11 +16,22 @@ from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import PartitionState, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.broker.controller.drains import Drains
     from tidelog.broker.services import Services
 
 #: Between two looks at what consumer groups have read.
 _DRAIN_LOOK_MS = 500
+
+
+class GroupProgress(Protocol):
+    """What consumer groups have read."""
+
+    async def read_to_the_end(
+        self, leaders: Mapping[TopicPartition, int], coordinators: Iterable[int]
+    ) -> list[TopicPartition]:
+        """Return which of these partitions every group with offsets in them has read to their end.
+
+        `leaders`: who leads each; `coordinators`: every broker that coordinates groups.
+        """
 
 
 class Draining:
@@ -29,14 +40,14 @@ class Draining:
     def __init__(
         self,
         services: Services,
-        drains: Drains,
+        progress: GroupProgress,
         term: Term,
         is_on: Callable[[], bool],
         offer: Callable[[Event], None],
     ) -> None:
         """`is_on`: whether the term lasts; `offer` takes what was found."""
         self._services = services
-        self._drains = drains
+        self._progress = progress
         self._term = term
         self._is_on = is_on
         self._offer = offer
@@ -57,7 +68,7 @@ class Draining:
                         for one, state in watched.items()
                         if one.topic == CONSUMER_OFFSETS
                     }
-                    read = await self._drains.read_to_the_end(leaders, coordinators)
+                    read = await self._progress.read_to_the_end(leaders, coordinators)
                     # Somebody else may have led, or coordinated, meanwhile.
                     if read and watched == self._watched_states(waiting):
                         self._offer(DrainRead(read))

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.controller.announcements import Announcements
-from tidelog.broker.controller.draining import Draining
+from tidelog.broker.controller.draining import Draining, GroupProgress
 from tidelog.broker.controller.observed_store import ObservedStore
 from tidelog.broker.controller.store_writer import DeposedError
 from tidelog.broker.controller.term import RETRY_MS, Claim, Refusal, Term, Waiting, report
@@ -72,7 +72,6 @@ from tidelog.wire.messages.list_partition_reassignments import ListPartitionReas
 from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest
 
 if TYPE_CHECKING:
-    from tidelog.broker.controller.drains import Drains
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.services import Services
 
@@ -86,10 +85,12 @@ _LOOK_AGAIN_MS = 5_000
 class ControllerShell:
     """This broker's part in controlling the cluster."""
 
-    def __init__(self, services: Services, cluster_events: ClusterEvents, drains: Drains) -> None:
+    def __init__(
+        self, services: Services, cluster_events: ClusterEvents, progress: GroupProgress
+    ) -> None:
         self.services = services
         self._cluster_events = cluster_events
-        self._drains = drains
+        self._progress = progress
         self._activity = Activity()
         self.store = self._store = ObservedStore(services.store, self._activity.moved)
         self._wake = Signal(services.ports.loop)
@@ -497,7 +498,7 @@ class ControllerShell:
         if not term.is_draining and removals.to_drain(term.controller.image):
             term.is_draining = True
             drain = Draining(
-                self.services, self._drains, term, lambda: self._term is term, self.offer
+                self.services, self._progress, term, lambda: self._term is term, self.offer
             )
             self.services.tasks.spawn("drain", drain.run())
 
