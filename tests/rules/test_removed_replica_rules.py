@@ -57,7 +57,7 @@ def test_a_replica_of_the_removed_partition_is_set_aside(leader: int, is_new: bo
         broker = a_cluster()[2]
         broker.directory.logs[T0] = old = FakeLog(T0, TOPIC_ID)
         old.fill(0, 0, 1)
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         isr = (1, 2, 3) if is_new else (1, 3)
         role = state(leader, isr=isr, is_new=is_new, leader_epoch=3, first_leader_epoch=3)
         assert errors(await broker.command(role, full=True)) == [0]
@@ -74,7 +74,7 @@ def test_a_replica_of_the_removed_partition_does_not_stand_in_for_a_lost_one() -
         broker = a_cluster()[2]
         broker.directory.logs[T0] = old = FakeLog(T0, TOPIC_ID)
         old.fill(0, 0, 1)
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         role = state(2, isr=(2, 3), leader_epoch=4, first_leader_epoch=3)
         assert errors(await broker.command(role)) == [ErrorCode.REPLICA_NOT_AVAILABLE]
         assert broker.replicas.get(T0) is None
@@ -201,7 +201,7 @@ def test_our_own_requests_are_taken_on_the_listener_between_brokers_alone(
             return lambda broker, request: asked.append(request.header.api_key)
 
     broker, transport = Served(lambda broker, request: None), FakeTransport()
-    connection = Connection(broker, transport, serves_own)  # type: ignore[arg-type]
+    connection = Connection(broker, transport, serves_own)  # type: ignore[arg-type]  # a fake stands in
     message = RemovePartitionsRequest()
     parts = encode_request(REMOVE_PARTITIONS, 0, 1, "tester", message)
     connection.frames_received([memoryview(b"".join(bytes(part) for part in parts))[4:]])
@@ -240,6 +240,6 @@ def advertised(software: str, *, version: int = 3, serves_own: bool = True) -> l
     message = ApiVersionsRequest(software, "1" if software else "")
     header = RequestHeader(API_VERSIONS, version, 1, None)
     request = Request(header, message, connection, 0)
-    answer = api_versions.handle(Named(), request)  # type: ignore[arg-type]
+    answer = api_versions.handle(Named(), request)  # type: ignore[arg-type]  # a fake stands in
     assert answer.error_code == ErrorCode.NONE
     return [each.api_key for each in answer.api_keys]

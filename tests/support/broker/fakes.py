@@ -462,16 +462,20 @@ class FakeBroker:
         self.planned: dict[Partition, None] = {}
         self.directory = FakeDirectory()
         self.directory.wall_ms = clock.wall_ms
-        self.replicas = Replicas(self)  # type: ignore[arg-type]
-        self.isr_changes = IsrChanges(self)  # type: ignore[arg-type]
+        self.replicas = Replicas(self)  # type: ignore[arg-type]  # a fake stands in
+        self.isr_changes = IsrChanges(self)  # type: ignore[arg-type]  # a fake stands in
         self.session = SimpleNamespace(is_lost=lambda: self.broker_epoch < 0)
-        self.handing_over = HandingOver(self)  # type: ignore[arg-type]
-        self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
-        self.takeovers = Takeovers(self)  # type: ignore[arg-type]
-        self.fetchers = Fetchers(self)  # type: ignore[arg-type]
-        self.groups = GroupCoordinators(self)  # type: ignore[arg-type]
-        self.replicas.directories = [self.directory]  # type: ignore[list-item]
+        self.handing_over = HandingOver(self)  # type: ignore[arg-type]  # a fake stands in
+        self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]  # a fake stands in
+        self.takeovers = Takeovers(self)  # type: ignore[arg-type]  # a fake stands in
+        self.fetchers = Fetchers(self)  # type: ignore[arg-type]  # a fake stands in
+        self.groups = GroupCoordinators(self)  # type: ignore[arg-type]  # a fake stands in
+        self.replicas.directories = [self.directory]  # type: ignore[list-item]  # a fake stands in
         cluster[broker_id] = self
+
+    async def open_replicas(self) -> None:
+        """Begin with the replicas that the directory holds."""
+        await self.replicas.open([self.directory])  # type: ignore[list-item]  # a fake
 
     def partition(self, topic_partition: TopicPartition = T0) -> Partition:
         found = self.replicas.get(topic_partition)

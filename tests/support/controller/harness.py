@@ -302,9 +302,9 @@ class Candidate:
         self.session = self
         self.peers = _Peers(self)
         self.view, self.auto_creation = _View(), _Creation()
-        self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]
-        self.controller = ControllerShell(self)  # type: ignore[arg-type]
-        self.producer_ids = ProducerIds(self)  # type: ignore[arg-type]
+        self.cluster_events = ClusterEvents(self)  # type: ignore[arg-type]  # a fake stands in
+        self.controller = ControllerShell(self)  # type: ignore[arg-type]  # a fake stands in
+        self.producer_ids = ProducerIds(self)  # type: ignore[arg-type]  # a fake stands in
         self.tasks.spawn("main", self._main())
 
     @property

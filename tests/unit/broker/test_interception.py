@@ -79,15 +79,15 @@ class InterceptionHarness:
             return self.wrapped.handle(broker, request)  # which is made below
 
         self.broker = FakeBroker(intercepted)
-        self.broker.broker_id = 1  # type: ignore[attr-defined]
+        self.broker.broker_id = 1  # type: ignore[attr-defined]  # a fake stands in
         self.clock = Clock()
-        self.broker.clock = self.clock  # type: ignore[assignment]
+        self.broker.clock = self.clock  # type: ignore[assignment]  # a fake stands in
         self.rules = Rules(*rules)
-        interceptor = Interceptor(self.broker, self.rules)  # type: ignore[arg-type]
+        interceptor = Interceptor(self.broker, self.rules)  # type: ignore[arg-type]  # a fake stands in
         self.wrapped = interceptor.before(Served(CARD, handle or self._handle))
         self.interceptor = interceptor
         self.transport = FakeTransport()
-        self.connection = Connection(self.broker, self.transport)  # type: ignore[arg-type]
+        self.connection = Connection(self.broker, self.transport)  # type: ignore[arg-type]  # a fake stands in
 
     def _handle(self, broker: Any, request: Request) -> Any:
         self.handled.append(request.header.correlation_id)
@@ -148,7 +148,7 @@ def test_a_lost_request_takes_what_follows_on_its_connection_with_it() -> None:
     assert harness.answered == harness.handled == [1]
     assert harness.transport.closed is None
     harness.connection.connection_lost("the client gave up")
-    other = Connection(harness.broker, harness.transport)  # type: ignore[arg-type]
+    other = Connection(harness.broker, harness.transport)  # type: ignore[arg-type]  # a fake stands in
     other.frames_received([frame(5)])
     assert harness.answered == [1, 5]
 
@@ -312,7 +312,7 @@ def test_topics_are_found_by_name_and_by_id() -> None:
     named = MetadataRequestTopic(name="by-name")
     identified = MetadataRequestTopic(topic_id=b"i" * 16, name=None)
     request = request_of(METADATA, MetadataRequest(topics=[named, identified]))
-    assert list(topics_of(Broker(), request)) == ["by-name", "by-id"]  # type: ignore[arg-type]
+    assert list(topics_of(Broker(), request)) == ["by-name", "by-id"]  # type: ignore[arg-type]  # a fake stands in
 
 
 def test_a_rule_about_a_group_fits_requests_that_name_it() -> None:

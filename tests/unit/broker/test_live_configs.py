@@ -77,8 +77,8 @@ class FollowingBroker:
         )
         self.replicas = Replicas(self)
         self.controller = Controller()
-        self.config_store = ConfigStore(self)  # type: ignore[arg-type]
-        self.live = LiveConfigs(self)  # type: ignore[arg-type]
+        self.config_store = ConfigStore(self)  # type: ignore[arg-type]  # a fake stands in
+        self.live = LiveConfigs(self)  # type: ignore[arg-type]  # a fake stands in
         self.store.on_session(self._session)
         self.do(self._start())
 

@@ -41,13 +41,13 @@ def broker() -> Any:
         config=SimpleNamespace(inter_broker_listener_name="PLAINTEXT"),
         timers=SimpleNamespace(after=lambda delay_ms, callback: callback),
     )
-    made.peers = Peers(made)  # type: ignore[arg-type]
+    made.peers = Peers(made)  # type: ignore[arg-type]  # a fake stands in
     return made
 
 
 def connected(broker: Any) -> PeerConnection:
     connection: PeerConnection = broker.peers.connection(2, "fetch")
-    connection._transport = Wire()  # type: ignore[assignment]
+    connection._transport = Wire()  # type: ignore[assignment]  # a fake stands in
     return connection
 
 

@@ -86,7 +86,7 @@ def answered(
         broker = _Broker(asyncio.get_running_loop())
         prepare(broker)
         request = request_of(DESCRIBE_CLUSTER, 1, DescribeClusterRequest())
-        pending: Pending = broker.answer_from(handle(), request)  # type: ignore[misc]
+        pending: Pending = broker.answer_from(handle(), request)  # type: ignore[misc]  # a fake stands in
         pending.deliver_to(answers.append)
         for _ in range(5):
             await asyncio.sleep(0)

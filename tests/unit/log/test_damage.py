@@ -56,7 +56,7 @@ def change(path: Path, position: int, mask: int) -> None:
 
 def read(log: PartitionLog, offset: int) -> LogSlice:
     done = log.read(offset, 1 << 20, log.log_end_offset, min_one_batch=True)
-    log.directory.lane.run()  # type: ignore[attr-defined]
+    log.directory.lane.run()  # type: ignore[attr-defined]  # a StepLane
     return done.result()
 
 
