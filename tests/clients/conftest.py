@@ -74,6 +74,5 @@ def server(bootstrap: str) -> tuple[str, str]:
 @pytest.fixture
 def harness(cluster: LocalCluster, request: pytest.FixtureRequest) -> ClientHarness:
     """Names and topics of a test of tools."""
-    # The driver is not asked for anything: tools are.
     name = "".join(letter if letter.isalnum() else "-" for letter in f"tools-{request.node.name}")
-    return ClientHarness(cluster, None, name)  # type: ignore[arg-type]
+    return ClientHarness(cluster, None, name)

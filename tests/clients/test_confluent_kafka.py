@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -87,10 +89,10 @@ def test_reading_begins_and_ends_where_it_is_told(bootstrap: str, topic: str) ->
         consumer.close()
 
 
-def refusal(future: object) -> KafkaError:
+def refusal(future: Future[Any]) -> KafkaError:
     """The error of an admin call, which must fail."""
     with pytest.raises(KafkaException) as caught:
-        future.result(PATIENCE_S)  # type: ignore[attr-defined]
+        future.result(PATIENCE_S)
     error = caught.value.args[0]
     assert isinstance(error, KafkaError)
     return error

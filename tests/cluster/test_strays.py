@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from tests.cluster.conftest import eventually
@@ -48,11 +48,11 @@ async def read(store: MetadataStore, path: str, found: Tree) -> None:
         await read(store, f"{path}/{name}", found)
 
 
-def edit(cluster: LocalCluster, work: Callable[[MetadataStore], object]) -> None:
+def edit(cluster: LocalCluster, work: Callable[[MetadataStore], Awaitable[object]]) -> None:
     async def session() -> None:
         with stores._named(cluster.directory, 18.0) as named:
             async with stores._opened(named) as store:
-                await work(store)  # type: ignore[misc]
+                await work(store)
 
     asyncio.run(session())
 

@@ -86,7 +86,7 @@ def test_a_node_of_the_own_session_that_nobody_acts_for_is_found_without_a_watch
     controller = three.controller()
     one = next(each for each in three.brokers.values() if each is not controller)
     # Its watch of the node is gone, as if it had been lost; it will hear of nothing.
-    one.store._session.watches.clear()  # type: ignore[union-attr]
+    one.store._session.watches.clear()  # type: ignore[union-attr]  # the session is open
     session_id = one.store.session_id
     assert session_id is not None
     ops: list[Op] = [
@@ -140,7 +140,7 @@ def test_giving_up_the_office_never_takes_it_from_who_came_next(three: Controlle
         three.server.tree.transact(ops, session_id)
         return nodes
 
-    controller.store.get_many = overtaken  # type: ignore[method-assign]
+    controller.store.get_many = overtaken  # type: ignore[method-assign]  # replaced by the test
     closing = controller.tasks.spawn("close", controller.controller.close())
     three.until(closing.done)
     assert owner(three) == session_id

@@ -165,7 +165,7 @@ def test_a_topic_that_somebody_else_changed_is_read_and_grows_from_there(
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     three.edit("t", {0: (1, 2, 3), 1: (2, 3, 1)})
-    three.until(lambda: NEW in controller.controller._term.controller.image.states)  # type: ignore[union-attr]
+    three.until(lambda: NEW in controller.controller._term.controller.image.states)  # type: ignore[union-attr]  # the term has begun
     assert three.state(NEW).isr == (2, 3, 1)
     assert three.grow(controller, "t", 2).error_code == ErrorCode.INVALID_PARTITIONS
     assert three.grow(controller, "t", 3).error_code == ErrorCode.NONE

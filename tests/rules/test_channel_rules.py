@@ -220,7 +220,7 @@ def test_topics_that_come_and_go_take_no_more_memory_for_a_stuck_broker_than_the
     assert controller.metrics.value(COMMANDS_DROPPED, stuck.broker_id) >= 1
     [channel] = [
         one
-        for broker_id, one in controller.controller._term.channels._channels.items()  # type: ignore[union-attr]
+        for broker_id, one in controller.controller._term.channels._channels.items()  # type: ignore[union-attr]  # the term has begun
         if broker_id == stuck.broker_id
     ]
     assert len(channel._on_idle) <= 1, "clients that were answered are not kept"

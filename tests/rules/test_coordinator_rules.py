@@ -8,6 +8,7 @@ from tests.support.group.harness import SETTINGS, GroupHarness, joining
 from tidelog.core.errors import ErrorCode
 from tidelog.core.string_hash import coordinating_partition
 from tidelog.core.types import TopicPartition
+from tidelog.group.answers import OffsetCommitAnswer, OffsetFetchAnswer
 from tidelog.group.effects import Append, Now, Reply
 from tidelog.group.partitions import GroupPartitions
 from tidelog.group.records import CommittedOffset, OffsetKey, OffsetRecord
@@ -67,8 +68,8 @@ def test_a_newer_leadership_ends_the_old_coordinator() -> None:
     assert append.leader_epoch == 3
     new, effects = partitions.load(0, 4)
     (owed,) = effects
-    assert isinstance(owed, Reply)
-    assert owed.answer.partitions[0][1] is ErrorCode.NOT_COORDINATOR  # type: ignore[union-attr]
+    assert isinstance(owed, Reply) and isinstance(owed.answer, OffsetCommitAnswer)
+    assert owed.answer.partitions[0][1] is ErrorCode.NOT_COORDINATOR
     assert old.committed(append.number, NOW) == ()
     assert new is not None
     assert new.groups == {}
@@ -81,12 +82,12 @@ def test_until_the_log_end_is_loaded_requests_are_refused() -> None:
     assert core is not None
     core.replay(OffsetRecord(OffsetKey("g", T0), CommittedOffset(5)))
     (refused,) = core.ask(OffsetFetchAsked(1, "g"), NOW)
-    assert isinstance(refused, Reply)
-    assert refused.answer.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # type: ignore[union-attr]
+    assert isinstance(refused, Reply) and isinstance(refused.answer, OffsetFetchAnswer)
+    assert refused.answer.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     core.loaded(NOW)
     (told,) = core.ask(OffsetFetchAsked(2, "g"), NOW)
-    assert isinstance(told, Reply)
-    assert told.answer.offsets[0].offset == 5  # type: ignore[union-attr]
+    assert isinstance(told, Reply) and isinstance(told.answer, OffsetFetchAnswer)
+    assert told.answer.offsets[0].offset == 5
 
 
 @pytest.mark.rule("G1")

@@ -111,7 +111,7 @@ def test_a_leader_that_reads_damage_leaves_the_isr_and_fetches_anew() -> None:
         def begin() -> None:
             world.scheduler.after(4 * NS_PER_S, None, damage)
 
-        run.faults.begin = begin  # type: ignore[method-assign]
+        run.faults.begin = begin  # type: ignore[method-assign]  # replaced by the test
         cluster.keeps_budget = False
         result = run.run()
     assert result.violation == ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 from tests.support.controller.harness import (
@@ -49,9 +50,9 @@ def one_partition(published: PartitionState, replicas: tuple[int, ...] = (1, 2, 
     return TopicFound(topic("t", {0: replicas}), {0: published})
 
 
-def decided_on_load(published: PartitionState, *live: object, **how: object) -> PartitionState:
+def decided_on_load(published: PartitionState, *live: Any, **how: Any) -> PartitionState:
     """What a controller that was elected meanwhile publishes; the same state if nothing."""
-    controller = unloaded(one_partition(published), live=brokers(*live), **how)  # type: ignore[arg-type]
+    controller = unloaded(one_partition(published), live=brokers(*live), **how)
     writes, _ = step(controller)
     return state_writes(writes).get(TP, published)
 

@@ -135,7 +135,7 @@ def ask(broker: FakeBroker, timestamp: int, version: int = 7, replica_id: int = 
         topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])],
     )
     request = Request(RequestHeader(LIST_OFFSETS, version, 0, None), message, CONNECTION, 0)
-    return list_offsets.handle(broker, request)  # type: ignore[arg-type]
+    return list_offsets.handle(broker, request)  # type: ignore[arg-type]  # a fake stands in
 
 
 async def outcome(answer: Any) -> Any:
@@ -179,7 +179,7 @@ def test_a_search_by_time_is_judged_by_the_high_watermark_up_to_which_it_looked(
         leader.log().fill(0, 0, 0)
         await leader.command(state(leader_epoch=1, partition_epoch=1, isr=(1, 2)))
         search: Completion[Any] = Completion()
-        leader.log().offset_for_timestamp = lambda *_: search  # type: ignore[method-assign]
+        leader.log().offset_for_timestamp = lambda *_: search  # type: ignore[method-assign]  # replaced by the test
         asked = ask(leader, 1)
         await settle()
         await cluster[2].command(state(leader_epoch=1, partition_epoch=1, isr=(1, 2), is_new=True))
@@ -198,7 +198,7 @@ def consume(broker: FakeBroker, offset: int) -> Any:
         topics=[FetchTopic("t", b"", [FetchPartition(0, -1, offset, -1, -1, 1_000)])],
     )
     request = Request(RequestHeader(FETCH, 12, 0, None), message, CONNECTION, 0)
-    return fetch.handle(broker, request).responses[0].partitions[0]  # type: ignore[arg-type, union-attr]
+    return fetch.handle(broker, request).responses[0].partitions[0]  # type: ignore[arg-type, union-attr]  # a fake stands in
 
 
 @pytest.mark.rule("V36")
@@ -232,7 +232,7 @@ def test_a_session_that_names_the_topic_by_its_old_id_reads_nothing_of_the_new_o
                 topics=list(topics),
             )
             request = Request(RequestHeader(FETCH, 17, 0, None), message, CONNECTION, 0)
-            return fetch.handle(leader, request)  # type: ignore[arg-type]
+            return fetch.handle(leader, request)  # type: ignore[arg-type]  # a fake stands in
 
         wanted = FetchTopic("", TOPIC_ID, [FetchPartition(0, -1, 0, -1, -1, 1_000)])
         first = fetched(0, 0, wanted)
@@ -377,7 +377,7 @@ def fetched(
         topics=[FetchTopic("", TOPIC_ID, [asked])] if session[1] <= 0 else [],
     )
     request = Request(RequestHeader(FETCH, 17, 0, None), message, CONNECTION, 0)
-    return fetch.handle(broker, request)  # type: ignore[arg-type]
+    return fetch.handle(broker, request)  # type: ignore[arg-type]  # a fake stands in
 
 
 @pytest.mark.rule("V60", "V32")
@@ -441,7 +441,7 @@ def test_silent_followers_leave_within_one_and_a_half_lag_times() -> None:
     async def story() -> None:
         cluster = a_cluster()
         leader = cluster[1]
-        await leader.replicas.open([leader.directory])  # type: ignore[list-item]
+        await leader.open_replicas()
         await replicate(cluster)
         controller(leader)
         for follower in (cluster[2], cluster[3]):

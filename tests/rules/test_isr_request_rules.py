@@ -30,6 +30,7 @@ from tests.support.controller.values import (
 )
 
 from tidelog.broker.apis import alter_partition
+from tidelog.broker.membership.producer_ids import ProducerIds
 from tidelog.controller.changes import (
     BrokersChanged,
     ProducerIdsFound,
@@ -81,8 +82,8 @@ def test_an_answer_is_not_given_before_its_write_is_done() -> None:
 
 @pytest.mark.rule("A2")
 @pytest.mark.parametrize("how", [{"sender": 9}, {"sender_epoch": epoch(1, life=2)}])
-def test_an_unknown_sender_or_life_is_refused_at_the_top(how: dict[str, int]) -> None:
-    writes, effects = step(loaded(), alter(1, 2, **how))  # type: ignore[arg-type]
+def test_an_unknown_sender_or_life_is_refused_at_the_top(how: dict[str, Any]) -> None:
+    writes, effects = step(loaded(), alter(1, 2, **how))
     answer = answer_of(effects)
     assert (answer.error_code, answer.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])
     assert writes == []
@@ -119,7 +120,7 @@ def test_a_broker_that_does_not_control_says_so() -> None:
             return refusal()
 
     request = SimpleNamespace(message=None, header=SimpleNamespace(api_version=3))
-    answers.append(alter_partition.handle(SimpleNamespace(controller=Elsewhere()), request))  # type: ignore[arg-type]
+    answers.append(alter_partition.handle(SimpleNamespace(controller=Elsewhere()), request))  # type: ignore[arg-type]  # a fake stands in
     assert answers[0].error_code == ErrorCode.NOT_CONTROLLER
 
 
@@ -146,10 +147,10 @@ def test_a_broker_that_does_not_control_says_so() -> None:
     ],
 )
 def test_each_refusal_has_its_own_error(
-    members: tuple[int, ...], how: dict[str, object], code: ErrorCode
+    members: tuple[int, ...], how: dict[str, Any], code: ErrorCode
 ) -> None:
     controller = loaded(live=brokers(1, 2, 3, 4))
-    writes, effects = step(controller, alter(*members, **how))  # type: ignore[arg-type]
+    writes, effects = step(controller, alter(*members, **how))
     # What the leader takes for final is made so, all else changes nothing.
     assert bool(writes) == (code is ErrorCode.INELIGIBLE_REPLICA)
     assert isr_answer(effects).error_code == code
@@ -437,8 +438,10 @@ def test_ids_of_all_brokers_differ_over_failovers_and_lost_answers(
                 if taken is None:
                     waited: list[int | None] = []
 
-                    async def wait(ids: object = one.producer_ids, to: object = waited) -> None:
-                        to.append(await ids.wait())  # type: ignore[attr-defined]
+                    async def wait(
+                        ids: ProducerIds = one.producer_ids, to: list[int | None] = waited
+                    ) -> None:
+                        to.append(await ids.wait())
 
                     one.tasks.spawn("wait", wait())
                     three.until(partial(bool, waited))

@@ -183,7 +183,7 @@ def test_the_recovery_point_passes_no_epoch_that_is_not_on_disk(disk: Disk) -> N
     disk.lane.eager = False
     flushed = log.flush()
     order: list[tuple[str, str]] = []
-    disk.files.refuse = lambda call, path: order.append((call, path)) or 0  # type: ignore[func-returns-value]
+    disk.files.refuse = lambda call, path: order.append((call, path)) or 0  # type: ignore[func-returns-value]  # append() or 0
     assert log.recovery_point == 0
     disk.lane.run()
     flushed.result()

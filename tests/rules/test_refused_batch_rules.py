@@ -101,10 +101,10 @@ def test_what_was_refused_before_a_demotion_is_awaited_after_it() -> None:
 def test_a_batch_behind_one_that_came_before_the_replica_gets_the_same_error() -> None:
     async def story() -> None:
         broker = a_cluster()[1]
-        asked = produce._Produce(broker, -1)  # type: ignore[arg-type]
+        asked = produce._Produce(broker, -1)  # type: ignore[arg-type]  # a fake stands in
         answer = PartitionProduceResponse(0)
         data = PartitionProduceData(index=0, records=batch(0))
-        produce._begin(broker, asked, T0, data, answer, 0)  # type: ignore[arg-type]
+        produce._begin(broker, asked, T0, data, answer, 0)  # type: ignore[arg-type]  # a fake stands in
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await broker.command(state(1, is_new=True))
         assert behind(broker, 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -57,7 +57,7 @@ def test_a_replica_of_the_removed_partition_is_set_aside(leader: int, is_new: bo
         broker = a_cluster()[2]
         broker.directory.logs[T0] = old = FakeLog(T0, TOPIC_ID)
         old.fill(0, 0, 1)
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         isr = (1, 2, 3) if is_new else (1, 3)
         role = state(leader, isr=isr, is_new=is_new, leader_epoch=3, first_leader_epoch=3)
         assert errors(await broker.command(role, full=True)) == [0]
@@ -74,7 +74,7 @@ def test_a_replica_of_the_removed_partition_does_not_stand_in_for_a_lost_one() -
         broker = a_cluster()[2]
         broker.directory.logs[T0] = old = FakeLog(T0, TOPIC_ID)
         old.fill(0, 0, 1)
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         role = state(2, isr=(2, 3), leader_epoch=4, first_leader_epoch=3)
         assert errors(await broker.command(role)) == [ErrorCode.REPLICA_NOT_AVAILABLE]
         assert broker.replicas.get(T0) is None
@@ -201,7 +201,7 @@ def test_our_own_requests_are_taken_on_the_listener_between_brokers_alone(
             return lambda request: asked.append(request.header.api_key)
 
     broker, transport = Served(lambda request: None), FakeTransport()
-    connection = Connection(broker, transport, serves_own)  # type: ignore[arg-type]
+    connection = Connection(broker, transport, serves_own)  # type: ignore[arg-type]  # a fake
     message = RemovePartitionsRequest()
     parts = encode_request(REMOVE_PARTITIONS, 0, 1, "tester", message)
     connection.frames_received([memoryview(b"".join(bytes(part) for part in parts))[4:]])

@@ -28,6 +28,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.replication import commands
+from tidelog.replication.isr import IsrChange
 from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
@@ -70,7 +71,7 @@ def test_metadata_of_a_stale_controller_is_refused_and_changes_nothing() -> None
             UpdateMetadataRequest(2, controller_epoch=5, broker_epoch=broker.broker_epoch - 1),
         ):
             request: Any = SimpleNamespace(message=stale, header=SimpleNamespace(correlation_id=1))
-            answer = update_metadata.handle(broker, request)  # type: ignore[arg-type]
+            answer = update_metadata.handle(broker, request)  # type: ignore[arg-type]  # a fake stands in
             assert answer.error_code in (
                 ErrorCode.STALE_CONTROLLER_EPOCH,
                 ErrorCode.STALE_BROKER_EPOCH,
@@ -139,9 +140,7 @@ def test_an_older_command_does_not_bring_back_an_isr_that_the_controller_has_ans
     run(story())
 
 
-def commands_change(role: LeaderReplica):  # type: ignore[no-untyped-def]
-    from tidelog.replication.isr import IsrChange
-
+def commands_change(role: LeaderReplica) -> IsrChange:
     return IsrChange((1, 2, 3), (-1, -1, -1), role.leader_epoch, role.isr.partition_epoch)
 
 
@@ -369,7 +368,7 @@ def test_high_watermarks_are_written_down_every_interval_and_at_the_end() -> Non
     async def story() -> None:
         cluster = a_cluster()
         broker = cluster[1]
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         await replicate(cluster)
         broker.produce(3)
         await settle()
@@ -392,7 +391,7 @@ def test_a_replica_found_at_start_begins_with_the_high_watermark_written_down() 
         broker.directory.logs[T0] = found = FakeLog(T0, TOPIC_ID)
         found.fill(0, 0, 0)
         broker.directory.high_watermarks = {T0: 2}
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         assert broker.partition().high_watermark == 2
         await broker.command(state(leader_epoch=1, isr=(1, 2)))
         assert broker.partition().high_watermark == 2
@@ -411,7 +410,7 @@ def test_a_starting_broker_holds_what_it_finds_without_a_role_until_the_full_com
         kept, gone = T0, TopicPartition("gone", 0)
         for found, topic_id in ((kept, TOPIC_ID), (gone, OTHER_ID)):
             broker.directory.logs[found] = FakeLog(found, topic_id)
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         assert [partition.has_role for partition in broker.replicas.all()] == [False, False]
         with pytest.raises(KafkaError) as raised:
             broker.partition().append(b"r", 1, 0)
@@ -449,7 +448,7 @@ def test_strays_go_after_their_time_and_many_at_once_only_on_a_word(
 ) -> None:
     async def story() -> None:
         broker = a_cluster(log_stray_delete_delay_ms="3600000")[1]
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         states = [state(partition=number, is_new=True) for number in range(hosted)]
         await broker.command(*states)
         await broker.command(full=True)
@@ -493,7 +492,7 @@ def test_a_full_command_sets_the_replica_of_the_old_topic_aside_and_the_new_one_
         broker = a_cluster()[2]
         broker.directory.logs[T0] = old = FakeLog(T0, OTHER_ID)
         old.fill(0, 0, 0)
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         response = await broker.command(state(1, isr=(1, 3)), full=True)
         assert errors(response) == [0]
         assert broker.directory.set_aside_logs == [T0]
@@ -510,7 +509,7 @@ def test_the_first_command_of_a_new_topic_sets_the_replica_of_the_old_one_aside(
         broker = a_cluster()[2]
         broker.directory.logs[T0] = old = FakeLog(T0, OTHER_ID)
         old.fill(0, 0, 0)
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         response = await broker.command(state(1, isr=(1, 2, 3), is_new=True))
         assert errors(response) == [0]
         assert broker.directory.set_aside_logs == [T0]
@@ -553,7 +552,7 @@ def test_a_replica_whose_state_the_controller_could_not_read_is_kept_as_it_is(
         broker = a_cluster()[1]
         broker.directory.logs[T0] = found = FakeLog(T0, own_id)
         found.fill(0, 0, 0)
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         listed = [unread] if is_named else []
         await broker.command(*listed, state(partition=1, is_new=True), full=True)
         partition = broker.replicas.get(T0)
@@ -616,7 +615,7 @@ def test_a_replica_that_lost_its_topic_id_is_taken_only_if_it_has_been_in_sync(
         broker = cluster[2]
         broker.directory.logs[T0] = found = FakeLog(T0, ZERO_TOPIC_ID)
         found.fill(0, 0, 0)
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         assert errors(await broker.command(state(1, isr=isr, is_new=is_new))) == [0]
         await settle()
         assert broker.directory.set_aside_logs == ([] if is_kept else [T0])

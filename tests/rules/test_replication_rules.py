@@ -37,7 +37,7 @@ from tidelog.replication.effects import (
     WithdrawAlterPartition,
 )
 from tidelog.replication.follower import FollowerReplica
-from tidelog.replication.isr import IsrState
+from tidelog.replication.isr import IsrChange, IsrState
 from tidelog.replication.leader import LeaderReplica
 
 
@@ -70,7 +70,7 @@ def test_it_waits_for_a_replica_that_is_caught_up_and_about_to_join() -> None:
     assert leader.high_watermark == 16
 
 
-def send_pending(leader: LeaderReplica):  # type: ignore[no-untyped-def]
+def send_pending(leader: LeaderReplica) -> IsrChange:
     change = leader.isr.queued
     assert change is not None
     leader.change_sent(change)

@@ -117,7 +117,7 @@ def test_a_broker_whose_session_ended_meanwhile_answers_when_it_is_registered_ag
         broker, connection, transport = await serving(harness)
         first = broker.broker_epoch
         epochs: list[int] = []
-        transport.send = lambda parts: epochs.append(broker.broker_epoch)  # type: ignore[method-assign]
+        transport.send = lambda parts: epochs.append(broker.broker_epoch)  # type: ignore[method-assign]  # replaced by the test
         await stopped(harness, TIMEOUT_MS * 3)
         connection.frames_received([metadata()])
         await harness.cluster.until(lambda: broker.broker_epoch not in (first, NO_BROKER_EPOCH))
@@ -207,7 +207,7 @@ def test_what_the_store_answers_to_an_earlier_question_confirms_nothing_after_an
                 await harness.cluster.sleep(1)
             return results
 
-        broker.services.store.transact = answered_late  # type: ignore[method-assign]
+        broker.services.store.transact = answered_late  # type: ignore[method-assign]  # replaced
         await stopped(harness, TIMEOUT_MS * 0.7)
         await harness.cluster.until(lambda: not broker.services.fence.is_fenced)
         assert len(asked) == 2
@@ -284,7 +284,7 @@ def test_clients_of_a_broker_that_has_just_started_wait_for_the_whole_view(
         connection.frames_received([metadata()])
         assert transport.sent == []
         asked: list[str] = []
-        broker.auto_creation.create = asked.extend  # type: ignore[method-assign,assignment]
+        broker.auto_creation.create = asked.extend  # type: ignore[method-assign,assignment]  # replaced by the test
         broker.view.apply(view(INCREMENTAL))  # the live brokers, ahead of the topics
         broker.admission.changed()
         assert transport.sent == []
@@ -337,7 +337,7 @@ def test_the_limit_of_a_pause_follows_the_session_that_the_store_has_granted(
             store._session_timeout_ms = TIMEOUT_MS
             await open_session()
 
-        store.open = grant_less  # type: ignore[method-assign]
+        store.open = grant_less  # type: ignore[method-assign]  # replaced
         await broker.session.open()
         await broker.session.register()
         await stopped(harness, TIMEOUT_MS * 0.7)

@@ -110,7 +110,7 @@ def test_a_repeated_batch_is_answered_when_the_high_watermark_passes_the_origina
         leader.produce(2)
         assert leader.partition().high_watermark == 0
         answer = PartitionProduceResponse(0)
-        request = produce._Produce(leader, -1)  # type: ignore[arg-type]
+        request = produce._Produce(leader, -1)  # type: ignore[arg-type]  # a fake stands in
         repeated = produce._PartitionAppend(request, leader.partition(), answer)
         repeated.appended(Completion.of(AppendInfo(0, 1, -1, 2, 2, 0, duplicate=True)))
         assert not repeated.done
@@ -182,7 +182,7 @@ def test_a_produce_with_acks_all_is_answered_when_its_last_offset_is_passed() ->
         answers = [PartitionProduceResponse(0) for _ in range(2)]
         appends = [
             produce._PartitionAppend(
-                produce._Produce(leader, acks),  # type: ignore[arg-type]
+                produce._Produce(leader, acks),  # type: ignore[arg-type]  # a fake stands in
                 partition,
                 answer,
             )
@@ -208,7 +208,7 @@ def test_who_is_elected_uncleanly_says_which_offsets_are_at_risk(recovery_state:
         broker.directory.logs[T0] = found = FakeLog(T0, TOPIC_ID)
         found.fill(0, 0, 0)
         broker.directory.high_watermarks = {T0: 2}
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         told = state(leader_epoch=1, isr=(1,))
         told.leader_recovery_state = recovery_state
         await broker.command(told)

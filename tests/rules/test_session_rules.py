@@ -55,10 +55,10 @@ def test_after_an_expiry_a_broker_leads_nothing_and_registers_under_a_higher_epo
         def end(what: str) -> Callable[[str], None]:
             return lambda reason: ended.append((what, broker.broker_epoch))
 
-        broker.controller.resign = end("resigned")  # type: ignore[method-assign,assignment]
-        broker.replicas.stop_leading = end("stopped leading")  # type: ignore[method-assign,assignment]
+        broker.controller.resign = end("resigned")  # type: ignore[method-assign,assignment]  # replaced by the test
+        broker.replicas.stop_leading = end("stopped leading")  # type: ignore[method-assign,assignment]  # replaced by the test
         renewed: list[int] = []
-        broker.controller.session_renewed = lambda: renewed.append(  # type: ignore[method-assign]
+        broker.controller.session_renewed = lambda: renewed.append(  # type: ignore[method-assign]  # replaced by the test
             broker.broker_epoch
         )
         harness.expire(broker)
@@ -91,9 +91,9 @@ def test_a_registration_whose_session_expires_before_its_answer_is_handled_is_ma
                 await harness.cluster.until(lambda: store.session_id is None)
             return results
 
-        store.transact = handled_late  # type: ignore[method-assign]
+        store.transact = handled_late  # type: ignore[method-assign]  # replaced by the test
         renewed: list[int] = []
-        broker.controller.session_renewed = lambda: renewed.append(  # type: ignore[method-assign]
+        broker.controller.session_renewed = lambda: renewed.append(  # type: ignore[method-assign]  # replaced by the test
             broker.broker_epoch
         )
         harness.expire(broker)
@@ -114,8 +114,8 @@ def test_a_store_that_cannot_be_reached_ends_neither_leadership_nor_registration
         broker = await harness.registered()
         first = broker.broker_epoch
         ended: list[str] = []
-        broker.controller.resign = ended.append  # type: ignore[method-assign,assignment]
-        broker.replicas.stop_leading = ended.append  # type: ignore[method-assign,assignment]
+        broker.controller.resign = ended.append  # type: ignore[method-assign,assignment]  # replaced by the test
+        broker.replicas.stop_leading = ended.append  # type: ignore[method-assign,assignment]  # replaced by the test
         harness.cluster.reachable = False
         await harness.cluster.sleep(TIMEOUT_MS * 0.7)
         harness.cluster.reachable = True

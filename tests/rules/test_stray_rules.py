@@ -161,8 +161,8 @@ class FakeStrays:
     async def put_back(self, recovered: Recovered, config: Any) -> FakeLog:
         del self.directory.strays[recovered.stray.name]
         assert T0 not in self.directory.logs
-        self.directory.logs[T0] = self.log()
-        return self.directory.logs[T0]  # type: ignore[no-any-return]
+        self.directory.logs[T0] = log = self.log()
+        return log
 
     def remove(self, wanted: list[str]) -> Completion[int]:
         self.removed += wanted
@@ -261,7 +261,7 @@ def test_only_the_latest_stray_with_records_returns() -> None:
         async def look() -> list[StrayFound]:
             return [found, later]
 
-        strays.look = look  # type: ignore[method-assign]
+        strays.look = look  # type: ignore[method-assign]  # replaced by the test
         (result,) = (await alter(broker, RESTORE)).results
         assert result.error_code == ErrorCode.INVALID_REQUEST
         assert "t-0.y-stray is a later stray of t-0" in (result.error_message or "")

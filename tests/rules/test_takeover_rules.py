@@ -48,7 +48,7 @@ def told_cluster(count: int = 3) -> tuple[dict[int, FakeBroker], list[ClusterEve
     cluster = a_cluster(count, cluster_events_enable="true")
     told: list[ClusterEvent] = []
     for broker in cluster.values():
-        broker.cluster_events.record = told.extend  # type: ignore[method-assign,assignment]
+        broker.cluster_events.record = told.extend  # type: ignore[method-assign,assignment]  # replaced by the test
     return cluster, told
 
 
@@ -153,8 +153,8 @@ def test_a_question_about_an_epoch_is_a_connection_and_a_clients_is_none() -> No
         for replica_id in (-1, 2):
             assert takeover.followers == {}
             message = OffsetForLeaderEpochRequest(replica_id, [asked])
-            request = Request(RequestHeader(23, 4, 0, "other"), message, None, 0)  # type: ignore[arg-type]
-            offset_for_leader_epoch.handle(cluster[1], request)  # type: ignore[arg-type]
+            request = Request(RequestHeader(23, 4, 0, "other"), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
+            offset_for_leader_epoch.handle(cluster[1], request)  # type: ignore[arg-type]  # a fake stands in
         assert list(takeover.followers) == [2]
 
     run(story)

@@ -91,7 +91,7 @@ def test_a_kind_of_fault_happens_and_nothing_is_violated(kind: str) -> None:
 def test_without_faults_nothing_goes_wrong_on_any_disk() -> None:
     with CollectorPaused():
         run = SeedRun(1, "failing_disks")
-        run.faults.begin = lambda: None  # type: ignore[method-assign]
+        run.faults.begin = lambda: None  # type: ignore[method-assign]  # replaced by the test
         run._fault_ns = FAULTS_NS
         assert run.run().violation == ""
     assert all(disk.effects == {} for disk in run.world.disks.values())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import CONTROL, Row, batch, rewritten
@@ -109,10 +111,14 @@ def test_holes_of_compaction_are_loss_unless_the_topic_is_compacted(
     ],
 )
 def test_what_cannot_be_proved_is_not_committed(
-    spark: SparkSession, filled: FakeLogs, tmp_path: Path, transform: object, failure: str
+    spark: SparkSession,
+    filled: FakeLogs,
+    tmp_path: Path,
+    transform: Callable[[DataFrame], DataFrame],
+    failure: str,
 ) -> None:
     with pytest.raises(ProofError, match=f"t-0 from 0 to 100: {failure}"):
-        ingest(spark, filled.bootstrap, "t", str(tmp_path), transform=transform)  # type: ignore[arg-type]
+        ingest(spark, filled.bootstrap, "t", str(tmp_path), transform=transform)
     assert files_of(tmp_path) == []
     assert ingest(spark, filled.bootstrap, "t", str(tmp_path)).proof.rows == 130
 

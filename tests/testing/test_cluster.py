@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.cluster.values import read_values, write_values
@@ -145,10 +146,10 @@ def test_waiting_for_nothing_is_refused(tidelog_cluster_module: Cluster) -> None
     ],
 )
 def test_a_condition_that_can_never_hold_is_refused_at_once(
-    tidelog_cluster_module: Cluster, wrong: dict[str, int], told: str
+    tidelog_cluster_module: Cluster, wrong: dict[str, Any], told: str
 ) -> None:
     with pytest.raises((TypeError, ValueError, LocalClusterError), match=told):
-        tidelog_cluster_module.wait_for(**wrong)  # type: ignore[arg-type]
+        tidelog_cluster_module.wait_for(**wrong)
 
 
 def test_a_cluster_without_a_fixture_names_a_fault_without_an_action(tmp_path: Path) -> None:

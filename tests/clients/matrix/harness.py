@@ -22,11 +22,17 @@ OFFSETS_TOPIC = "__consumer_offsets"
 class ClientHarness:
     """One check with one client. What is asked of brokers here does not go through the client."""
 
-    def __init__(self, cluster: LocalCluster, driver: Driver, name: str) -> None:
+    def __init__(self, cluster: LocalCluster, driver: Driver | None, name: str) -> None:
         self.cluster = cluster
-        self.driver = driver
+        self._driver = driver
         self._name = name
         self._numbers = itertools.count(1)
+
+    @property
+    def driver(self) -> Driver:
+        """The client under test, where there is one."""
+        assert self._driver is not None
+        return self._driver
 
     def name(self) -> str:
         """A name that nobody has: of a topic or a group."""

@@ -97,16 +97,16 @@ class Program:
         return told["ok"]
 
     def close(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-        self._process.stdin.close()  # type: ignore[union-attr]
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        stdin.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._reader.join(PATIENCE_S)
-        self._process.stdout.close()  # type: ignore[union-attr]
+        stdout.close()
 
 
 class WorkerMember:

@@ -458,10 +458,10 @@ def services_of(fake: Any) -> LoudServices:
     return LoudServices(
         settings=Settings(fake.config),
         identity=Identity(fake.broker_id),
-        timers=timers,  # type: ignore[arg-type]
-        serving_timers=timers,  # type: ignore[arg-type]
+        timers=timers,  # type: ignore[arg-type]  # a fake may lack them
+        serving_timers=timers,  # type: ignore[arg-type]  # a fake may lack them
         fence=Fence(),
-        **parts,  # type: ignore[arg-type]
+        **parts,  # type: ignore[arg-type]  # of fakes
     )
 
 
@@ -488,7 +488,7 @@ class FakeBroker:
         self.peers = FakePeers(broker_id, cluster)
         self.services = LoudServices(
             ports=self.ports,  # type: ignore[arg-type]  # a loop and a source of randomness alone
-            store=self.store,  # type: ignore[arg-type]
+            store=self.store,  # type: ignore[arg-type]  # a fake
             settings=Settings(BrokerConfig.from_properties(settings)),
             identity=Identity(broker_id),
             clock=clock,
@@ -499,7 +499,7 @@ class FakeBroker:
             serving_timers=self.serving_timers,
             fence=Fence(),
             view=self.view,
-            peers=self.peers,  # type: ignore[arg-type]
+            peers=self.peers,  # type: ignore[arg-type]  # a fake
         )
         self.services.fence.late_from_ms = 1 << 62
         self.broker_epoch = 100 + broker_id
@@ -527,7 +527,7 @@ class FakeBroker:
             self.groups,
             self.cluster_events,
         )
-        self.replicas.directories = [self.directory]  # type: ignore[list-item]
+        self.replicas.directories = [self.directory]  # type: ignore[list-item]  # a fake
         self.fetchers = Fetchers(services)
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         self.shutdown = self.handing_over = HandingOver(services, self.replicas)
@@ -555,6 +555,10 @@ class FakeBroker:
     @broker_epoch.setter
     def broker_epoch(self, broker_epoch: int) -> None:
         self.services.identity.broker_epoch = broker_epoch
+
+    async def open_replicas(self) -> None:
+        """Begin with the replicas that the directory holds."""
+        await self.replicas.open([self.directory])  # type: ignore[list-item]  # a fake
 
     def partition(self, topic_partition: TopicPartition = T0) -> Partition:
         found = self.replicas.get(topic_partition)

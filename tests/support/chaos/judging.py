@@ -106,7 +106,7 @@ def _operations(topic: str, client: Told, verdict: Verdict) -> list[Operation]:
             sends[number].end, sends[number].outcome = at, OK
             if offset is not None and offset >= 0:
                 for listed in sends[number].records.values():
-                    listed[0] = [offset, listed[0][1]]  # type: ignore[index]
+                    listed[0] = [offset, listed[0][1]]  # type: ignore[index]  # a list, made above
             verdict.acknowledged += 1
         elif kind == "unsure":
             sends[fields[0]].end = at

@@ -274,8 +274,9 @@ def isr_answer(effects: Effects, ticket: int = 1) -> ResponsePartitionData:
     """The only partition's outcome of an AlterPartition answer."""
     message = answer_of(effects, ticket)
     assert message.error_code == ErrorCode.NONE
+    data: ResponsePartitionData
     [[data]] = [one.partitions for one in message.topics]
-    return data  # type: ignore[no-any-return]
+    return data
 
 
 def create(

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tests.support.models import log_model
 from tests.support.models.explorer import (
@@ -81,6 +81,7 @@ class Told(NamedTuple):
 
 
 Lives = tuple[Life, Life, Life]
+T = TypeVar("T")
 
 
 class BounceModel(LogModel):
@@ -137,20 +138,21 @@ class BounceModel(LogModel):
                         leader=names.get(one.command.leader, one.command.leader),
                         isr=renamed_members(one.command.isr, names),
                     ),
-                    _moved(one.lives, names),  # type: ignore[arg-type]
+                    _moved(one.lives, names),
                 )
                 for one in self.told.values[part]
             )
         )
 
     def _rename_lives(self, part: int, names: dict[int, int]) -> int:
-        return self._live(_moved(self.lives.values[part], names))  # type: ignore[arg-type]
+        return self._live(_moved(self.lives.values[part], names))
 
     # the exploration
 
     def first(self) -> State:
         """Replica 1 leads in epoch 0, all are in sync in their first lives, everybody knows."""
-        born: Lives = tuple(Life(1, UP, NO_BROKER_EPOCH) for _ in REPLICAS)  # type: ignore[assignment]
+        life = Life(1, UP, NO_BROKER_EPOCH)
+        born: Lives = (life, life, life)
         state = elections.first_state(REPLICAS, registered(born), 1)
         assert state is not None
         replicas = [Replica(number) for number in REPLICAS]
@@ -194,10 +196,10 @@ class BounceModel(LogModel):
 
     def _sent(self, published: int, view: int) -> Told:
         """What is commanded, to the registrations that the controller knows."""
-        return Told(
-            command_of(self.published.values[published]),
-            tuple(one.number if one.condition == UP else 0 for one in self.lives.values[view]),  # type: ignore[arg-type]
+        one, two, three = (
+            life.number if life.condition == UP else 0 for life in self.lives.values[view]
         )
+        return Told(command_of(self.published.values[published]), (one, two, three))
 
     def _next(
         self,
@@ -531,14 +533,16 @@ def _weak_isr(replicas: list[Replica], members: list[int]) -> bool:
     return True
 
 
-def _moved(parts: tuple[object, ...], names: dict[int, int]) -> tuple[object, ...]:
-    moved: list[object] = [None] * len(parts)
+def _moved(parts: tuple[T, T, T], names: dict[int, int]) -> tuple[T, T, T]:
+    moved = list(parts)
     for number, part in zip(REPLICAS, parts, strict=True):
         moved[names[number] - 1] = part
-    return tuple(moved)
+    one, two, three = moved
+    return one, two, three
 
 
 def _set(lives: Lives, index: int, life: Life) -> Lives:
     changed = list(lives)
     changed[index] = life
-    return tuple(changed)  # type: ignore[return-value]
+    one, two, three = changed
+    return one, two, three

@@ -326,7 +326,7 @@ class FailoverModel:
         decision = term.decision
         assert decision is not None
         if any(
-            one.state.partition_epoch > self.bounds.max_version  # type: ignore[union-attr]
+            one.state.partition_epoch > self.bounds.max_version  # type: ignore[union-attr]  # all writes here are of states
             for one in decision.writes
         ):
             return
@@ -353,7 +353,7 @@ class FailoverModel:
         published = self.histories.values[history]
         store = ModelStore(epoch, published[-1], mood)
         # A term knows the version that it made the controller epoch's node have.
-        writer = StoreWriter(store, None, _Silent(), term.epoch)  # type: ignore[arg-type]
+        writer = StoreWriter(store, None, _Silent(), term.epoch)  # type: ignore[arg-type]  # a fake stands in
         try:
             outcomes = finished(writer.write(term.decision.writes))
         except DeposedError:

@@ -237,6 +237,6 @@ def told(story: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
     @functools.wraps(story)
     def run(cluster: Cluster, **arguments: Any) -> None:
-        cluster.run(story(cluster=cluster, **arguments))  # type: ignore[arg-type]
+        cluster.run(story(cluster=cluster, **arguments))  # type: ignore[arg-type]  # the story is a coroutine function
 
     return run

@@ -87,7 +87,7 @@ class TestDescribeTopicPartitions:
             response_partition_limit=limit,
             cursor=None if cursor is None else Cursor(*cursor),
         )
-        return describe_topic_partitions.handle(broker, request(message, 75, 0))  # type: ignore[arg-type]
+        return describe_topic_partitions.handle(broker, request(message, 75, 0))  # type: ignore[arg-type]  # a fake stands in
 
     def told(self, response: DescribeTopicPartitionsResponse) -> list[tuple[str | None, list[int]]]:
         return [
@@ -197,7 +197,7 @@ class TestInternalTopics:
             broker = a_cluster(1)[1]
             data = PartitionProduceData(0, memoryview(b"r"))
             message = ProduceRequest(acks=-1, topic_data=[TopicProduceData(topic, [data])])
-            answer = await answered(produce.handle(broker, request(message, 0, 9, client_id)))  # type: ignore[arg-type]
+            answer = await answered(produce.handle(broker, request(message, 0, 9, client_id)))  # type: ignore[arg-type]  # a fake stands in
             [one] = answer.responses[0].partition_responses
             assert one.error_code == error
 

@@ -23,7 +23,7 @@ from tidelog.wire.registry import API_VERSIONS, DESCRIBE_CLUSTER
 def connect(handle: Callable[[Request], Any]) -> tuple[Connection, FakeTransport, FakeBroker]:
     broker = FakeBroker(handle)
     transport = FakeTransport()
-    return Connection(broker, transport), transport, broker  # type: ignore[arg-type]
+    return Connection(broker, transport), transport, broker  # type: ignore[arg-type]  # a fake stands in
 
 
 def test_answers_leave_in_the_order_of_their_requests_whenever_they_are_completed() -> None:
@@ -41,7 +41,7 @@ def test_answers_leave_in_the_order_of_their_requests_whenever_they_are_complete
 def test_nothing_is_read_before_the_broker_serves() -> None:
     broker, transport = FakeBroker(lambda request: None), FakeTransport()
     broker.admission.is_serving = False
-    connection = Connection(broker, transport)  # type: ignore[arg-type]
+    connection = Connection(broker, transport)  # type: ignore[arg-type]  # a fake
     assert not transport.reading
     broker.admission.is_serving = True
     connection.begin()

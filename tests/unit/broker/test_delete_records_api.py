@@ -31,9 +31,9 @@ def ask(broker: FakeBroker, *wanted: tuple[str, int, int], timeout_ms: int = 1_0
         for name, number, offset in wanted
     ]
     message = DeleteRecordsRequest(topics, timeout_ms)
-    request = Request(RequestHeader(21, 2, 0, None), message, None, 0)  # type: ignore[arg-type]
+    request = Request(RequestHeader(21, 2, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
     answers: list[Any] = []
-    delete_records.handle(broker, request).deliver_to(answers.append)  # type: ignore[arg-type]
+    delete_records.handle(broker, request).deliver_to(answers.append)  # type: ignore[arg-type]  # a fake stands in
     return answers
 
 
@@ -102,8 +102,8 @@ def test_a_client_that_is_gone_is_not_waited_for() -> None:
         message = DeleteRecordsRequest(
             [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 3)])], 2**31 - 1
         )
-        request = Request(RequestHeader(21, 2, 0, None), message, None, 0)  # type: ignore[arg-type]
-        pending = delete_records.handle(cluster[1], request)  # type: ignore[arg-type]
+        request = Request(RequestHeader(21, 2, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
+        pending = delete_records.handle(cluster[1], request)  # type: ignore[arg-type]  # a fake stands in
         assert cluster[1].partition().watchers.deletions_wait
         pending.cancel()
         assert not cluster[1].partition().watchers.deletions_wait

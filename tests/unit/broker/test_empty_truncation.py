@@ -60,7 +60,7 @@ def test_what_removes_nothing_is_not_reported(
     start: int, end: int, effect: Any, is_reported: bool
 ) -> None:
     follower = Follower(start, end)
-    follower._run((effect,))  # type: ignore[misc]
+    follower._run((effect,))  # type: ignore[misc]  # a fake stands in
     assert follower.cut == [Done], "it is carried out all the same"
     tracer = follower._services.tracer
     said = " ".join([*tracer.lines, *tracer.marks, *(name for name, _ in tracer.events)])

@@ -63,7 +63,7 @@ def ask(
         message.forgotten_topics_data = [ForgottenTopic(TOPIC, topic_id, list(forgotten))]
     header = RequestHeader(FETCH, version, 0, "consumer")
     return fetch.handle(
-        broker,  # type: ignore[arg-type]
+        broker,  # type: ignore[arg-type]  # a fake broker; its records are in one piece
         Request(header, message, CONNECTION, broker.clock.monotonic_ms()),
     )
 
@@ -107,7 +107,7 @@ def test_a_fetch_without_a_session_leaves_nothing_behind() -> None:
     async def story() -> None:
         broker = await leading()
         answer = ask(broker, wanted(0))
-        assert bytes(parts(answer)[0].records) == b"\1\1"  # type: ignore[arg-type]
+        assert bytes(parts(answer)[0].records) == b"\1\1"  # type: ignore[arg-type]  # a fake broker; its records are in one piece
         assert parts(answer)[0].high_watermark == 2
         assert answer.session_id == 0
         assert len(broker.fetch_sessions) == 0
@@ -173,7 +173,7 @@ def test_a_waiting_fetch_is_answered_by_the_append_that_it_waits_for() -> None:
         answers = completed(pending)
         assert answers == []
         append(broker, b"r")
-        assert bytes(parts(answers[0])[0].records) == b"\1"  # type: ignore[arg-type]
+        assert bytes(parts(answers[0])[0].records) == b"\1"  # type: ignore[arg-type]  # a fake broker; its records are in one piece
         assert not broker.partition().watchers._consumers
 
     asyncio.run(story())
@@ -199,7 +199,7 @@ def test_min_bytes_are_waited_for() -> None:
         append(broker, b"r")
         assert answers == []
         append(broker, b"r")
-        assert bytes(parts(answers[0])[0].records) == b"\1\1\1"  # type: ignore[arg-type]
+        assert bytes(parts(answers[0])[0].records) == b"\1\1\1"  # type: ignore[arg-type]  # a fake broker; its records are in one piece
 
     asyncio.run(story())
 
@@ -255,7 +255,7 @@ def test_no_fetch_waits_for_more_bytes_than_it_takes() -> None:
     async def story() -> None:
         broker = await leading()
         answer = ask(broker, wanted(0), max_wait_ms=500, min_bytes=100, max_bytes=2)
-        assert bytes(parts(answer)[0].records) == b"\1\1"  # type: ignore[arg-type]
+        assert bytes(parts(answer)[0].records) == b"\1\1"  # type: ignore[arg-type]  # a fake broker; its records are in one piece
 
     asyncio.run(story())
 
@@ -288,7 +288,7 @@ def test_what_comes_from_the_disk_after_the_leadership_was_lost_is_not_handed_ou
     async def story() -> None:
         broker = await leading()
         read: Completion[Any] = Completion()
-        broker.log().read = lambda *asked, **named: read  # type: ignore[method-assign]
+        broker.log().read = lambda *asked, **named: read  # type: ignore[method-assign]  # replaced by the test
         answers = completed(ask(broker, wanted(0)))
         await broker.command(state(2, leader_epoch=2, isr=(1, 2), replicas=(1, 2)))
         if leads_anew:
@@ -399,7 +399,7 @@ def test_a_topic_id_that_is_not_here_is_said_to_be_unknown() -> None:
 def a_session(size: int, replica_id: int = -1, now_ms: int = 0) -> FetchSession:
     session = FetchSession(replica_id, True, now_ms)
     for number in range(size):
-        session.partitions[(b"", number)] = None  # type: ignore[assignment]
+        session.partitions[(b"", number)] = None  # type: ignore[assignment]  # a fake stands in
     return session
 
 

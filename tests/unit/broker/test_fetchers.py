@@ -331,7 +331,7 @@ def test_what_the_log_refuses_is_asked_for_again_later() -> None:
         log.plan_follower_append = refuse  # type: ignore[method-assign,assignment]  # replaced
         leader.answer(records(0, 0))
         assert backoffs_of(broker) == [ErrorCode.OFFSET_OUT_OF_RANGE]
-        log.plan_follower_append = plan  # type: ignore[method-assign]
+        log.plan_follower_append = plan  # type: ignore[method-assign]  # replaced by the test
         await broker.clock.advance(30)
         leader.answer(records(0, 0))
         assert log.log_end_offset == 1
@@ -389,10 +389,10 @@ def test_a_cut_that_fails_is_tried_again() -> None:
         leader.answer(records(0))
         cut = log.truncate_to
         error = StorageError("/d", "ftruncate", "/d/f", errno.ENOSPC, 0)
-        log.truncate_to = lambda offset: Completion.failed(error)  # type: ignore[method-assign]
+        log.truncate_to = lambda offset: Completion.failed(error)  # type: ignore[method-assign]  # replaced by the test
         leader.answer(diverging(0, 0, 1))
         assert backoffs_of(broker) == [ErrorCode.KAFKA_STORAGE_ERROR]
-        log.truncate_to = cut  # type: ignore[method-assign]
+        log.truncate_to = cut  # type: ignore[method-assign]  # replaced by the test
         await broker.clock.advance(30)
         leader.answer(diverging(0, 0, 1))
         assert asked(leader.requests[-1]) == [(0, 1)]
@@ -453,7 +453,7 @@ def test_the_question_for_the_log_start_may_find_nobody() -> None:
                 raise ConnectionLost("no address")
             return connection(broker_id, purpose)
 
-        broker.peers.connection = unknown  # type: ignore[method-assign]
+        broker.peers.connection = unknown  # type: ignore[method-assign]  # replaced by the test
         await broker.clock.advance(30)
         leader.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
         assert backoffs_of(broker)[1:] == [ErrorCode.NETWORK_EXCEPTION]
@@ -483,10 +483,10 @@ def test_a_leader_without_an_address_is_tried_again() -> None:
         def unknown(broker_id: int, purpose: str) -> Any:
             raise ConnectionLost("no address")
 
-        broker.peers.connection = unknown  # type: ignore[method-assign]
+        broker.peers.connection = unknown  # type: ignore[method-assign]  # replaced by the test
         await broker.command(state(1, isr=(1, 2), replicas=(1, 2), is_new=True))
         assert leader.requests == []
-        broker.peers.connection = connection  # type: ignore[method-assign]
+        broker.peers.connection = connection  # type: ignore[method-assign]  # replaced by the test
         await broker.clock.advance(40)
         assert asked(leader.requests[-1]) == [(0, 0)]
 

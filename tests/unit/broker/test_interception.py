@@ -99,13 +99,13 @@ class InterceptionHarness:
 
         self.broker = FakeBroker(intercepted)
         self.clock = Clock()
-        self.broker.clock = self.clock  # type: ignore[assignment]
+        self.broker.clock = self.clock  # type: ignore[assignment]  # a fake stands in
         self.rules = Rules(*rules)
         interceptor = Interceptor(around(self.broker), self.rules)
         self.wrapped = interceptor.before(Served(CARD, handle or self._handle))
         self.interceptor = interceptor
         self.transport = FakeTransport()
-        self.connection = Connection(self.broker, self.transport)  # type: ignore[arg-type]
+        self.connection = Connection(self.broker, self.transport)  # type: ignore[arg-type]  # a fake stands in
 
     def _handle(self, request: Request) -> Any:
         self.handled.append(request.header.correlation_id)
@@ -166,7 +166,7 @@ def test_a_lost_request_takes_what_follows_on_its_connection_with_it() -> None:
     assert harness.answered == harness.handled == [1]
     assert harness.transport.closed is None
     harness.connection.connection_lost("the client gave up")
-    other = Connection(harness.broker, harness.transport)  # type: ignore[arg-type]
+    other = Connection(harness.broker, harness.transport)  # type: ignore[arg-type]  # a fake stands in
     other.frames_received([frame(5)])
     assert harness.answered == [1, 5]
 

@@ -46,7 +46,7 @@ class AppendHarness:
             return self.checks[-1]
 
         self.log.plan_leader_append = planning  # type: ignore[method-assign,assignment]  # replaced
-        self.log.check_on_thread = check  # type: ignore[attr-defined]
+        self.log.check_on_thread = check  # type: ignore[attr-defined]  # a fake stands in
 
     @property
     def partition(self) -> Partition:

@@ -217,7 +217,7 @@ def test_a_connection_has_the_name_of_the_listener_that_accepted_it() -> None:
         admission.is_serving = True
         server = Server(
             services.config,
-            SimpleNamespace(clock=broker.clock, tracer=broker.tracer),  # type: ignore[arg-type]
+            SimpleNamespace(clock=broker.clock, tracer=broker.tracer),  # type: ignore[arg-type]  # a fake
             timers,
             fence,
             admission,

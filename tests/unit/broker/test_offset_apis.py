@@ -53,8 +53,8 @@ async def list_offset(
     message = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsTopic(topic, [ListOffsetsPartition(0, epoch, timestamp)])]
     )
-    request: Any = Request(RequestHeader(2, version, 0, None), message, None, 0)  # type: ignore[arg-type]
-    answer: Any = list_offsets.handle(broker, request)  # type: ignore[arg-type]
+    request: Any = Request(RequestHeader(2, version, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
+    answer: Any = list_offsets.handle(broker, request)  # type: ignore[arg-type]  # a fake stands in
     if isinstance(answer, Pending):
         got: list[Any] = []
         answer.deliver_to(got.append)
@@ -69,8 +69,8 @@ def end_of_epoch(broker: FakeBroker, epoch: int, *, current: int = -1, topic: st
     message = OffsetForLeaderEpochRequest(
         topics=[OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, current, epoch)])]
     )
-    request: Any = Request(RequestHeader(23, 4, 0, None), message, None, 0)  # type: ignore[arg-type]
-    return offset_for_leader_epoch.handle(broker, request).topics[0].partitions[0]  # type: ignore[arg-type]
+    request: Any = Request(RequestHeader(23, 4, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
+    return offset_for_leader_epoch.handle(broker, request).topics[0].partitions[0]  # type: ignore[arg-type]  # a fake stands in
 
 
 def test_earliest_and_latest_come_with_their_leader_epochs() -> None:
@@ -92,7 +92,7 @@ def test_who_lost_the_leadership_during_a_search_answers_nothing(
     async def story() -> None:
         broker = await a_leader()
         log, found = broker.log(), Completion[Any]()
-        log.offset_for_timestamp = lambda *asked: found  # type: ignore[method-assign]
+        log.offset_for_timestamp = lambda *asked: found  # type: ignore[method-assign]  # replaced by the test
         asking = asyncio.ensure_future(list_offset(broker, timestamp, until=found))
         await settle()
         await broker.command(state(2, leader_epoch=5, isr=(1, 2), replicas=(1, 2)))
@@ -120,7 +120,7 @@ def test_the_largest_timestamp_is_that_of_a_record_that_may_be_seen() -> None:
     async def story() -> None:
         broker = await a_leader()
         assert (await list_offset(broker, -3)).offset == 5
-        broker.log().max_timestamp = lambda: Completion.of((9, 6, 4))  # type: ignore[method-assign]
+        broker.log().max_timestamp = lambda: Completion.of((9, 6, 4))  # type: ignore[method-assign]  # replaced by the test
         assert (await list_offset(broker, -3)).offset == -1
 
     run(story())
@@ -135,10 +135,10 @@ def test_questions_that_cannot_be_answered_have_errors_of_their_own() -> None:
         assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
         log = broker.log()
         error = StorageError("/d", "pread", "/d/f", 5, 0)
-        log.offset_for_timestamp = lambda *asked: Completion.failed(error)  # type: ignore[method-assign]
+        log.offset_for_timestamp = lambda *asked: Completion.failed(error)  # type: ignore[method-assign]  # replaced by the test
         assert (await list_offset(broker, 3)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         damage = KafkaError(ErrorCode.CORRUPT_MESSAGE)
-        log.offset_for_timestamp = lambda *asked: Completion.failed(damage)  # type: ignore[method-assign]
+        log.offset_for_timestamp = lambda *asked: Completion.failed(damage)  # type: ignore[method-assign]  # replaced by the test
         assert (await list_offset(broker, 3)).error_code == ErrorCode.CORRUPT_MESSAGE
 
     run(story())
@@ -151,8 +151,8 @@ async def listed(broker: FakeBroker, *asked: tuple[str, int]) -> list[tuple[int,
         for topic, timestamp in asked
     ]
     message = ListOffsetsRequest(replica_id=-1, topics=topics)
-    request: Any = Request(RequestHeader(2, 9, 0, None), message, None, 0)  # type: ignore[arg-type]
-    answer: Any = list_offsets.handle(broker, request)  # type: ignore[arg-type]
+    request: Any = Request(RequestHeader(2, 9, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
+    answer: Any = list_offsets.handle(broker, request)  # type: ignore[arg-type]  # a fake stands in
     if isinstance(answer, Pending):
         got: list[Any] = []
         answer.deliver_to(got.append)

@@ -102,7 +102,7 @@ def test_a_repeated_batch_that_is_done_first_hides_no_other() -> None:
         log.is_slow = True
         partition.append(b"r", -1, 0)
         repeated: Completion[Any] = Completion()
-        log.plan_leader_append = lambda *args: repeated  # type: ignore[method-assign]
+        log.plan_leader_append = lambda *args: repeated  # type: ignore[method-assign]  # replaced by the test
         partition.append(b"r", -1, 0)
         assert not partition.flush_appends()
         repeated.resolve(None)

@@ -44,7 +44,7 @@ def broker() -> Any:
 
 def connected(broker: Any) -> PeerConnection:
     connection: PeerConnection = broker.peers.connection(2, "fetch")
-    connection._transport = Wire()  # type: ignore[assignment]
+    connection._transport = Wire()  # type: ignore[assignment]  # a fake stands in
     return connection
 
 

@@ -84,7 +84,7 @@ def test_replicas_found_at_start_get_their_configuration_too() -> None:
         broker.directory.logs[T0] = FakeLog(T0, TOPIC_ID)
         path = layout.config_path("topics", "t")
         broker.store.nodes[path] = layout.encode_config({"segment.bytes": "5000"})
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
         assert broker.log().config.segment_bytes == 5_000
         await broker.tasks.close()
 
@@ -200,7 +200,7 @@ def test_replicas_of_one_command_are_made_together() -> None:
 async def an_open_cluster(**config: str) -> dict[int, FakeBroker]:
     cluster = a_cluster(2, **config)
     for broker in cluster.values():
-        await broker.replicas.open([broker.directory])  # type: ignore[list-item]
+        await broker.open_replicas()
     await replicate(cluster, isr=(1, 2))
     return cluster
 
@@ -268,7 +268,7 @@ def test_the_cleaner_takes_its_settings_while_the_broker_runs() -> None:
     async def story() -> None:
         cluster = await an_open_cluster(log_cleaner_backoff_ms="1000")
         broker, cleaner = cluster[1], RecordingCleaner()
-        broker.replicas.upkeep._cleaner = cleaner  # type: ignore[assignment]
+        broker.replicas.upkeep._cleaner = cleaner  # type: ignore[assignment]  # a fake stands in
         await broker.clock.advance(2_100)
         assert cleaner.looks == 2
         changed = {

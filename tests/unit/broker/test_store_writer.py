@@ -204,9 +204,9 @@ class TestDeposed:
 
         async def settle_late(*arguments: object) -> object:
             await desk.store.transact([SetData(layout.CONTROLLER_EPOCH, b"2", 0)])
-            return await settled(*arguments)  # type: ignore[arg-type]
+            return await settled(*arguments)  # type: ignore[arg-type]  # a fake stands in
 
-        desk.writer._settle = settle_late  # type: ignore[method-assign,assignment]
+        desk.writer._settle = settle_late  # type: ignore[method-assign,assignment]  # replaced by the test
         with pytest.raises(DeposedError):
             desk.write(change())
 

@@ -12,7 +12,7 @@ def test_a_timeout_fires_not_before_its_time_and_at_most_a_bucket_later() -> Non
     wheel = TimerWheel(clock)
     fired: list[int] = []
     for delay_ms in (0, 1, 9, 10, 11, 250):
-        wheel.after(delay_ms, lambda delay_ms=delay_ms: fired.append(clock.now_ms - delay_ms))  # type: ignore[misc]
+        wheel.after(delay_ms, lambda delay_ms=delay_ms: fired.append(clock.now_ms - delay_ms))  # type: ignore[misc]  # a default argument binds the loop variable
     clock.advance(1_000)
     assert len(fired) == 6
     assert all(1_000 <= at_ms <= 1_000 + 2 * BUCKET_MS for at_ms in fired)

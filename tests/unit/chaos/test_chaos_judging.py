@@ -67,7 +67,7 @@ def test_an_acknowledged_record_that_is_gone_is_a_loss() -> None:
 
 def test_a_record_of_an_unknown_outcome_may_be_missing() -> None:
     clients, log = sound()
-    clients[0].events[-1] = [6 * S, "unsure", 5, "timed out"]  # type: ignore[index]
+    clients[0].events[-1] = [6 * S, "unsure", 5, "timed out"]  # type: ignore[index]  # events are a list here
     log[0].pop()
     clients[2].events[1][2].pop()
     clients[2].events[2][2] = {"0": 5}
@@ -106,7 +106,7 @@ def test_a_record_that_was_polled_and_is_another_in_the_log_is_told() -> None:
 def test_an_offset_that_no_member_of_a_group_polled_is_told() -> None:
     clients, log = sound()
     clients[2].events[1][2].pop()
-    clients[2].events.pop()  # type: ignore[attr-defined]
+    clients[2].events.pop()  # type: ignore[attr-defined]  # events are a list here
     assert "group g: unseen: partition 0 ends at 6" in told(clients, log)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,8 +24,8 @@ def numbers(shares: Shares) -> dict[str, list[str]]:
     return {name: [f"{tp.topic}{tp.partition}" for tp in share] for name, share in shares.items()}
 
 
-def subscribed(*topics: str, **more: object) -> MemberSubscription:
-    return MemberSubscription(topics, **more)  # type: ignore[arg-type]
+def subscribed(*topics: str, **more: Any) -> MemberSubscription:
+    return MemberSubscription(topics, **more)
 
 
 class TestRange:

@@ -28,6 +28,7 @@ from tidelog.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -299,10 +300,10 @@ class TestTopics:
         cluster.topics["t"] = [1, -1]
         seen = len(cluster[1].asked(METADATA))
 
-        def elect_later(request: object) -> object:
+        def elect_later(request: MetadataRequest) -> object:
             if len(cluster[1].asked(METADATA)) > seen + 2:
                 cluster.topics["t"] = [1, 1]
-            return cluster._metadata(request)  # type: ignore[arg-type]
+            return cluster._metadata(request)
 
         cluster[1].on(METADATA, elect_later)
         assert client.await_topic("t", min_isr=2).partitions[1].leader == 1

@@ -176,8 +176,8 @@ class TestFromOutside:
             client.delete_offsets("g", [T0])
 
 
-def member(client: BlockingClient, **options: object) -> BlockingGroupConsumer:
-    chosen = MemberOptions("g", ("t",), **options)  # type: ignore[arg-type]
+def member(client: BlockingClient, **options: Any) -> BlockingGroupConsumer:
+    chosen = MemberOptions("g", ("t",), **options)
     return client.group_consumer(chosen)
 
 

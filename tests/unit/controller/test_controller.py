@@ -98,7 +98,7 @@ class TestTakingOffice:
     def test_partitions_without_a_state_get_one(self) -> None:
         controller = unloaded(TopicFound(topic("t", {0: (1, 2, 3), 1: (9,)}), {}))
         writes, effects = step(controller)
-        assert [one.expected_epoch for one in writes] == [-1]  # type: ignore[union-attr]
+        assert [one.expected_epoch for one in writes] == [-1]  # type: ignore[union-attr]  # of this kind only
         assert state_writes(writes)[TP].isr == (1, 2, 3)
         assert effects.commands[1].roles[TP].state.is_new
         assert effects.published == [(TP, state_writes(writes)[TP])]
@@ -490,7 +490,7 @@ class TestDeletion:
         controller = loaded()
         step(controller, delete("t", "nobody"))
         answer = controller.give_up(1)
-        codes = [one.error_code for one in answer.responses]  # type: ignore[union-attr]
+        codes = [one.error_code for one in answer.responses]  # type: ignore[union-attr]  # of this kind only
         assert codes == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         effects = run(controller, *(self.stopped(one) for one in (1, 2, 3)))
         assert effects[-1].removed == ["t"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from tests.support.controller.values import (
@@ -37,8 +38,8 @@ def elect(
     return elections.elect(published, replicas, live, absent, unclean, CONTROLLER_EPOCH)
 
 
-def elected(published: PartitionState, live: Brokers, **how: object) -> PartitionState:
-    election = elect(published, live, **how)  # type: ignore[arg-type]
+def elected(published: PartitionState, live: Brokers, **how: Any) -> PartitionState:
+    election = elect(published, live, **how)
     assert election is not None
     assert election.state.leader_epoch == published.leader_epoch + 1
     assert election.state.partition_epoch == published.partition_epoch + 1

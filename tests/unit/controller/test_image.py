@@ -29,6 +29,7 @@ from tidelog.controller.changes import (
     UncleanChanged,
 )
 from tidelog.controller.image import Image
+from tidelog.controller.liveness import Brokers
 from tidelog.core.types import TopicPartition
 
 
@@ -152,10 +153,10 @@ class TestDeletions:
     @pytest.mark.rule("V22")
     @pytest.mark.parametrize("after", [brokers(2, 3), brokers(broker(1, life=2), 2, 3)])
     def test_a_broker_that_dies_or_bounces_is_not_waited_for(
-        self, image: Image, after: dict[int, object]
+        self, image: Image, after: Brokers
     ) -> None:
         image.apply(DeletionCommanded("t", {1: (TP,)}))
-        image.apply(BrokersChanged(after))  # type: ignore[arg-type]
+        image.apply(BrokersChanged(after))
         assert image.deletions["t"].done
 
 

@@ -6,6 +6,7 @@ import io
 import json
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -71,7 +72,7 @@ class TestObserving:
 
 class TestExpectations:
     def rows(self, **changed: object) -> dict[str, bool]:
-        values: dict[str, object] = {
+        values: dict[str, Any] = {
             "phases": (100_000, 100_000, 136_776),
             "leader_changes": 2,
             "controller_changes": 1,
@@ -80,7 +81,7 @@ class TestExpectations:
             "acknowledged": TOTAL,
             "distance": 1,
         }
-        measured = Measured(**{**values, **changed})  # type: ignore[arg-type]
+        measured = Measured(**{**values, **changed})
         return {name: holds for name, _, _, holds in measured.rows()}
 
     def test_a_good_run_meets_them_all(self) -> None:

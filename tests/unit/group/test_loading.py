@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.group.harness import (
     DELAY_MS,
@@ -71,10 +73,10 @@ def group_record(*members: str, generation_id: int = 3) -> GroupRecord:
 GONE = GroupRecord(GroupKey(G), None)
 
 
-def errors(answer: object) -> list[ErrorCode]:
+def errors(answer: Any) -> list[ErrorCode]:
     if hasattr(answer, "error"):
         return [answer.error]
-    return [error for _, error in answer.partitions]  # type: ignore[attr-defined]
+    return [error for _, error in answer.partitions]
 
 
 def test_a_reload_finds_members_assignments_and_offsets() -> None:

@@ -332,4 +332,4 @@ def test_a_member_under_its_new_id_must_be_heard_of_too() -> None:
     assert harness.heartbeat(new, 1, "a") is ErrorCode.NONE
     harness.sleep(SESSION_MS)
     assert harness.state() == "Empty"
-    assert replace(harness.log[-1].value, members=()) == harness.log[-1].value  # type: ignore[type-var]
+    assert replace(harness.log[-1].value, members=()) == harness.log[-1].value  # type: ignore[type-var]  # the last record is of a group

@@ -37,7 +37,7 @@ def test_everybody_is_told_its_part_when_the_assignment_is_in_the_log() -> None:
     assert [answer.assignment for answer in told] == [b"F", b"L"]
     assert (told[0].protocol_type, told[0].protocol_name) == ("consumer", "range")
     (record,) = harness.log
-    assert [member.assignment for member in record.value.members] == [b"L", b"F"]  # type: ignore[union-attr]
+    assert [member.assignment for member in record.value.members] == [b"L", b"F"]  # type: ignore[union-attr]  # the record is of a group
 
 
 def test_whom_the_leader_forgot_has_nothing_to_do() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 from tests.support.draws import for_draws
@@ -37,10 +38,10 @@ class SoundHistory:
             self.step()
         self.finish()
 
-    def tell(self, process: str, kind: str, outcome: str = OK, **fields: object) -> None:
+    def tell(self, process: str, kind: str, outcome: str = OK, **fields: Any) -> None:
         begin = self.now
         self.now += self.draw.randrange(3)
-        operation = Operation(process, kind, begin, self.now, outcome, **fields)  # type: ignore[arg-type]
+        operation = Operation(process, kind, begin, self.now, outcome, **fields)
         self.operations.append(operation)
         self.now += 1
 
@@ -202,8 +203,8 @@ def exchange(sound: SoundHistory) -> str:
     return "inconsistent-offsets"
 
 
-def first(operation: Operation) -> list[list[int | None]]:
-    return next(iter(operation.records.values()))  # type: ignore[arg-type]
+def first(operation: Operation) -> list[Any]:
+    return list(next(iter(operation.records.values())))
 
 
 def invent(sound: SoundHistory) -> str:

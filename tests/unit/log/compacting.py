@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tests.support.log import NOW_MS, FakeClock, drive
 
@@ -40,9 +41,9 @@ def put(
     return completion.result().base_offset
 
 
-def cleaner(clock: FakeClock, **settings: float) -> Cleaner:
+def cleaner(clock: FakeClock, **settings: Any) -> Cleaner:
     """A cleaner that never waits."""
-    return Cleaner(CleanerSettings(**settings), clock, no_sleep)  # type: ignore[arg-type]
+    return Cleaner(CleanerSettings(**settings), clock, no_sleep)
 
 
 def clean(log: PartitionLog, clock: FakeClock, **settings: float) -> CleaningStats | None:

@@ -57,7 +57,7 @@ def change(path: Path, position: int, mask: int) -> None:
 
 def read(log: PartitionLog, offset: int) -> LogSlice:
     done = log.read(offset, 1 << 20, log.log_end_offset, min_one_batch=True)
-    directory_of(log).lane.run()  # type: ignore[attr-defined]
+    directory_of(log).lane.run()  # type: ignore[attr-defined]  # a lane that is run by hand
     return done.result()
 
 

@@ -19,6 +19,7 @@ from tests.support.log import (
     values_of,
 )
 
+from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.log.append_validation import note_refused
 from tidelog.log.config import LogConfig
@@ -28,7 +29,7 @@ from tidelog.records.builder import Producer
 Small = Callable[..., LogConfig]
 
 
-def planned(log: PartitionLog, count: int, epoch: int = 0) -> list[object]:
+def planned(log: PartitionLog, count: int, epoch: int = 0) -> list[Completion[Any]]:
     entry = log.producers.entry(5)
     first = entry.last_sequence + 1 if entry else 0
     return [
@@ -61,9 +62,9 @@ def test_a_full_disk_fails_that_append_and_all_behind_it(harness: LogHarness, ro
     log.submit_planned()
     whole = room // size
     for completion in completions[:whole]:
-        assert completion.result().base_offset  # type: ignore[attr-defined]
+        assert completion.result().base_offset
     for completion in completions[whole:]:
-        error = completion.error  # type: ignore[attr-defined]
+        error = completion.error
         assert isinstance(error, StorageError) and error.is_full
     assert log.next_offset == log.log_end_offset == 1 + whole
     path = harness.log_path / "00000000000000000000.log"
@@ -171,7 +172,7 @@ def test_what_is_planned_behind_a_failing_write_fails_with_it(harness: LogHarnes
     log.assign_epoch(6, log.next_offset)
     harness.files.room_bytes = 0
     harness.lane.run()
-    assert all(c.error is not None for c in first + behind)  # type: ignore[attr-defined]
+    assert all(c.error is not None for c in first + behind)
     assert before[0] == 3 and state(log)[:3] == (0, 0, 0)
     assert len(log.producers) == 0
     assert log.epochs.entries() == [(6, 0)], "leadership stays, from the written end on"
@@ -212,7 +213,7 @@ def test_when_cutting_back_fails_too_the_next_write_cuts(harness: LogHarness) ->
     harness.files.refuse = lambda call, path: errno.ENOMEM if call == "truncate" else 0
     (failed,) = planned(log, 1)
     log.submit_planned()
-    assert failed.error is not None  # type: ignore[attr-defined]
+    assert failed.error is not None
     path = harness.log_path / "00000000000000000000.log"
     assert path.stat().st_size > log.size_bytes
     harness.files.room_bytes = None
@@ -248,7 +249,7 @@ def test_a_device_error_fails_the_directory_once(harness: LogHarness, number: in
     harness.files.refuse = lambda call, path: number if call == "pwritev" else 0
     (failed,) = planned(log, 1)
     log.submit_planned()
-    error = failed.error  # type: ignore[attr-defined]
+    error = failed.error
     assert isinstance(error, StorageError)
     assert (error.errno, error.operation, error.directory) == (
         number,
@@ -272,7 +273,7 @@ def test_other_errors_are_never_the_disk(harness: LogHarness, number: int) -> No
     harness.files.refuse = lambda call, path: number if call == "pwritev" else 0
     (failed,) = planned(log, 1)
     log.submit_planned()
-    assert isinstance(failed.error, StorageError)  # type: ignore[attr-defined]
+    assert isinstance(failed.error, StorageError)
     assert directory_of(log).failure is None
     harness.files.refuse = lambda call, path: 0
     append(log, [b"a"])

@@ -282,7 +282,7 @@ def test_leading_writes_nothing_and_the_next_flush_writes_the_epochs_before_it_c
     assert harness.files.calls == []
     append(log, [b"x"], epoch=9)
     points: list[int] = []
-    harness.files.refuse = lambda call, path: points.append(log.recovery_point) or 0  # type: ignore[func-returns-value]
+    harness.files.refuse = lambda call, path: points.append(log.recovery_point) or 0  # type: ignore[func-returns-value]  # append() or 0
     log.flush().result()
     assert points and max(points) == COUNT, "the recovery point rose before all was on disk"
     written = [(call, Path(path).name) for call, path in harness.files.calls]

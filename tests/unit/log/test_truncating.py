@@ -190,7 +190,7 @@ def test_checkpoints_on_disk_never_claim_more_than_the_cut_log_has(
     directory.write_high_watermarks({log.topic_partition: 28}).result()
     assert "topic 0 30" in (harness.path / "recovery-point-offset-checkpoint").read_text()
     order: list[str] = []
-    harness.files.refuse = lambda call, path: order.append(f"{call} {path}") or 0  # type: ignore[func-returns-value]
+    harness.files.refuse = lambda call, path: order.append(f"{call} {path}") or 0  # type: ignore[func-returns-value]  # append() or 0
     log.truncate_to(12).result()
     assert "topic 0 12" in (harness.path / "recovery-point-offset-checkpoint").read_text()
     assert "topic 0 12" in (harness.path / "replication-offset-checkpoint").read_text()

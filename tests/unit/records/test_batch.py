@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -15,14 +17,14 @@ from tidelog.records.batch import BatchView, CorruptBatch, InvalidBatch
 from tidelog.records.builder import NewRecord, Producer, build_batch
 
 
-def one_batch(**named: object) -> bytearray:
+def one_batch(**named: Any) -> bytearray:
     records = [NewRecord(b"key", b"value", 1000), NewRecord(None, b"w", 1003)]
-    return build_batch(records, **named)  # type: ignore[arg-type]
+    return build_batch(records, **named)
 
 
-def reason(action: object) -> str:
+def reason(action: Callable[[], object]) -> str:
     with pytest.raises(CorruptBatch) as caught:
-        action()  # type: ignore[operator]
+        action()
     return caught.value.reason
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.support.replication import (
     LAG_MS,
@@ -27,7 +29,7 @@ from tidelog.replication.isr import IsrState
 from tidelog.replication.leader import REFUSED_JOIN_BACKOFF_MS, epoch_error
 
 
-def dead_but(*alive: int):  # type: ignore[no-untyped-def]
+def dead_but(*alive: int) -> Callable[[int], bool]:
     return lambda broker_id: broker_id in alive
 
 

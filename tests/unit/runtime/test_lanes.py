@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,12 @@ def test_fast_operations_run_at_once_on_the_loop(tmp_path: Path) -> None:
 def test_slow_operations_run_on_a_thread_in_order(tmp_path: Path) -> None:
     async def test(lane: ThreadLane) -> None:
         order: list[int] = []
-        completions = [
-            lane.submit(lambda _, n=n: order.append(n) or here(_), Work.SLOW, "test")  # type: ignore[misc, func-returns-value]
-            for n in range(50)
-        ]
+
+        def numbered(number: int, files: Files) -> int:
+            order.append(number)
+            return here(files)
+
+        completions = [lane.submit(partial(numbered, n), Work.SLOW, "test") for n in range(50)]
         assert not completions[-1].done
         threads = [await completion for completion in completions]
         assert order == list(range(50))
@@ -263,8 +266,11 @@ def test_what_follows_from_what_was_submitted_is_finished_too(tmp_path: Path) ->
         for work in (Work.SLOW, Work.FAST):
             reading = lane.submit(here, Work.SLOW, "read")
             reading.then(
-                lambda _, work=work: lane.submit(here, work, "close").then(  # type: ignore[misc]
-                    lambda done: followed.append(done.result())
+                partial(
+                    lambda work, _: lane.submit(here, work, "close").then(
+                        lambda done: followed.append(done.result())
+                    ),
+                    work,
                 )
             )
         await lane.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from kafka.record.default_records import DefaultRecordBatch
 
@@ -23,8 +25,8 @@ from tidelog.sim.batches import (
 
 
 def batch(**changes: int) -> bytes:
-    fields = {"timestamp_ms": 1_700_000_000_000, **changes}
-    return encode_batch([7, 8, 1 << 40], [0, 5, 300], **fields)  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"timestamp_ms": 1_700_000_000_000, **changes}
+    return encode_batch([7, 8, 1 << 40], [0, 5, 300], **fields)
 
 
 def test_a_batch_is_what_kafka_python_reads() -> None:

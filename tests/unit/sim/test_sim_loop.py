@@ -194,7 +194,7 @@ def test_a_planned_crash_strikes_at_the_port_call_it_names(world: World) -> None
     async def program() -> None:
         node.ports.open_lane("/data")
         for number in range(5):
-            await node.ports.network.listen("node1", 0, lambda _: None, 100)  # type: ignore[arg-type,return-value]
+            await node.ports.network.listen("node1", 0, lambda _: None, 100)  # type: ignore[arg-type,return-value]  # nobody connects
             reached.append(number)
 
     node.spawn(program())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 from tests.support.sim import (
     MAX_FRAME_BYTES,
@@ -150,7 +153,7 @@ def test_a_frame_over_the_limit_ends_the_connection(world: World) -> None:
     assert near.lost == ["connection reset by the peer"]
 
 
-def dial(client: Running, host: str, timeout_ms: int = 500) -> object:
+def dial(client: Running, host: str, timeout_ms: int = 500) -> Coroutine[Any, Any, object]:
     async def attempt() -> object:
         try:
             return await client.ports.network.connect(host, 9092, Recorder, timeout_ms, 1000)
@@ -162,7 +165,7 @@ def dial(client: Running, host: str, timeout_ms: int = 500) -> object:
 
 def test_connecting_where_nobody_listens_is_refused(world: World) -> None:
     one, _ = pair(world)
-    answer = run(world, one, dial(one, "node2"))  # type: ignore[arg-type]
+    answer = run(world, one, dial(one, "node2"))
     assert answer == "node2:9092: connection refused"
     assert world.now_ns < 100 * MS
 
@@ -170,18 +173,18 @@ def test_connecting_where_nobody_listens_is_refused(world: World) -> None:
 def test_connecting_through_a_cut_or_to_a_dead_host_times_out(world: World) -> None:
     one, two = pair(world)
     world.network.cut("node2", "node1")
-    answer = run(world, one, dial(one, "node2"))  # type: ignore[arg-type]
+    answer = run(world, one, dial(one, "node2"))
     assert answer == "node2:9092: no connection within 500 ms"
     world.network.heal_everything()
     two.incarnation.die(Loss.UNSYNCED, "test")
-    assert "no connection within" in run(world, one, dial(one, "node2"))  # type: ignore[arg-type]
+    assert "no connection within" in run(world, one, dial(one, "node2"))
 
 
 def test_connecting_to_a_paused_node_succeeds_and_its_frames_wait(world: World) -> None:
     one, two = pair(world)
     connect(world, one, two)
     two.incarnation.pause()
-    transport = run(world, one, dial(one, "node2"))  # type: ignore[arg-type]
+    transport = run(world, one, dial(one, "node2"))
     in_node(world, one, lambda: transport.send([frame(b"wait")]))
     world.run_until(world.now_ns + S)
     two.incarnation.resume()

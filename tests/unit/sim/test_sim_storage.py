@@ -21,7 +21,7 @@ def disk() -> Iterator[SimDisk]:
     """The disk of a broker after a run with small segments."""
     with CollectorPaused():
         run = SeedRun(0, "damaged_disks")
-        run.faults.begin = lambda: None  # type: ignore[method-assign]
+        run.faults.begin = lambda: None  # type: ignore[method-assign]  # replaced by the test
         assert not run.run().violation
     yield run.world.disks[(NODE, "/data")]
 

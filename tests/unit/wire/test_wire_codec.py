@@ -92,7 +92,7 @@ class TestBytes:
 
     def test_any_buffer_is_taken(self) -> None:
         for given in (b"abc", bytearray(b"abc"), memoryview(b"abc")):
-            sent = JoinGroupRequest(protocols=[JoinGroupRequestProtocol("range", given)])  # type: ignore[arg-type]
+            sent = JoinGroupRequest(protocols=[JoinGroupRequestProtocol("range", given)])  # type: ignore[arg-type]  # a wrong type is what is tested
             frame = joined(encode_request(JOIN_GROUP, 5, 1, None, sent))
             assert decode_request(frame)[1].protocols[0].metadata == b"abc"
 
@@ -182,7 +182,7 @@ class TestApiVersions:
 
 class TestRecords:
     def request(self, records: object) -> ProduceRequest:
-        partition = PartitionProduceData(index=3, records=records)  # type: ignore[arg-type]
+        partition = PartitionProduceData(index=3, records=records)  # type: ignore[arg-type]  # of any form
         return ProduceRequest(topic_data=[TopicProduceData("t", [partition])])
 
     def test_several_buffers_follow_each_other(self) -> None:
@@ -280,10 +280,10 @@ class TestMisuse:
         ("version", "message"),
         [
             (9, ProduceRequest(acks=1 << 20)),
-            (9, ProduceRequest(acks="all")),  # type: ignore[arg-type]
-            (9, ProduceRequest(topic_data=[TopicProduceData(None)])),  # type: ignore[arg-type]
+            (9, ProduceRequest(acks="all")),  # type: ignore[arg-type]  # a wrong type is what is tested
+            (9, ProduceRequest(topic_data=[TopicProduceData(None)])),  # type: ignore[arg-type]  # a wrong type is what is tested
             (9, ProduceRequest(topic_data=[TopicProduceData("\ud800")])),
-            (9, ProduceRequest(topic_data=[None])),  # type: ignore[list-item]
+            (9, ProduceRequest(topic_data=[None])),  # type: ignore[list-item]  # a wrong type is what is tested
             (8, ProduceRequest(topic_data=[TopicProduceData("x" * 40_000)])),
             (9, FetchRequest()),
             (9, ProduceRequest(topic_data=[TopicProduceData("t", [WIDE])])),
@@ -302,7 +302,7 @@ class TestMisuse:
             encode_request(FETCH, 13, 1, None, request)
 
     def test_null_is_no_short_way_to_an_empty_array(self) -> None:
-        state = LeaderAndIsrPartitionState(adding_replicas=None)  # type: ignore[arg-type]
+        state = LeaderAndIsrPartitionState(adding_replicas=None)  # type: ignore[arg-type]  # a wrong type is what is tested
         topic = LeaderAndIsrTopicState(partition_states=[state])
         with pytest.raises(SchemaError):
             encode_request(LEADER_AND_ISR, 7, 1, None, LeaderAndIsrRequest(topic_states=[topic]))
