@@ -36,7 +36,7 @@ from tidelog.sim.checkers.published import Published, PublishedPartition
 from tidelog.sim.checkers.replication import Claim, ReplicationChecker
 from tidelog.sim.disk import Loss
 from tidelog.sim.history import History
-from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.loop import NS_PER_MS, EventOwner
 from tidelog.sim.node import Incarnation, SimNode
 from tidelog.sim.seeds import stream
 from tidelog.sim.store import SimStoreClient, SimStoreServer
@@ -429,7 +429,7 @@ class Cluster:
         if not self.store.is_live(session_id) and not all(isinstance(op, Delete) for op in ops):
             self.world.violate(f"transaction {zxid} is of session {session_id}, which is over")
 
-    def _after_event(self, owner: Incarnation | None) -> None:
+    def _after_event(self, owner: EventOwner | None) -> None:
         if owner is not None and owner.alive:
             broker = self.brokers.get(owner.node_id)
             if broker is not None:

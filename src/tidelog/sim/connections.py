@@ -13,16 +13,13 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tidelog.core import limits
 from tidelog.core.ports import Buffer, FrameHandler
 from tidelog.core.receive_budget import SMALL_REQUEST_BYTES, BudgetShare, ReceiveBudget
-from tidelog.sim.loop import NS_PER_MS, NS_PER_S
-
-if TYPE_CHECKING:
-    from tidelog.sim.network import SimNetwork
-    from tidelog.sim.node import Incarnation
+from tidelog.sim.loop import NS_PER_MS, NS_PER_S, Scheduler
+from tidelog.sim.process import Process
 
 #: A connection whose direction stays cut with data on the way is given up after a time drawn here.
 GIVE_UP_NS = (8 * NS_PER_S, 30 * NS_PER_S)
@@ -35,6 +32,41 @@ KERNEL_BUFFER_BYTES = 256 * limits.KIB
 OPEN = object()
 FIN = object()
 RESET = object()
+
+
+class FrameWatch(Protocol):
+    """Follows requests and answers on the side that listened."""
+
+    def received(self, endpoint: Endpoint, frames: Sequence[memoryview]) -> None:
+        """Requests have come."""
+
+    def sent(self, endpoint: Endpoint, frame: bytes) -> None:
+        """An answer leaves, with its size before it."""
+
+
+class ConnectionNetwork(Protocol):
+    """The network as its connections use it."""
+
+    #: The stream from which delays are drawn.
+    draw: random.Random
+    #: Follows the frames of accepted connections.
+    frame_watch: FrameWatch | None
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The scheduler of the run."""
+
+    def arrival_ns(self, link: Link) -> int:
+        """When something sent now arrives, the order of its pipe apart."""
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """An endpoint is closed."""
+
+    def note_delivery(self, endpoint: Endpoint, chunks: list[bytes], frames: int) -> None:
+        """Frames are handed over."""
+
+    def note_lost(self, endpoint: Endpoint, reason: str) -> None:
+        """A connection ended on one side."""
 
 
 class Link:
@@ -61,7 +93,9 @@ class Pipe:
         "in_flight_bytes", "last_due_ns", "link", "source", "target",
     )  # fmt: skip
 
-    def __init__(self, network: SimNetwork, source: Endpoint, target: Endpoint, link: Link) -> None:
+    def __init__(
+        self, network: ConnectionNetwork, source: Endpoint, target: Endpoint, link: Link
+    ) -> None:
         self._network = network
         self.source = source
         self.target = target
@@ -120,7 +154,7 @@ class Pipe:
         if self._items and not self._is_scheduled and not self._is_stalled:
             self._is_scheduled = True
             scheduler = self._network.scheduler
-            scheduler.at(self._items[0][0], self.target.incarnation, self._arrive)
+            scheduler.at(self._items[0][0], self.target.process, self._arrive)
 
     def healed(self) -> None:
         """The direction works again: what stalled arrives after a retransmission."""
@@ -201,7 +235,7 @@ class Pipe:
         if self._draining and self.queued_bytes == 0 and not self.source.is_gone:
             self._draining = False
             source = self.source
-            self._network.scheduler.after(0, source.incarnation, source.drained)
+            self._network.scheduler.after(0, source.process, source.drained)
 
 
 class Endpoint:
@@ -209,8 +243,8 @@ class Endpoint:
 
     __slots__ = (
         "_corked", "_established", "_in_frames", "_kept", "_network", "_share", "_waiting", "asked",
-        "handler", "incarnation", "incoming", "is_accepted", "is_gone", "is_reading",
-        "max_frame_bytes", "name", "outgoing", "peer_name",
+        "handler", "incoming", "is_accepted", "is_gone", "is_reading",
+        "max_frame_bytes", "name", "outgoing", "peer_name", "process",
     )  # fmt: skip
 
     outgoing: Pipe
@@ -218,8 +252,8 @@ class Endpoint:
 
     def __init__(
         self,
-        network: SimNetwork,
-        incarnation: Incarnation,
+        network: ConnectionNetwork,
+        process: Process,
         name: str,
         peer_name: str,
         max_frame_bytes: int,
@@ -233,7 +267,7 @@ class Endpoint:
         self.is_accepted = is_accepted
         #: API keys of requests without an answer yet, by correlation id, on a watched connection.
         self.asked: dict[bytes, int] = {}
-        self.incarnation = incarnation
+        self.process = process
         self.name = name
         self.peer_name = peer_name
         self.max_frame_bytes = max_frame_bytes
@@ -264,7 +298,7 @@ class Endpoint:
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Send whole frames; copies them."""
-        self.incarnation.port_call("network.send")
+        self.process.port_call("network.send")
         if self.is_gone:
             return
         frame = b"".join(parts)
@@ -276,31 +310,31 @@ class Endpoint:
 
     def keep_frames(self) -> None:
         """The frames of this read event outlive it."""
-        self.incarnation.check_alive()
+        self.process.check_alive()
         self._kept = True
 
     def handled(self, frame_bytes: int, api_key: int) -> None:
         """A frame that counts against the budget is held no more."""
-        self.incarnation.check_alive()
+        self.process.check_alive()
         if self._share is not None:
             self._share.handled(frame_bytes, api_key)
 
     def pause_reading(self) -> None:
         """Deliver no more frames; they wait in the kernels."""
-        self.incarnation.check_alive()
+        self.process.check_alive()
         self.is_reading = False
 
     def resume_reading(self) -> None:
         """Deliver what waited, as an event of its own."""
-        self.incarnation.check_alive()
+        self.process.check_alive()
         if not self.is_reading and not self.is_gone:
             self.is_reading = True
             if self._waiting:
-                self._network.scheduler.after(0, self.incarnation, self._deliver_waiting)
+                self._network.scheduler.after(0, self.process, self._deliver_waiting)
 
     def close(self, reason: str) -> None:
         """Send what was given to `send`, then close."""
-        self.incarnation.port_call("network.close")
+        self.process.port_call("network.close")
         if not self.is_gone:
             self._uncork()
             self._gone(reason)
@@ -368,7 +402,7 @@ class Endpoint:
 
     def _has_room(self) -> None:
         if self._waiting:
-            self._network.scheduler.after(0, self.incarnation, self._deliver_waiting)
+            self._network.scheduler.after(0, self.process, self._deliver_waiting)
 
     def _split(self, chunk: bytearray, frames: list[memoryview]) -> bool:
         view = memoryview(chunk)
@@ -416,7 +450,7 @@ class Endpoint:
             self._share.close()
         self._network.forget(self)
         self._network.note_lost(self, reason)
-        self._network.scheduler.after(0, self.incarnation, self._tell_lost, reason)
+        self._network.scheduler.after(0, self.process, self._tell_lost, reason)
 
     def _tell_lost(self, reason: str) -> None:
         if self.handler is not None:

@@ -13,17 +13,15 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tidelog.core.errors import NodeDead
-from tidelog.core.ports import Ports, TimerHandle
+from tidelog.core.ports import Lane, Ports, TimerHandle
 from tidelog.sim.disk import Loss
-from tidelog.sim.loop import NS_PER_MS, Event, NodeLoop
+from tidelog.sim.loop import NS_PER_MS, Event, NodeLoop, Scheduler
+from tidelog.sim.network import SimNetwork
 from tidelog.sim.seeds import stream
-from tidelog.sim.trace import canonical_fields
-
-if TYPE_CHECKING:
-    from tidelog.sim.world import World
+from tidelog.sim.trace import Trace, canonical_fields
 
 #: Wall clock when virtual time is 0: 2024-01-01T00:00:00Z.
 WALL_EPOCH_MS = 1_704_067_200_000
@@ -39,13 +37,59 @@ class Strike:
     prefix: str = ""
 
 
-class Incarnation:
-    """One life of a node's process."""
+class NodeServices(Protocol):
+    """What a node uses of the simulation that it is part of."""
 
-    def __init__(self, world: World, node: SimNode, number: int) -> None:
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """Virtual time."""
+
+    @property
+    def trace(self) -> Trace:
+        """The run's trace."""
+
+    @property
+    def network(self) -> SimNetwork:
+        """All hosts and links."""
+
+    @property
+    def judge_crash(self) -> Callable[[Incarnation, Loss], Loss | None] | None:
+        """Says what a crash may really lose, None for no crash at all."""
+
+    def open_lane(self, incarnation: Incarnation, directory: str) -> Lane:
+        """The lane of a log directory for one incarnation."""
+
+    def loss_of(self, node_id: int, wanted: Loss) -> Loss:
+        """What the end of a process takes."""
+
+    def note(self, node_id: int, kind: str, detail: str) -> None:
+        """A line of the trace."""
+
+    def traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
+        """A node traced a state change."""
+
+    def node_started(self, incarnation: Incarnation) -> None:
+        """An incarnation begins."""
+
+    def node_died(self, incarnation: Incarnation, loss: Loss) -> None:
+        """An incarnation has ended."""
+
+    def node_halted(self, incarnation: Incarnation, reason: str) -> None:
+        """A node ends itself."""
+
+
+class Incarnation:
+    """One life of a node's process; `process.Process` for what it holds open."""
+
+    def __init__(self, world: NodeServices, node: SimNode, number: int) -> None:
         self.world = world
         self.node = node
         self.node_id = node.node_id
+        self.host = node.host
         self.number = number
         self.alive = True
         self.paused = False
@@ -177,7 +221,7 @@ def _end_coroutine(ended: object) -> None:
 class SimNode:
     """What stays when a node's process ends: its name, its clock, its disks."""
 
-    def __init__(self, world: World, node_id: int, host: str) -> None:
+    def __init__(self, world: NodeServices, node_id: int, host: str) -> None:
         self.world = world
         self.node_id = node_id
         self.host = host

@@ -16,7 +16,7 @@ from tidelog.core.ports import Lane
 from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.files import SimFiles
 from tidelog.sim.lanes import SimLane
-from tidelog.sim.loop import Scheduler
+from tidelog.sim.loop import EventOwner, Scheduler
 from tidelog.sim.network import SimNetwork
 from tidelog.sim.node import Incarnation, SimNode, trace_detail
 from tidelog.sim.seeds import stream
@@ -35,7 +35,7 @@ class World:
         self.trace = Trace()
         self.scheduler = Scheduler(self.trace)
         self.scheduler.on_unhandled = self._unhandled
-        self.network = SimNetwork(self, stream(seed, "network"))
+        self.network = SimNetwork(self.scheduler, self.note, stream(seed, "network"))
         self.nodes: dict[int, SimNode] = {}
         self.disks: dict[tuple[int, str], SimDisk] = {}
         #: What was violated, in order; the first one ends the run.
@@ -81,7 +81,8 @@ class World:
             raise ConfigError(f"log directory {directory!r}: an absolute path is expected")
         disk = self.disk(incarnation.node_id, directory)
         draw = stream(self.seed, "disk", incarnation.node_id, directory, incarnation.number)
-        return SimLane(incarnation, directory, SimFiles(incarnation, disk, draw), draw)
+        files = SimFiles(incarnation, disk, draw)
+        return SimLane(incarnation, self.scheduler, directory, files, draw)
 
     def node_started(self, incarnation: Incarnation) -> None:
         """An incarnation begins."""
@@ -143,7 +144,7 @@ class World:
         self.violations.append(f"{self.scheduler.now_ns / 1e9:.6f} s: {what}")
         self.note(-1, "violation", what.partition("\n")[0])
 
-    def _unhandled(self, owner: Incarnation | None, what: str, error: BaseException) -> None:
+    def _unhandled(self, owner: EventOwner | None, what: str, error: BaseException) -> None:
         if owner is None:
             raise error  # a fault of the simulator itself
         text = "".join(traceback.format_exception(error))

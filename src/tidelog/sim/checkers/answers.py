@@ -48,7 +48,7 @@ _CORRELATION: Final = slice(4, 8)
 
 
 class AnswerChecker:
-    """Follows the pauses of brokers and the answers that they send; `network.FrameWatch`."""
+    """Follows the pauses of brokers and the answers that they send; `connections.FrameWatch`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class AnswerChecker:
     def sent(self, endpoint: Endpoint, frame: bytes) -> None:
         """An answer leaves, with its size before it."""
         key = endpoint.asked.pop(frame[_CORRELATION], None)
-        node_id = endpoint.incarnation.node_id
+        node_id = endpoint.process.node_id
         resumed_ms = self._resumed_ms.get(node_id)
         if resumed_ms is None:
             return
