@@ -1,4 +1,8 @@
-"""Profiles of the controller and its store: elections, slow writes, lost answers, events."""
+"""Profiles of the controller and its store.
+
+Controllers are deposed with writes on their way, the store is slow or its responses are lost; the
+controller's events are written to their topic meanwhile.
+"""
 
 from __future__ import annotations
 

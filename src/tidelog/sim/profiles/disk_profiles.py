@@ -1,4 +1,7 @@
-"""Profiles of disks: full, failing, damaged, replaced."""
+"""Profiles of disks.
+
+Disks are full, fail calls, lose what was not synced, are damaged or replaced.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Profiles of all kinds of faults at once, and of clients that brokers must serve meanwhile."""
+"""Profiles without a bias towards one part: default faults, all faults, and all losses.
+
+Here are also those that change what clients ask for: compaction, lookups of offsets, compression.
+"""
 
 from __future__ import annotations
 

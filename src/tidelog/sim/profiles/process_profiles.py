@@ -1,4 +1,7 @@
-"""Profiles of brokers' processes: controlled shutdowns and pauses."""
+"""Profiles of brokers' processes.
+
+Brokers shut down in a controlled way, alone or together; processes pause beyond their sessions.
+"""
 
 from __future__ import annotations
 

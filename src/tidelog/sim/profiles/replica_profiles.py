@@ -1,4 +1,8 @@
-"""Profiles of leaders and followers: elections, truncation, the ISR, replicas that fall behind."""
+"""Profiles of leaders and followers.
+
+Roles and ISR changes arrive late, followers fall behind, replicas return with less than the others
+know of, leaders are elected again and again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Profiles whose topics, partitions and nodes in the store change while faults happen."""
+"""Profiles whose topics change while faults happen.
+
+Topics are recreated, altered, lost from the store; partitions are added, removed and reassigned;
+the nodes of both are edited or unreadable.
+"""
 
 from __future__ import annotations
 
