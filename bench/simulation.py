@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from bench.rig import spread, table
 from tidelog.core.types import TopicPartition
-from tidelog.sim.cluster import Cluster, Settings
+from tidelog.sim.broker_settings import Settings
+from tidelog.sim.cluster import Cluster
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.results import RunResult
 from tidelog.sim.run import BROKERS, run_seed

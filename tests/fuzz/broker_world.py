@@ -16,7 +16,8 @@ from tests.unit.sim.sim_programs import MS, Recorder, Running, S, run
 
 from tidelog.core.errors import ProtocolError
 from tidelog.core.ports import FrameHandler, Transport
-from tidelog.sim.cluster import PORT, Cluster, Settings, host_of
+from tidelog.sim.broker_settings import PORT, Settings, host_of
+from tidelog.sim.cluster import Cluster
 from tidelog.sim.world import World
 from tidelog.wire import codec
 from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

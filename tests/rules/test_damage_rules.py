@@ -109,7 +109,7 @@ def test_a_leader_that_reads_damage_leaves_the_isr_and_fetches_anew() -> None:
             world.scheduler.after(4 * NS_PER_S, None, damage)
 
         run.faults.begin = begin  # type: ignore[method-assign]
-        cluster.keeps_budget = False
+        cluster.budget.is_kept = False
         result = run.run()
     assert result.violation == ""
     halts = [line for line in told if " halt log directory failed" in line]

@@ -9,11 +9,13 @@ from typing import Any
 
 from tidelog.client.steps import Address
 from tidelog.core.errors import TidelogError
-from tidelog.sim.cluster import PORT, Cluster, Settings, SimBroker, host_of
+from tidelog.sim.broker_settings import PORT, Settings, host_of
+from tidelog.sim.cluster import Cluster
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.faults.stage import Stage
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.profiles import Profile
+from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.workload.admin import Administrator
 from tidelog.sim.workload.client import ClientConnection, ClientNode
 from tidelog.sim.world import CollectorPaused, World

@@ -14,7 +14,8 @@ from tidelog.client.fetching import EARLIEST, READ_UNCOMMITTED, LogReader
 from tidelog.client.groups import EMPTY, GroupAdmin, GroupDescription
 from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember, MemberOptions, Membership
-from tidelog.sim.cluster import Cluster, Settings
+from tidelog.sim.broker_settings import Settings
+from tidelog.sim.cluster import Cluster
 from tidelog.sim.workload.client import ClientNode
 from tidelog.sim.world import World
 

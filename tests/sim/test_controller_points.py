@@ -105,7 +105,7 @@ def story(points: Points) -> None:
         stand = Stand()
         try:
             points.stand = stand
-            stand.cluster.keeps_budget = False
+            stand.cluster.budget.is_kept = False
             stand.world.on_death.append(lambda *_: points.died())
             stand.cluster.store.on_commit(lambda *commit: _committed(points, *commit))
             _tell(stand)

@@ -13,7 +13,8 @@ from tests.sim.test_disk_faults import EXPECTED as DISK_FAULTS
 
 from tidelog.core.errors import TidelogError
 from tidelog.metadata.store import Create, OutcomeUnknown
-from tidelog.sim.cluster import STORE_HOST, host_of
+from tidelog.sim.broker_settings import host_of
+from tidelog.sim.cluster import STORE_HOST
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults import KINDS, SCENARIOS
 from tidelog.sim.faults.store import strike_next_write
@@ -453,7 +454,7 @@ def test_slow_disk_makes_appends_wait(at: Stand) -> None:
 
 
 def test_last_replica_standing_leaves_one_member_and_ends_it(at: Stand) -> None:
-    at.cluster.keeps_budget = False
+    at.cluster.budget.is_kept = False
     at.cluster.history.keeps_promises = False
     before = lives(at)
     at.play("last_replica_standing")

@@ -11,7 +11,8 @@ from tidelog.broker.connections import Connection
 from tidelog.core import limits
 from tidelog.core.ports import Transport
 from tidelog.sim import run
-from tidelog.sim.cluster import PORT, Cluster, Settings, host_of
+from tidelog.sim.broker_settings import PORT, Settings, host_of
+from tidelog.sim.cluster import Cluster
 from tidelog.sim.run import run_seed
 from tidelog.sim.world import World
 

@@ -13,10 +13,11 @@ from typing import Final
 from tidelog.core.metrics import EVENTS_DROPPED
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.history.operations import Operation
+from tidelog.sim.broker_settings import LOG_DIRECTORY
 from tidelog.sim.checkers.histories import check_history, operations
 from tidelog.sim.checkers.storage import check_disk
 from tidelog.sim.clientele import Clientele
-from tidelog.sim.cluster import LOG_DIRECTORY, Cluster
+from tidelog.sim.cluster import Cluster
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.profiles import Profile
 from tidelog.sim.workload.churn import Churn

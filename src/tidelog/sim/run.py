@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.history.operations import Operation
+from tidelog.sim.broker_settings import Settings
 from tidelog.sim.clientele import Clientele
-from tidelog.sim.cluster import Cluster, Settings
+from tidelog.sim.cluster import Cluster
 from tidelog.sim.ending import Ending
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
@@ -183,7 +184,7 @@ class SeedRun:
             cluster.published.expansions,
             self._crashes,
             cluster.lossy_crashes,
-            cluster.refused_losses,
+            cluster.budget.refused_losses,
             cluster.store.expiries,
             history.suppressed_duplicates,
             history.acknowledged_records,

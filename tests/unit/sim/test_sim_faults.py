@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.sim import fault_table
 
-from tidelog.sim.cluster import Cluster, Settings
+from tidelog.sim.broker_settings import Settings
+from tidelog.sim.cluster import Cluster
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.profiles import PROFILES, Profile

@@ -10,10 +10,10 @@ import errno
 from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
-from tidelog.sim.cluster import SimBroker
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
 from tidelog.sim.faults.kinds import kind
 from tidelog.sim.faults.stage import Stage
+from tidelog.sim.sim_broker import SimBroker
 
 _READS: Final = ("pread", "pread_cached", "read_file")
 _WRITES: Final = ("pwritev", "truncate", "rename", "unlink")
@@ -81,7 +81,7 @@ def lose_power(stage: Stage) -> bool:
     """A broker loses its power; of what was not synced a part survives, torn, out of order."""
     broker = stage.any_broker()
     loss = stage.draw.choice(_POWER_LOSSES)
-    if broker is None or not stage.cluster.may_fail(broker.node_id, loses_data=True):
+    if broker is None or not stage.cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     return broker.crash(loss, f"power loss ({loss.value})")
 
@@ -174,7 +174,7 @@ def _damage(stage: Stage, suffixes: tuple[str, ...]) -> bool:
     cluster = stage.cluster
     down = [one for one in cluster.brokers.values() if one.life is None]
     broker = stage.draw.choice(down) if down and stage.draw.random() < 0.7 else stage.any_broker()
-    if broker is None or not cluster.may_fail(broker.node_id, loses_data=True):
+    if broker is None or not cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     if any(cluster.world.is_damaged(node_id) for node_id in cluster.brokers):
         return False  # one copy at a time
@@ -244,7 +244,7 @@ def _operate(stage: Stage, broker: SimBroker) -> None:
     def look() -> None:
         if not broker.was_damaged:
             return
-        may_be_emptied = stage.cluster.may_fail(broker.node_id, loses_data=True)
+        may_be_emptied = stage.cluster.budget.may_fail(broker.node_id, loses_data=True)
         if broker.was_refused and broker.life is None and may_be_emptied:
             stage.note(f"the operator empties the disk of {broker.node_id}")
             broker.logs.disk.replace()
@@ -257,7 +257,7 @@ def _operate(stage: Stage, broker: SimBroker) -> None:
 
 def _lose_everything(stage: Stage, broker: SimBroker, why: str) -> bool:
     """Kill a broker that may lose what it has."""
-    if not stage.cluster.may_fail(broker.node_id, loses_data=True):
+    if not stage.cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     return broker.crash(Loss.ALL_UNSYNCED, why)
 
@@ -283,7 +283,7 @@ def _fail_calls(
         if call not in calls:
             return 0
         left -= 1
-        if left > 0 or not cluster.may_fail(node_id, loses_data=loses_data):
+        if left > 0 or not cluster.budget.may_fail(node_id, loses_data=loses_data):
             return 0
         if once:
             disk.fault = None

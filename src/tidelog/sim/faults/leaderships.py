@@ -11,13 +11,14 @@ from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
 from tidelog.sim.checkers.logs import LogKey
-from tidelog.sim.cluster import STORE_HOST, SimBroker
+from tidelog.sim.cluster import STORE_HOST
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.disks import put_back, take_away
 from tidelog.sim.faults.kinds import scenario
 from tidelog.sim.faults.stage import Scenario, Stage
 from tidelog.sim.faults.store import elect_preferred, expire
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.sim_broker import SimBroker
 
 _STEP_MS = 5.0
 #: How long a scenario waits for what its next step needs, before it begins anew.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection
 
-from tidelog.sim.cluster import Cluster, SimBroker
+from tidelog.sim.cluster import Cluster
 
 # Each module registers its kinds.
 from tidelog.sim.faults import (  # noqa: F401
@@ -30,6 +30,7 @@ from tidelog.sim.loop import NS_PER_MS, Event
 from tidelog.sim.profiles import Profile
 from tidelog.sim.reductions import Played
 from tidelog.sim.seeds import stream
+from tidelog.sim.sim_broker import SimBroker
 
 
 def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, float]:
@@ -89,7 +90,7 @@ class Faults:
         self._mean_interval_ms = draw.randrange(*profile.mean_interval_ms)
         self._restart_ms = draw.choice(profile.restart_ms)
         self._weights = _weights(profile, draw, cluster.world.seed) or {"strike": 1.0}
-        cluster.keeps_budget = profile.keeps_budget
+        cluster.budget.is_kept = profile.keeps_budget
         cluster.history.keeps_promises = profile.keeps_promises
         cluster.on_broker_death = self._restart_later
 

@@ -10,9 +10,10 @@ import random
 from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
-from tidelog.sim.cluster import Cluster, SimBroker
+from tidelog.sim.cluster import Cluster
 from tidelog.sim.disk import Loss
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.sim_broker import SimBroker
 
 #: A scenario yields how many ms to wait.
 Scenario = Generator[float, None, None]

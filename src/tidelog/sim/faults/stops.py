@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.sim.cluster import SimBroker
 from tidelog.sim.faults.kinds import scenario
 from tidelog.sim.faults.stage import LOSSES, Scenario, Stage
+from tidelog.sim.sim_broker import SimBroker
 
 #: How many are told to stop together, as likely as it stands here.
 _COUNTS: Final = (1, 1, 1, 2, 3)

@@ -10,10 +10,11 @@ import json
 import random
 
 from tidelog.metadata import layout
-from tidelog.sim.cluster import STORE_HOST, SimBroker
+from tidelog.sim.cluster import STORE_HOST
 from tidelog.sim.faults.kinds import kind
 from tidelog.sim.faults.network import cut_for_a_while
 from tidelog.sim.faults.stage import LOSSES, Stage
+from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.store import WriteStrike
 
 

@@ -1,11 +1,15 @@
-"""What a profile is: a named bias of what happens to a run."""
+"""What a profile is: a named bias of what happens to a run.
+
+It weighs kinds of faults, sets how often they come, and says what the clients, the brokers'
+configuration and the store's delays are like meanwhile.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidelog.sim.cluster import STORE_LATENCY_MS
+from tidelog.sim.broker_settings import STORE_LATENCY_MS
 from tidelog.sim.profiles.fault_weights import DEFAULT_WEIGHTS
 
 

@@ -20,9 +20,9 @@ from tidelog.sim.story import facts
 from tidelog.sim.story.facts import Fact
 
 if TYPE_CHECKING:
-    from tidelog.sim.cluster import SimBroker
     from tidelog.sim.node import Incarnation
     from tidelog.sim.run import SeedRun
+    from tidelog.sim.sim_broker import SimBroker
 
 LOSSES: Final = {
     "NONE": "its process ends, the machine goes on: nothing written is lost",

@@ -22,7 +22,7 @@ from tidelog.sim.workload.churning import ChurnKind, Work, churn
 from tidelog.sim.workload.consumers import PartitionConsumer
 
 if TYPE_CHECKING:
-    from tidelog.sim.cluster import SimBroker
+    from tidelog.sim.sim_broker import SimBroker
 
 _READ_UNCOMMITTED: Final = 0
 
