@@ -16,8 +16,7 @@ from tests.model.variants import (
     Variant,
     in_force,
 )
-
-from tidelog.sim.mutants import Mutant, MutantGoneError
+from tests.mutants import Mutant, MutantGoneError
 
 #: What holds is as large as the healthy model: at smaller bounds here, at full ones in the soak.
 LOG_BOUNDS = log_model.Bounds(2, 2, 2)

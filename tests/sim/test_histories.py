@@ -7,9 +7,9 @@ to be silent here.
 from __future__ import annotations
 
 import pytest
+from tests.mutants import MUTANTS, applied
 
 from tidelog.history import HistoryChecker, Operation, Report
-from tidelog.sim.mutants import MUTANTS, applied
 from tidelog.sim.run import SeedRun, run_seed
 from tidelog.sim.world import CollectorPaused, World
 

@@ -19,7 +19,7 @@ from tidelog.sim.cluster import Cluster
 from tidelog.sim.ending import Ending
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
-from tidelog.sim.mutants import applied
+from tidelog.sim.mutation import applied
 from tidelog.sim.outside import nothing_outside
 from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.reductions import Only, Played, parse
@@ -241,10 +241,12 @@ def run_seed(
     only: str = "",
     observe: Callable[[SeedRun], None] | None = None,
 ) -> RunResult:
-    """Run one seed, with a named mutant in the brokers if one is given; `on_history` is given what
-    clients did and were told, `observe` the run before it begins. With `limit_events` it ends soon
-    after so many events, and what was not reached by then is not judged. `chosen` and `only` as for
-    SeedRun; ReductionError for an `only` that names no reduction."""
+    """Run one seed, with a mutant in the brokers if one is named (`sim/mutation`).
+
+    `on_history` is given what clients did and were told, `observe` the run before it begins. With
+    `limit_events` it ends soon after so many events, and what was not reached by then is not
+    judged. `chosen` and `only` as for SeedRun; ReductionError for an `only` that names none.
+    """
     if profile == MIXED:
         profile = profile_of(seed)
     left = parse(only, [*KINDS, *SCENARIOS])

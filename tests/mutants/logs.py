@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tests.mutants.mutant import Catalogue
+
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import PRODUCER_BATCHES_REMEMBERED
-from tidelog.sim.mutants.mutant import Catalogue
 
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from tests.mutants.mutant import Catalogue
+
 from tidelog.controller.activity import Verdict
 from tidelog.controller.adoption import Adopted
 from tidelog.controller.decision import Written
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check, StoreUnavailable
-from tidelog.sim.mutants.mutant import Catalogue
 from tidelog.sim.store_server import Transact
 
 CATALOGUE: Final = Catalogue()

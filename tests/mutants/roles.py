@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from tests.mutants.mutant import Catalogue
+
 from tidelog.broker.fetch_checks import Refusal
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH, EpochEnd
 from tidelog.replication.commands import Placement
 from tidelog.replication.effects import NOTHING
 from tidelog.replication.leader import LeaderReplica
-from tidelog.sim.mutants.mutant import Catalogue
 
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks

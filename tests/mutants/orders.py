@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tests.mutants.mutant import Catalogue
+
 from tidelog.controller.commands import Part
-from tidelog.sim.mutants.mutant import Catalogue
 
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tests.mutants.mutant import Catalogue
+
 from tidelog.core.errors import DEVICE_ERRNOS
-from tidelog.sim.mutants.mutant import Catalogue
 
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks

@@ -1,7 +1,8 @@
 """Mutants: brokers with one rule broken, which the checkers must catch.
 
-`tidelog sim mutants` looks for seeds that catch each; those that were found are recorded and
-replayed by tests/sim/test_mutants.py.
+The simulator takes a mutant by its importable name, `tests.mutants:NAME`: each mutant is an
+attribute of this package. `python -m tests.mutants` searches for seeds that catch each mutant;
+tests/sim/test_mutants.py replays the recorded ones.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from tidelog.sim.mutants import (
+from tests.mutants import (
     control,
     disks,
     groups,
@@ -23,9 +24,11 @@ from tidelog.sim.mutants import (
     serving,
     sessions,
 )
-from tidelog.sim.mutants.mutant import Mutant, MutantGoneError, in_force
+from tests.mutants.mutant import Mutant, MutantGoneError
 
-__all__ = ["MUTANTS", "Mutant", "MutantGoneError", "applied"]
+from tidelog.sim.names import nearest_first
+
+__all__ = ["MUTANTS", "Mutant", "MutantGoneError", "applied", "importable"]
 
 MUTANTS: Final[Mapping[str, Mutant]] = {
     name: mutant
@@ -46,6 +49,19 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
 }
 
 
+def __getattr__(name: str) -> Mutant:
+    """Return the mutant of this name."""
+    mutant = MUTANTS.get(name)
+    if mutant is None:
+        raise AttributeError(f"no mutant {name!r}; there are {nearest_first(name, MUTANTS)}")
+    return mutant
+
+
+def importable(name: str) -> str:
+    """Return the name by which a job in any process finds a mutant."""
+    return f"{__name__}:{name}"
+
+
 @contextmanager
 def applied(name: str) -> Iterator[None]:
     """The mutant is in force within; no name: nothing is."""
@@ -55,5 +71,5 @@ def applied(name: str) -> Iterator[None]:
     mutant = MUTANTS.get(name)
     if mutant is None:
         raise MutantGoneError(f"there is no mutant {name!r}; there are {', '.join(MUTANTS)}")
-    with in_force(mutant):
+    with mutant.in_force():
         yield

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tests.mutants.mutant import Catalogue
+
 from tidelog.controller.commands import Stop
 from tidelog.core.types import NO_LEADER
-from tidelog.sim.mutants.mutant import Catalogue
 
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks

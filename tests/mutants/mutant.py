@@ -31,6 +31,21 @@ class Mutant:
     #: Why seeds do not show it; then a model must. Empty for one that a seed catches.
     uncaught: str = ""
 
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """The mutant's replacements are in place within."""
+        owners = [_owner(self, target) for target in self.targets]
+        originals = [vars(owner)[attribute] for owner, attribute in owners]
+        made = self.make(*originals)
+        replacements = (made,) if len(owners) == 1 else made
+        with ExitStack() as undo:
+            for (owner, attribute), original, replacement in zip(
+                owners, originals, replacements, strict=True
+            ):
+                setattr(owner, attribute, replacement)
+                undo.callback(setattr, owner, attribute, original)
+            yield
+
 
 class MutantGoneError(LookupError):
     """The attribute that a mutant replaces is not there."""
@@ -56,22 +71,6 @@ class Catalogue:
             return make
 
         return register
-
-
-@contextmanager
-def in_force(mutant: Mutant) -> Iterator[None]:
-    """The mutant's replacements are in place within."""
-    owners = [_owner(mutant, target) for target in mutant.targets]
-    originals = [vars(owner)[attribute] for owner, attribute in owners]
-    made = mutant.make(*originals)
-    replacements = (made,) if len(owners) == 1 else made
-    with ExitStack() as undo:
-        for (owner, attribute), original, replacement in zip(
-            owners, originals, replacements, strict=True
-        ):
-            setattr(owner, attribute, replacement)
-            undo.callback(setattr, owner, attribute, original)
-        yield
 
 
 def _owner(mutant: Mutant, target: str) -> tuple[Any, str]:
