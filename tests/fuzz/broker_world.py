@@ -17,8 +17,8 @@ from tests.unit.sim.sim_programs import MS, Recorder, Running, S, run
 from tidelog.core.errors import ProtocolError
 from tidelog.core.ports import FrameHandler, Transport
 from tidelog.sim.broker_settings import PORT, Settings, host_of
-from tidelog.sim.cluster import Cluster
-from tidelog.sim.world import World
+from tidelog.sim.sim_cluster import SimCluster
+from tidelog.sim.simulator import Simulator
 from tidelog.wire import codec
 from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -54,8 +54,8 @@ class BrokerWorld:
     """One broker, two topics, and clients."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.world = World(seed)
-        cluster = self.cluster = Cluster(self.world, 1, Settings(properties=_PROPERTIES))
+        self.world = Simulator(seed)
+        cluster = self.cluster = SimCluster(self.world, 1, Settings(properties=_PROPERTIES))
         # The checkers of replicas look at several of them; here is one, and its defects count.
         self.world.scheduler.after_event = None
         cluster.start()

@@ -26,7 +26,7 @@ from tests.mutants import (
 )
 from tests.mutants.mutant import Mutant, MutantGoneError
 
-from tidelog.sim.names import nearest_first
+from tidelog.sim.suggestions import nearest_first
 
 __all__ = ["MUTANTS", "Mutant", "MutantGoneError", "applied", "importable"]
 

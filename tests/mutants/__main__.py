@@ -18,7 +18,7 @@ from tidelog.cli.output import print_line, say
 from tidelog.cli.seed_search import results
 from tidelog.cli.simulation import check_time, parse_seeds
 from tidelog.core.errors import TidelogError
-from tidelog.sim.names import nearest_first
+from tidelog.sim.suggestions import nearest_first
 
 app = typer.Typer(
     rich_markup_mode=None,

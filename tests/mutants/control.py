@@ -17,7 +17,7 @@ from tidelog.controller.adoption import Adopted
 from tidelog.controller.decision import Written
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check, StoreUnavailable
-from tidelog.sim.store_server import Transact
+from tidelog.sim.sim_store_server import Transact
 
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
@@ -106,7 +106,7 @@ def events_sent_again_as_new(failed: Any) -> Any:
     return forgetful
 
 
-@_breaks("S1", "tidelog.sim.store_server:SimStoreServer.handle", profile="controller_moves")
+@_breaks("S1", "tidelog.sim.sim_store_server:SimStoreServer.handle", profile="controller_moves")
 def expired_session_writes(handle: Any) -> Any:
     """The store takes writes of a session that has expired."""
 

@@ -26,7 +26,7 @@ from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.disk import Loss
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.run import SeedRun
-from tidelog.sim.world import CollectorPaused
+from tidelog.sim.simulator import CollectorPaused
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 
@@ -90,7 +90,7 @@ def test_a_leader_that_reads_damage_leaves_the_isr_and_fetches_anew() -> None:
     another one leads, and everybody has everything in the end."""
     with CollectorPaused():
         run = SeedRun(0, "damaged_disks")
-        cluster, world = run.cluster, run.world
+        cluster, world = run.cluster, run.simulator
         told: list[str] = []
         world.trace.listener = told.append
 

@@ -18,7 +18,7 @@ from tidelog.broker.session import BrokerIdInUseError
 from tidelog.core.config import BrokerConfig
 from tidelog.metadata import layout
 from tidelog.metadata.store import Create, Node, OutcomeUnknown, StoreUnavailable
-from tidelog.sim.store import SimStoreClient
+from tidelog.sim.sim_store import SimStoreClient
 
 TIMEOUT_MS = 1000
 

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.sim.fault_stand import Stand
+from tests.sim.fault_harness import FaultHarness
 
 from tidelog.broker.peers import PeerConnection
 from tidelog.broker.store_reader import StoreReader
@@ -27,8 +27,8 @@ from tidelog.metadata import layout
 from tidelog.metadata.store import Check
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Strike
+from tidelog.sim.simulator import CollectorPaused
 from tidelog.sim.workload.admin import Administrator
-from tidelog.sim.world import CollectorPaused
 
 #: Points of the story, none of which may be left out: more is fine, fewer means a look elsewhere.
 LEAST_POINTS = 60
@@ -45,15 +45,15 @@ class Points:
         self.count = 0
         self.kinds: Counter[str] = Counter()
         self.struck = self.deaths = 0
-        self.stand: Stand | None = None
+        self.harness: FaultHarness | None = None
 
     def reached(self, kind: str, broker_id: int) -> None:
         """The controller, on this broker, is at a point."""
-        if self.stand is None:
+        if self.harness is None:
             return
         self.kinds[kind] += 1
         if self.count == self.chosen:
-            life = self.stand.cluster.brokers[broker_id].life
+            life = self.harness.cluster.brokers[broker_id].life
             if life is not None:
                 loss = Loss.ALL_UNSYNCED if self.count % 2 else Loss.NONE
                 life.plan_strike(Strike(1, loss))
@@ -93,28 +93,28 @@ def watched(points: Points) -> Iterator[None]:
 
 def controller_of(points: Points) -> int:
     """Whose controller is writing: there is one at a time in this story, but for its last word."""
-    if points.stand is None:
+    if points.harness is None:
         return -1
-    found = points.stand.stage().controller()
+    found = points.harness.context().controller()
     return -1 if found is None else found.node_id
 
 
 def story(points: Points) -> None:
     """What happens, with the crash at the chosen point."""
     with CollectorPaused(), watched(points):
-        stand = Stand()
+        harness = FaultHarness()
         try:
-            points.stand = stand
-            stand.cluster.budget.is_kept = False
-            stand.world.on_death.append(lambda *_: points.died())
-            stand.cluster.store.on_commit(lambda *commit: _committed(points, *commit))
-            _tell(stand)
-            points.stand = None
-            stand.until(lambda: not stand.cluster.health())
-            stand.run(500)
+            points.harness = harness
+            harness.cluster.budget.is_kept = False
+            harness.simulator.on_death.append(lambda *_: points.died())
+            harness.cluster.store.on_commit(lambda *commit: _committed(points, *commit))
+            _tell(harness)
+            points.harness = None
+            harness.until(lambda: not harness.cluster.health())
+            harness.run(500)
         finally:
-            points.stand = None
-            stand.world.close()
+            points.harness = None
+            harness.simulator.close()
 
 
 def _committed(points: Points, *commit: Any) -> None:
@@ -124,26 +124,29 @@ def _committed(points: Points, *commit: Any) -> None:
         points.reached("written", controller_of(points))
 
 
-def _tell(stand: Stand) -> None:
-    admin = Administrator(stand.client, Random(4))
+def _tell(harness: FaultHarness) -> None:
+    admin = Administrator(harness.client, Random(4))
     admin.takes_existing = True
-    _patiently(stand, lambda: stand.client.tasks.spawn("make", admin.create("u", 3, 3, {})))
-    victim = next(one for one in stand.brokers if one is not stand.controller)
+    _patiently(harness, lambda: harness.client.tasks.spawn("make", admin.create("u", 3, 3, {})))
+    victim = next(one for one in harness.brokers if one is not harness.controller)
     victim.crash(Loss.NONE, "a broker dies")
-    stand.run(400)
-    _patiently(stand, lambda: stand.client.tasks.spawn("delete", admin.delete("u")))
-    _patiently(stand, lambda: stand.client.tasks.spawn("again", admin.create("u", 2, 3, {})))
+    harness.run(400)
+    _patiently(harness, lambda: harness.client.tasks.spawn("delete", admin.delete("u")))
+    _patiently(
+        harness,
+        lambda: harness.client.tasks.spawn("again", admin.create("u", 2, 3, {})),
+    )
 
 
-def _patiently(stand: Stand, begin: Callable[[], Any]) -> None:
+def _patiently(harness: FaultHarness, begin: Callable[[], Any]) -> None:
     """Let something be done, and whoever dies meanwhile return."""
     task = begin()
 
     def is_over() -> bool:
-        stand.cluster.start()
-        return bool(task.done()) and not stand.cluster.health()
+        harness.cluster.start()
+        return bool(task.done()) and not harness.cluster.health()
 
-    stand.until(is_over, 60_000)
+    harness.until(is_over, 60_000)
 
 
 def test_the_story_has_every_kind_of_point() -> None:

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.sim.fault_stand import CLIENT, NS_PER_MS, TOPIC, Stand, stand
+from tests.sim.fault_harness import CLIENT, NS_PER_MS, TOPIC, FaultHarness, fault_harness
 from tests.sim.test_disk_faults import EXPECTED as DISK_FAULTS
 
 from tidelog.core.errors import TidelogError
 from tidelog.metadata.store import Create, OutcomeUnknown
 from tidelog.sim.broker_settings import host_of
-from tidelog.sim.cluster import STORE_HOST
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults import KINDS, SCENARIOS
 from tidelog.sim.faults.store import strike_next_write
-from tidelog.sim.store import SimStoreClient
+from tidelog.sim.sim_cluster import STORE_HOST
+from tidelog.sim.sim_store import SimStoreClient
 
 #: Faster than this an answer comes over links that are as they should be.
 QUICK_MS = 5.0
@@ -28,12 +28,12 @@ TESTS = Path(__file__).parent
 
 
 @pytest.fixture
-def at() -> Iterator[Stand]:
-    with stand() as made:
+def at() -> Iterator[FaultHarness]:
+    with fault_harness() as made:
         yield made
 
 
-def ends_up(at: Stand, incarnation: dict[int, int]) -> None:
+def ends_up(at: FaultHarness, incarnation: dict[int, int]) -> None:
     """Whoever ended is started again, and the cluster is healthy."""
     at.until(lambda: not at.cluster.health())
     for broker in at.brokers:
@@ -41,11 +41,11 @@ def ends_up(at: Stand, incarnation: dict[int, int]) -> None:
         assert broker.incarnation >= incarnation[broker.node_id]
 
 
-def lives(at: Stand) -> dict[int, int]:
+def lives(at: FaultHarness) -> dict[int, int]:
     return {broker.node_id: broker.incarnation for broker in at.brokers}
 
 
-def died(at: Stand, before: dict[int, int]) -> list[int]:
+def died(at: FaultHarness, before: dict[int, int]) -> list[int]:
     return [
         broker.node_id
         for broker in at.brokers
@@ -56,8 +56,8 @@ def died(at: Stand, before: dict[int, int]) -> list[int]:
 # Network
 
 
-def _links(at: Stand, what: str) -> list[tuple[str, str]]:
-    network = at.world.network
+def _links(at: FaultHarness, what: str) -> list[tuple[str, str]]:
+    network = at.simulator.network
     hosts = [host_of(broker.node_id) for broker in at.brokers] + [CLIENT]
     return [
         (source, target)
@@ -69,7 +69,7 @@ def _links(at: Stand, what: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_cut_one_way_lets_nothing_pass_in_one_direction_until_it_is_healed(
-    at: Stand, seed: int
+    at: FaultHarness, seed: int
 ) -> None:
     at.inject("cut_one_way", seed, [CLIENT])
     ((source, target),) = _links(at, "cut")
@@ -84,7 +84,7 @@ def test_cut_one_way_lets_nothing_pass_in_one_direction_until_it_is_healed(
     assert not _links(at, "cut")
 
 
-def test_cut_two_ways_lets_nothing_pass_until_it_is_healed(at: Stand) -> None:
+def test_cut_two_ways_lets_nothing_pass_until_it_is_healed(at: FaultHarness) -> None:
     at.inject("cut_two_ways", 1, [CLIENT])
     cut = _links(at, "cut")
     assert len(cut) == 2 and cut[0] == cut[1][::-1]
@@ -95,7 +95,7 @@ def test_cut_two_ways_lets_nothing_pass_until_it_is_healed(at: Stand) -> None:
     at.until(lambda: told() is not None)
 
 
-def test_isolate_cuts_a_broker_off_from_all(at: Stand) -> None:
+def test_isolate_cuts_a_broker_off_from_all(at: FaultHarness) -> None:
     at.inject("isolate", 2)
     hosts = [source for source, _ in _links(at, "cut")]
     (host,) = [host for host in dict.fromkeys(hosts) if hosts.count(host) == 3]
@@ -106,11 +106,11 @@ def test_isolate_cuts_a_broker_off_from_all(at: Stand) -> None:
     at.until(lambda: told() is not None)
 
 
-def test_slow_link_makes_answers_late(at: Stand) -> None:
+def test_slow_link_makes_answers_late(at: FaultHarness) -> None:
     at.inject("slow_link", 3, [CLIENT])
     ((source, _),) = _links(at, "extra_ns")
     broker_id = int(source.removeprefix("broker"))
-    extra_ms = at.world.network.link(source, CLIENT).extra_ns / NS_PER_MS
+    extra_ms = at.simulator.network.link(source, CLIENT).extra_ns / NS_PER_MS
     told = at.answer_ms(broker_id)
     assert told is not None and told > extra_ms
     at.run(4_100)
@@ -118,17 +118,17 @@ def test_slow_link_makes_answers_late(at: Stand) -> None:
     assert after is not None and after < QUICK_MS
 
 
-def test_late_roles_delays_what_the_controller_tells_one_broker(at: Stand) -> None:
+def test_late_roles_delays_what_the_controller_tells_one_broker(at: FaultHarness) -> None:
     controller = at.controller.node.host
     at.inject("late_roles")
     ((source, target),) = _links(at, "extra_ns")
     assert source == controller and target.startswith("broker")
-    assert at.world.network.link(source, target).extra_ns >= 150 * NS_PER_MS
+    assert at.simulator.network.link(source, target).extra_ns >= 150 * NS_PER_MS
     at.run(3_100)
     assert not _links(at, "extra_ns")
 
 
-def test_jitter_lets_one_connection_overtake_another(at: Stand) -> None:
+def test_jitter_lets_one_connection_overtake_another(at: FaultHarness) -> None:
     at.inject("jitter", 3)
     (text,) = at.noted(" fault jitter of ")
     broker_id = int(text.rpartition("broker")[2])
@@ -150,7 +150,7 @@ def test_jitter_lets_one_connection_overtake_another(at: Stand) -> None:
     assert all(told() is not None for told in tolds)
 
 
-def test_clog_delivers_all_at_once_when_it_flows_again(at: Stand) -> None:
+def test_clog_delivers_all_at_once_when_it_flows_again(at: FaultHarness) -> None:
     at.inject("clog", 2, [CLIENT])
     ((source, target),) = _links(at, "clogged")
     broker_id = int((source + target).replace(CLIENT, "").removeprefix("broker"))
@@ -166,7 +166,7 @@ def test_clog_delivers_all_at_once_when_it_flows_again(at: Stand) -> None:
     assert source in whole
 
 
-def test_half_open_connections_are_believed_open_by_one_side_or_both(at: Stand) -> None:
+def test_half_open_connections_are_believed_open_by_one_side_or_both(at: FaultHarness) -> None:
     seen: list[str] = []
     for seed in range(6):
         first = len(at.lines)
@@ -184,11 +184,11 @@ def test_half_open_connections_are_believed_open_by_one_side_or_both(at: Stand) 
     assert broker.life is not None
     mine = [
         endpoint
-        for endpoint in at.world.network.connections_of(broker.life)
+        for endpoint in at.simulator.network.connections_of(broker.life)
         if endpoint.peer_name.startswith(CLIENT)
     ]
     for endpoint in mine:
-        at.world.network.vanish(endpoint, is_told=True)
+        at.simulator.network.vanish(endpoint, is_told=True)
     at.run(10)
     assert at.connections[1].is_open
     told = at.ask(1)
@@ -197,9 +197,9 @@ def test_half_open_connections_are_believed_open_by_one_side_or_both(at: Stand) 
     at.until(lambda: not at.connections[1].is_open, 40_000)
 
 
-def test_unserved_connections_are_accepted_and_not_answered(at: Stand) -> None:
+def test_unserved_connections_are_accepted_and_not_answered(at: FaultHarness) -> None:
     at.inject("unserved_connections", 1)
-    (host,) = [host for host in at.world.network.hosts.values() if not host.is_serving]
+    (host,) = [host for host in at.simulator.network.hosts.values() if not host.is_serving]
     broker_id = int(host.name.removeprefix("broker"))
     at.forget_connections()
     refusal = at.try_to_connect(broker_id)
@@ -210,7 +210,7 @@ def test_unserved_connections_are_accepted_and_not_answered(at: Stand) -> None:
     assert at.answer_ms(broker_id) is not None
 
 
-def test_reset_connections_breaks_them_on_both_sides(at: Stand) -> None:
+def test_reset_connections_breaks_them_on_both_sides(at: FaultHarness) -> None:
     at.inject("reset_connections")
     at.run(50)
     broken = [number for number, each in at.connections.items() if not each.is_open]
@@ -221,7 +221,7 @@ def test_reset_connections_breaks_them_on_both_sides(at: Stand) -> None:
 # Store
 
 
-def _transact(at: Stand, store: SimStoreClient, path: str) -> object:
+def _transact(at: FaultHarness, store: SimStoreClient, path: str) -> object:
     """Make a node; the outcome."""
     outcome: list[object] = []
 
@@ -238,7 +238,7 @@ def _transact(at: Stand, store: SimStoreClient, path: str) -> object:
     return outcome[0]
 
 
-def _store_of(at: Stand, note: str) -> SimStoreClient:
+def _store_of(at: FaultHarness, note: str) -> SimStoreClient:
     text = at.noted(note)[-1]
     numbers = [int(word) for word in text.rpartition(" fault ")[2].split() if word.isdigit()]
     store = at.cluster.brokers[numbers[0]].store
@@ -246,42 +246,42 @@ def _store_of(at: Stand, note: str) -> SimStoreClient:
     return store
 
 
-def test_expire_session_ends_a_session(at: Stand) -> None:
+def test_expire_session_ends_a_session(at: FaultHarness) -> None:
     before = at.cluster.store.live_sessions()
     at.inject("expire_session")
     assert len(at.cluster.store.live_sessions()) == len(before) - 1
     at.until(lambda: not at.cluster.health() and len(at.cluster.store.live_sessions()) == 3)
 
 
-def test_expire_controller_brings_another_controller_epoch(at: Stand) -> None:
+def test_expire_controller_brings_another_controller_epoch(at: FaultHarness) -> None:
     epoch = at.cluster.published.controller_epoch
     at.inject("expire_controller")
     at.until(lambda: at.cluster.published.controller_epoch > epoch)
 
 
-def test_lose_answer_applies_the_transaction_and_tells_nobody(at: Stand) -> None:
+def test_lose_answer_applies_the_transaction_and_tells_nobody(at: FaultHarness) -> None:
     at.inject("lose_answer")
     store = _store_of(at, "lose the next answer")
     assert isinstance(_transact(at, store, "/applied"), OutcomeUnknown)
     assert at.cluster.store.tree.get("/applied") is not None
 
 
-def test_lose_request_applies_nothing(at: Stand) -> None:
+def test_lose_request_applies_nothing(at: FaultHarness) -> None:
     at.inject("lose_request")
     store = _store_of(at, "lose the next request")
     assert isinstance(_transact(at, store, "/lost"), OutcomeUnknown)
     assert at.cluster.store.tree.get("/lost") is None
 
 
-def test_cut_store_keeps_one_broker_from_it(at: Stand) -> None:
+def test_cut_store_keeps_one_broker_from_it(at: FaultHarness) -> None:
     at.inject("cut_store", 5)
     cut = [each for each in at.brokers if not at.cluster.reaches_store(each.node.host)]
     assert len(cut) == 1
-    assert at.world.network.link(cut[0].node.host, STORE_HOST).cut
+    assert at.simulator.network.link(cut[0].node.host, STORE_HOST).cut
     at.until(lambda: at.cluster.reaches_store(cut[0].node.host))
 
 
-def test_store_outage_ends_no_session_and_serves_nobody(at: Stand) -> None:
+def test_store_outage_ends_no_session_and_serves_nobody(at: FaultHarness) -> None:
     sessions = at.cluster.store.live_sessions()
     at.inject("store_outage", 4)
     assert not any(at.cluster.reaches_store(each.node.host) for each in at.brokers)
@@ -293,20 +293,20 @@ def test_store_outage_ends_no_session_and_serves_nobody(at: Stand) -> None:
     assert at.cluster.store.expiries == 0
 
 
-def test_late_watches_come_after_a_while(at: Stand) -> None:
+def test_late_watches_come_after_a_while(at: FaultHarness) -> None:
     store = at.brokers[0].store
     assert store is not None
     at.inject("late_watches", 2)
     fired: list[int] = []
 
     async def watch() -> None:
-        await store.get("/watched", lambda _: fired.append(at.world.now_ns))
+        await store.get("/watched", lambda _: fired.append(at.simulator.now_ns))
 
     broker = at.brokers[0].broker
     assert broker is not None
     task = broker.tasks.spawn("watch", watch())
     at.until(task.done)
-    begin_ns = at.world.now_ns
+    begin_ns = at.simulator.now_ns
     at.cluster.store.write_from_outside("/watched", b"x")
     at.until(lambda: bool(fired))
     assert (fired[0] - begin_ns) / NS_PER_MS > QUICK_MS
@@ -314,7 +314,7 @@ def test_late_watches_come_after_a_while(at: Stand) -> None:
     assert at.cluster.store.watch_delay_ms() == 0.0
 
 
-def test_elect_preferred_asks_and_is_answered(at: Stand) -> None:
+def test_elect_preferred_asks_and_is_answered(at: FaultHarness) -> None:
     at.inject("elect_preferred")
     path = "/admin/preferred_replica_election"
     assert at.cluster.store.tree.get(path) is not None
@@ -323,10 +323,10 @@ def test_elect_preferred_asks_and_is_answered(at: Stand) -> None:
 
 @pytest.mark.parametrize("is_applied", [False, True])
 def test_strike_controller_write_ends_the_controller_before_or_after_it(
-    at: Stand, is_applied: bool
+    at: FaultHarness, is_applied: bool
 ) -> None:
     controller = at.controller
-    assert strike_next_write(at.stage(), controller, 1, is_applied=is_applied)
+    assert strike_next_write(at.context(), controller, 1, is_applied=is_applied)
     before = lives(at)
     node = at.cluster.store.tree.get(f"/brokers/topics/{TOPIC}/partitions/0/state")
     assert node is not None
@@ -346,7 +346,7 @@ def test_strike_controller_write_ends_the_controller_before_or_after_it(
     ends_up(at, before)
 
 
-def test_strike_controller_write_plans_a_strike(at: Stand) -> None:
+def test_strike_controller_write_plans_a_strike(at: FaultHarness) -> None:
     at.inject("strike_controller_write")
     assert at.noted(f" fault strike controller {at.controller.node_id} ")
 
@@ -354,14 +354,14 @@ def test_strike_controller_write_plans_a_strike(at: Stand) -> None:
 # Clocks
 
 
-def test_clock_drift_lets_durations_pass_faster_or_slower(at: Stand) -> None:
+def test_clock_drift_lets_durations_pass_faster_or_slower(at: FaultHarness) -> None:
     at.inject("clock_drift", 4)
     (node,) = [each.node for each in at.brokers if each.node.drift_ppm]
     life = node.incarnation
     assert life is not None
-    shown, begin_ns = life.clock.monotonic_ns(), at.world.now_ns
+    shown, begin_ns = life.clock.monotonic_ns(), at.simulator.now_ns
     fired: list[int] = []
-    life.clock.call_later(100, lambda: fired.append(at.world.now_ns))
+    life.clock.call_later(100, lambda: fired.append(at.simulator.now_ns))
     at.run(200)
     wanted = 1 + node.drift_ppm / 1e6
     assert (life.clock.monotonic_ns() - shown) / 200e6 == pytest.approx(wanted, abs=1e-6)
@@ -371,7 +371,7 @@ def test_clock_drift_lets_durations_pass_faster_or_slower(at: Stand) -> None:
     assert node.drift_ppm == 0 and life.clock.monotonic_ns() > before
 
 
-def test_wall_clock_jump_moves_one_wall_clock_and_no_other_clock(at: Stand) -> None:
+def test_wall_clock_jump_moves_one_wall_clock_and_no_other_clock(at: FaultHarness) -> None:
     clocks = {each.node_id: each.life.clock for each in at.brokers if each.life is not None}
     before = {number: (clock.wall_ms(), clock.monotonic_ms()) for number, clock in clocks.items()}
     at.inject("wall_clock_jump", 1)
@@ -383,14 +383,14 @@ def test_wall_clock_jump_moves_one_wall_clock_and_no_other_clock(at: Stand) -> N
 # Processes
 
 
-def test_crash_any_ends_a_broker_that_comes_back(at: Stand) -> None:
+def test_crash_any_ends_a_broker_that_comes_back(at: FaultHarness) -> None:
     before = lives(at)
     at.inject("crash_any")
     assert len(died(at, before)) == 1
     ends_up(at, before)
 
 
-def test_crash_leader_ends_the_leader(at: Stand) -> None:
+def test_crash_leader_ends_the_leader(at: FaultHarness) -> None:
     leaders = [state.leader for state in at.cluster.published.partitions.values()]
     before = lives(at)
     at.inject("crash_leader", 3)
@@ -398,13 +398,13 @@ def test_crash_leader_ends_the_leader(at: Stand) -> None:
     ends_up(at, before)
 
 
-def test_crash_controller_ends_the_controller(at: Stand) -> None:
+def test_crash_controller_ends_the_controller(at: FaultHarness) -> None:
     controller, before = at.controller.node_id, lives(at)
     at.inject("crash_controller")
     assert died(at, before) == [controller]
 
 
-def test_strike_ends_a_broker_at_a_port_call(at: Stand) -> None:
+def test_strike_ends_a_broker_at_a_port_call(at: FaultHarness) -> None:
     before = lives(at)
     at.inject("strike", STRIKE_SEED)
     assert died(at, before) == []
@@ -412,14 +412,14 @@ def test_strike_ends_a_broker_at_a_port_call(at: Stand) -> None:
     assert at.noted("crash at port call ")
 
 
-def test_stop_ends_a_broker_as_told(at: Stand) -> None:
+def test_stop_ends_a_broker_as_told(at: FaultHarness) -> None:
     before = lives(at)
     at.inject("stop")
     at.until(lambda: bool(died(at, before)))
     assert at.noted("stopped as told")
 
 
-def test_pause_lets_a_broker_stand_still(at: Stand) -> None:
+def test_pause_lets_a_broker_stand_still(at: FaultHarness) -> None:
     at.inject("pause", 1)
     (still,) = [each for each in at.brokers if each.life is not None and each.life.paused]
     told = at.ask(still.node_id)
@@ -428,7 +428,7 @@ def test_pause_lets_a_broker_stand_still(at: Stand) -> None:
     at.until(lambda: still.life is None or not still.life.paused)
 
 
-def test_rolling_restart_goes_through_all_brokers_one_by_one(at: Stand) -> None:
+def test_rolling_restart_goes_through_all_brokers_one_by_one(at: FaultHarness) -> None:
     before = lives(at)
     at.inject("rolling_restart", 1)
     most = 0
@@ -442,7 +442,7 @@ def test_rolling_restart_goes_through_all_brokers_one_by_one(at: Stand) -> None:
 # Disks
 
 
-def test_slow_disk_makes_appends_wait(at: Stand) -> None:
+def test_slow_disk_makes_appends_wait(at: FaultHarness) -> None:
     at.inject("slow_disk", 1)
     (slow,) = [each for each in at.brokers if each.logs.disk.slow]
     assert slow.broker is not None
@@ -453,7 +453,7 @@ def test_slow_disk_makes_appends_wait(at: Stand) -> None:
 # Scenarios
 
 
-def test_last_replica_standing_leaves_one_member_and_ends_it(at: Stand) -> None:
+def test_last_replica_standing_leaves_one_member_and_ends_it(at: FaultHarness) -> None:
     at.cluster.budget.is_kept = False
     at.cluster.history.keeps_promises = False
     before = lives(at)
@@ -463,7 +463,7 @@ def test_last_replica_standing_leaves_one_member_and_ends_it(at: Stand) -> None:
     assert at.noted("the last member dies")
 
 
-def test_stop_together_stops_one_two_or_all_within_a_moment(at: Stand) -> None:
+def test_stop_together_stops_one_two_or_all_within_a_moment(at: FaultHarness) -> None:
     before = lives(at)
     at.play("stop_together")
     at.until(lambda: len(at.noted(" fault stop ")) >= 6, 60_000)
@@ -472,7 +472,7 @@ def test_stop_together_stops_one_two_or_all_within_a_moment(at: Stand) -> None:
     assert died(at, before)
 
 
-def test_unreadable_topic_holds_nonsense_for_a_while(at: Stand) -> None:
+def test_unreadable_topic_holds_nonsense_for_a_while(at: FaultHarness) -> None:
     path = f"/brokers/topics/{TOPIC}"
     at.play("unreadable_topic")
 
@@ -486,7 +486,7 @@ def test_unreadable_topic_holds_nonsense_for_a_while(at: Stand) -> None:
     at.until(lambda: data() == whole)
 
 
-def test_unreadable_partition_holds_nonsense_for_a_while(at: Stand) -> None:
+def test_unreadable_partition_holds_nonsense_for_a_while(at: FaultHarness) -> None:
     at.play("unreadable_partition")
     at.until(lambda: bool(at.noted("/state holds nonsense")))
     path = at.noted("/state holds nonsense")[0].split(" holds ")[0].split()[-1]
@@ -500,7 +500,7 @@ def test_unreadable_partition_holds_nonsense_for_a_while(at: Stand) -> None:
     at.until(lambda: data() != b"{")
 
 
-def test_controller_lost_at_each_write_counts_on(at: Stand) -> None:
+def test_controller_lost_at_each_write_counts_on(at: FaultHarness) -> None:
     at.play("controller_lost_at_each_write")
     at.until(lambda: len(at.noted(" fault strike controller ")) >= 3, 60_000)
     mark = " fault strike controller "

@@ -11,7 +11,7 @@ import random
 from typing import Any
 
 import pytest
-from tests.sim.fault_stand import TOPIC, Stand, stand
+from tests.sim.fault_harness import TOPIC, FaultHarness, fault_harness
 
 from tidelog.client.fetching import FetchOptions, LogReader
 from tidelog.client.producing import LogWriter
@@ -33,7 +33,7 @@ BATCHES = 6
 class Mishap:
     """One topic with records, and what becomes of it."""
 
-    def __init__(self, at: Stand, seed: int) -> None:
+    def __init__(self, at: FaultHarness, seed: int) -> None:
         self.at = at
         self.draw = random.Random(seed)
         at.cluster.history.keeps_promises = False
@@ -84,8 +84,8 @@ class Mishap:
         if self.draw.random() < 0.6:
             broker = self.draw.choice(self.at.brokers)
             delay_ms = self.draw.uniform(0, 40)
-            world = self.at.world
-            world.scheduler.after(
+            simulator = self.at.simulator
+            simulator.scheduler.after(
                 int(delay_ms * 1e6), None, lambda: broker.crash(Loss.NONE, "mishap")
             )
 
@@ -138,7 +138,7 @@ class Mishap:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whoever_dies_when_strays_are_restored_all_records_are_there_again(seed: int) -> None:
-    with stand() as at:
+    with fault_harness() as at:
         mishap = Mishap(at, seed)
         mishap.write()
         before = mishap.records()
@@ -155,14 +155,14 @@ def test_whoever_dies_when_strays_are_restored_all_records_are_there_again(seed:
         mishap.restore()
         assert mishap.records() == before
         assert at.noted("stray_restored")
-        assert at.world.violations == []
+        assert at.simulator.violations == []
         state = at.cluster.published.partitions[
             at.cluster.published.key(at.cluster.published.topics[TOPIC].topic_id, 0)
         ]
         assert state.leader != NO_LEADER
 
 
-def mishap_strays(at: Stand) -> list[str]:
+def mishap_strays(at: FaultHarness) -> list[str]:
     return [
         name
         for one in at.brokers

@@ -375,7 +375,7 @@ def _faults(text: str, profile: str) -> tuple[str, ...]:
 
 
 def _check(what: str, name: str, known: Collection[str]) -> None:
-    from tidelog.sim.names import nearest_first
+    from tidelog.sim.suggestions import nearest_first
 
     if name not in known:
         raise typer.BadParameter(f"no {what} {name!r}; there are {nearest_first(name, known)}")

@@ -14,7 +14,7 @@ from tidelog.sim.checkers.replication import ReplicationChecker
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Incarnation
 from tidelog.sim.sim_broker import SimBroker
-from tidelog.sim.world import World
+from tidelog.sim.simulator import Simulator
 
 
 class FaultBudget:
@@ -22,12 +22,12 @@ class FaultBudget:
 
     def __init__(
         self,
-        world: World,
+        simulator: Simulator,
         brokers: Mapping[int, SimBroker],
         published: Published,
         replication: ReplicationChecker,
     ) -> None:
-        self._world = world
+        self._simulator = simulator
         self._brokers = brokers
         self._published = published
         self._replication = replication
@@ -110,7 +110,7 @@ class FaultBudget:
 
     def _is_unsound(self, node_id: int) -> bool:
         """Whether a broker shows, or seems to have, what its disk has not."""
-        return self._world.has_dropped(node_id) or self._world.is_damaged(node_id)
+        return self._simulator.has_dropped(node_id) or self._simulator.is_damaged(node_id)
 
     def _living_states(self) -> list[PublishedPartition]:
         return [

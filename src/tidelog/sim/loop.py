@@ -29,7 +29,7 @@ MAX_EVENTS_AT_ONE_INSTANT = 200_000
 #: The heap is rebuilt when it holds more cancelled events than this, and than live ones.
 _MIN_CANCELLED_TO_REBUILD = 4096
 #: Node id of events that belong to no node (faults, the run's own timers).
-WORLD = -1
+NO_NODE = -1
 
 _set_running_loop = _events._set_running_loop
 
@@ -111,7 +111,7 @@ class Scheduler:
     def __init__(self, trace: Trace) -> None:
         self.now_ns = 0
         self.trace = trace
-        #: Called after every event with the node whose event ran (None: the world's).
+        #: Called after every event with the node whose event ran (None: the simulator's).
         self.after_event: Callable[[EventOwner | None], None] | None = None
         #: Called when a callback of a live node raises.
         self.on_unhandled: Callable[[EventOwner | None, str, BaseException], None] = _reraise
@@ -194,7 +194,7 @@ class Scheduler:
     ) -> None:
         args, context = event.args, event.context
         event.callback = None
-        self.trace.tick(self.now_ns, WORLD if owner is None else owner.node_id)
+        self.trace.tick(self.now_ns, NO_NODE if owner is None else owner.node_id)
         if owner is not None:
             _set_running_loop(owner.loop)
         try:

@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable
 from tidelog.core.errors import ConnectionLost
 from tidelog.core.ports import FrameHandler, Listener, Transport
 from tidelog.core.receive_budget import ReceiveBudget
-from tidelog.sim.connections import OPEN, RESET, Endpoint, FrameWatch, Link, Pipe
 from tidelog.sim.loop import NS_PER_MS, Scheduler
 from tidelog.sim.process import Process
+from tidelog.sim.sim_connections import OPEN, RESET, Endpoint, FrameWatch, Link, Pipe
 
 #: Delay of a healthy link: a base, and a drawn part that is exponential around its mean.
 BASE_DELAY_NS = 40_000
@@ -290,7 +290,7 @@ class SimNetwork:
         if is_told:
             endpoint.lost("the connection is forgotten")
 
-    # For the world
+    # For the simulator and its nodes
 
     def add_host(self, name: str) -> Host:
         """A host by name, made when it is new."""

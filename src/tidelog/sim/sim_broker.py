@@ -26,16 +26,16 @@ from tidelog.sim.checkers.replication import Claim, ReplicationChecker
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Incarnation, SimNode
 from tidelog.sim.seeds import stream
-from tidelog.sim.store import SimStoreClient, SimStoreServer
-from tidelog.sim.world import World
+from tidelog.sim.sim_store import SimStoreClient, SimStoreServer
+from tidelog.sim.simulator import Simulator
 
 
 class BrokerCluster(Protocol):
     """The cluster of a run as its brokers use it."""
 
     @property
-    def world(self) -> World:
-        """The simulation that the nodes are part of."""
+    def simulator(self) -> Simulator:
+        """The simulator that the nodes are part of."""
 
     @property
     def settings(self) -> Settings:
@@ -107,7 +107,7 @@ class SimBroker:
         #: Calls of earlier lives that faults made fail.
         self._failed_calls_before = 0
         self._looked_at: dict[Partition, object] = {}
-        disk = cluster.world.disk(node.node_id, LOG_DIRECTORY)
+        disk = cluster.simulator.disk(node.node_id, LOG_DIRECTORY)
         self._logs = NodeLogs(
             node.node_id,
             disk,
@@ -192,7 +192,7 @@ class SimBroker:
         incarnation = self.node.incarnation
         assert incarnation is not None
         cluster = self._cluster
-        draw = stream(cluster.world.seed, "store", self.node_id, incarnation.number)
+        draw = stream(cluster.simulator.seed, "store", self.node_id, incarnation.number)
         self.broker = None
         self.stopped_cleanly = self.is_stopping = self._has_started = False
         self._looked_at = {}
@@ -209,7 +209,7 @@ class SimBroker:
         )
         incarnation.on_death.append(self._ends)
         incarnation.on_death.append(lambda _: store.crashed())
-        cluster.world.scheduler.after(0, incarnation, self._begin, ports, store)
+        cluster.simulator.scheduler.after(0, incarnation, self._begin, ports, store)
 
     def _ends(self, _: Loss) -> None:
         """Dying in the middle of an event: what it did in it before counts too, for it may have
@@ -233,12 +233,12 @@ class SimBroker:
             incarnation.die(Loss.NONE, f"start failed: {error!r}", judged=False)
             raise NodeDead(f"start failed: {error!r}") from error
         self._has_started = True
-        self._cluster.world.note(self.node_id, "started", "")
+        self._cluster.simulator.note(self.node_id, "started", "")
 
     def stop(self, loss: Loss) -> None:
         """Stop it as an operator does; the power may go right after (E3 promises its log)."""
         if self.life is not None:
-            self._cluster.world.scheduler.after(0, self.life, self._begin_stop, self.life, loss)
+            self._cluster.simulator.scheduler.after(0, self.life, self._begin_stop, self.life, loss)
 
     def _begin_stop(self, life: Incarnation, loss: Loss) -> None:
         broker = self.broker

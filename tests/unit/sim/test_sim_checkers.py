@@ -15,8 +15,8 @@ from tidelog.sim.checkers.clients import ClientChecker
 from tidelog.sim.checkers.logs import LogKey, NodeLogs
 from tidelog.sim.checkers.published import Published
 from tidelog.sim.checkers.replication import Claim, ReplicationChecker
+from tidelog.sim.client_history import ClientHistory, Outcome, Produce
 from tidelog.sim.disk import File, Loss, SimDisk
-from tidelog.sim.history import History, Outcome, Produce
 
 TOPIC_ID = bytes(range(16))
 KEY = LogKey(TOPIC_ID, 0)
@@ -86,7 +86,7 @@ class Setup:
         self.zxid = 100
         self.now_ns = 0
         self.published = Published(self.violations.append, lambda: self.now_ns, 2)
-        self.history = History()
+        self.history = ClientHistory()
         self.checker = ReplicationChecker(
             self.published,
             self.violations.append,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tidelog.sim.connections import Endpoint
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.sim_connections import Endpoint
 from tidelog.wire.registry import (
     API,
     DELETE_GROUPS,

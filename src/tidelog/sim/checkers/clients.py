@@ -13,7 +13,7 @@ from tidelog.core.types import TopicId, TopicPartition
 from tidelog.sim.batches import GONE
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.checkers.replication import ReplicationChecker
-from tidelog.sim.history import History, Produce
+from tidelog.sim.client_history import ClientHistory, Produce
 
 
 class ClientChecker:
@@ -21,7 +21,7 @@ class ClientChecker:
 
     def __init__(
         self,
-        history: History,
+        history: ClientHistory,
         replication: ReplicationChecker,
         violate: Callable[[str], None],
         promise: Callable[[str], None] | None = None,

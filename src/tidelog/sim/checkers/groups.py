@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tidelog.sim.history import Outcome
+from tidelog.sim.client_history import Outcome
 
 #: Nothing was committed for a partition.
 NO_OFFSET: Final = -1

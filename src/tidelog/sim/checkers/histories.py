@@ -19,7 +19,7 @@ from tidelog.history import HistoryChecker, Operation, Report, describe
 from tidelog.history.operations import FAIL, INFO, OK
 from tidelog.sim.batches import is_tombstone, key_of
 from tidelog.sim.checkers.groups import Commit
-from tidelog.sim.history import History, Outcome, Produce, TopicLife
+from tidelog.sim.client_history import ClientHistory, Outcome, Produce, TopicLife
 
 _OUTCOMES: Final = {
     Outcome.OPEN: INFO,
@@ -33,7 +33,7 @@ _ADMINISTRATOR: Final = "administrator"
 
 
 def operations(
-    history: History,
+    history: ClientHistory,
     commits: Iterable[Commit],
     topics: Collection[TopicId],
     *,
@@ -81,7 +81,7 @@ def _partition_of(name: str) -> tuple[str, int]:
     return topic.partition("@")[0], int(number)
 
 
-def _send(history: History, produce: Produce, is_keyed: bool) -> Operation:
+def _send(history: ClientHistory, produce: Produce, is_keyed: bool) -> Operation:
     life = _life_of(history, produce)
     outcome = _OUTCOMES[produce.outcome]
     topic = produce.topic
@@ -108,7 +108,7 @@ def _send(history: History, produce: Produce, is_keyed: bool) -> Operation:
     )
 
 
-def _life_of(history: History, produce: Produce) -> TopicLife | None:
+def _life_of(history: ClientHistory, produce: Produce) -> TopicLife | None:
     """The incarnation of the topic that a batch surely went to, or would have gone to."""
     lives = [life for life in history.topics.values() if life.name == produce.topic]
     for life in reversed(lives):

@@ -31,7 +31,7 @@ class LeadersElected(ChurnKind):
         work.cluster.published.on_state.append(self._follow)
 
     def _follow(self, before: PublishedPartition | None, now: PublishedPartition) -> None:
-        now_ns = self.work.cluster.world.now_ns
+        now_ns = self.work.cluster.simulator.now_ns
         self._led_ns[(now.key, now.leader)] = now_ns
         if before is not None:
             self._led_ns[(now.key, before.leader)] = now_ns

@@ -19,7 +19,7 @@ from tidelog.client.retries import Patience
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import encode_batch
-from tidelog.sim.history import Outcome, Produce
+from tidelog.sim.client_history import Outcome, Produce
 from tidelog.sim.workload.client import ClientConnection, ClientNode
 from tidelog.wire.messages.produce import (
     PartitionProduceData,

@@ -1,12 +1,12 @@
-"""Nothing real is reached from a simulated node: clock, randomness, files, sockets, threads.
+"""The sandbox of simulated nodes: no real clock, randomness, files, sockets or threads.
 
-While a run lasts, the standard library's ways out of the process raise OutsideReachedError when an
-event of a node is being executed. Which node's event that is, the running loop tells, which belongs
-to one thread: what other threads do (a progress bar), or the run itself between events, is nobody's
-business here. Calls that Python audits are caught however they were imported; the others by their
-names in their modules, and the syntax trees are read for those that were imported before
-(`tests/tidy/test_forbidden_calls.py`). What was reached is remembered too: an exception may be
-swallowed on its way.
+While a run lasts, the standard library's ways out of the process raise SandboxError when an event
+of a node is being executed. The running loop identifies that event, and it belongs to one thread:
+what other threads do (a progress bar), or the run itself between events, is not restricted. Calls
+that Python audits are caught however they were imported; the others by their names in their
+modules. For names that were imported before, a test reads the syntax trees
+(`tests/tidy/test_forbidden_calls.py`). The sandbox also remembers what was reached, because an
+exception may be swallowed on its way.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _LOOP_NAMES: Final = (
 )
 
 
-class OutsideReachedError(AssertionError):
+class SandboxError(AssertionError):
     """Code under simulation has reached something real. Not to be handled: rule 9 of DESIGN.md."""
 
 
@@ -90,7 +90,7 @@ class _Guard:
         if self.is_active and isinstance(asyncio._get_running_loop(), NodeLoop):
             text = f"{what} was reached under simulation; use {instead}"
             self.reached.append(text)
-            raise OutsideReachedError(text)
+            raise SandboxError(text)
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Python's audit hook; it stays for the life of the process."""
@@ -106,7 +106,7 @@ _GUARD: Final = _Guard()
 
 
 @contextmanager
-def nothing_outside() -> Iterator[list[str]]:
+def sandboxed() -> Iterator[list[str]]:
     """Within, events of nodes reach nothing real; yields what they reached in spite of that."""
     if _GUARD.is_active:
         yield _GUARD.reached

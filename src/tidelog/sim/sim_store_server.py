@@ -4,7 +4,7 @@ The server outlives every node. Messages of a session travel through two pipes t
 order whatever their delays are; a pipe that breaks takes its connection with it. Time passes only
 through `schedule`. Faults: a session expires now, answers and requests are lost, watches are late
 (but never later than the answer to a later read, S1), the store is there for nobody for a while (no
-session expires meanwhile, and each begins its time anew, S3). What a node sees is `sim/store`.
+session expires meanwhile, and each begins its time anew, S3). What a node sees is `sim/sim_store`.
 """
 
 from __future__ import annotations

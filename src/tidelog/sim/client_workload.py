@@ -1,7 +1,7 @@
-"""The clients of one run: what they write and read, the groups they form, what they change.
+"""The workload of one run: what clients write and read, the groups they form, what they change.
 
-Each is a node of its own with a stream of randomness of its own; what they were told is in the
-cluster's history.
+Each client is a node of its own with a stream of randomness of its own. The responses that clients
+get are in the cluster's history.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidelog.core.types import TopicPartition
-from tidelog.sim.cluster import Cluster
 from tidelog.sim.profiles import Profile
 from tidelog.sim.reductions import Only
 from tidelog.sim.seeds import stream
+from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.admin import Administrator
 from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.client import ClientNode
@@ -39,13 +39,13 @@ _FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 15)
 _TOPIC_CONFIGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
 
 
-class Clientele:
+class ClientWorkload:
     """All clients of a run."""
 
     def __init__(
         self,
         seed: int,
-        cluster: Cluster,
+        cluster: SimCluster,
         profile: Profile,
         only: Only,
         draw: random.Random,
@@ -73,7 +73,7 @@ class Clientele:
         """One client more."""
         node_id = _FIRST_CLIENT_ID + len(self._clients)
         cluster = self._cluster
-        node = cluster.world.add_node(node_id, f"client{node_id}")
+        node = cluster.simulator.add_node(node_id, f"client{node_id}")
         client = ClientNode(node, cluster.history, cluster.bootstrap, _CLIENT_TIMEOUT_MS)
         self._clients.append(client)
         return client

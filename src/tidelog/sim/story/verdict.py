@@ -1,4 +1,4 @@
-"""The end of a story: which rule was violated, and what each replica holds around the offset.
+"""The verdict of a story: the violated rule, and what each replica holds around the offset.
 
 The rule follows from how the violation reads, the offset from what it names, or from where logs and
 what was committed part. Logs are shown as the files showed them in the end.

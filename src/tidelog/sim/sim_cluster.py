@@ -25,15 +25,15 @@ from tidelog.sim.checkers.hand_overs import HandOverChecker
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.checkers.published import Published
 from tidelog.sim.checkers.replication import ReplicationChecker
+from tidelog.sim.client_history import ClientHistory
 from tidelog.sim.disk import Loss
 from tidelog.sim.fault_budget import FaultBudget
-from tidelog.sim.history import History
 from tidelog.sim.loop import NS_PER_MS, EventOwner
 from tidelog.sim.node import Incarnation
 from tidelog.sim.sim_broker import SimBroker
-from tidelog.sim.store import SimStoreServer
+from tidelog.sim.sim_store import SimStoreServer
+from tidelog.sim.simulator import Simulator
 from tidelog.sim.trace import canonical
-from tidelog.sim.world import World
 
 #: The store's side of links between it and nodes.
 STORE_HOST: Final = "store"
@@ -44,70 +44,72 @@ _ROLE_EVENTS: Final = ("became_leader", "became_follower")
 _DEFECT_EVENTS: Final = ("unexpected_error", "task_failed")
 
 
-class Cluster:
+class SimCluster:
     """Brokers, store, clients' history and checkers."""
 
-    def __init__(self, world: World, broker_count: int, settings: Settings) -> None:
-        self.world = world
+    def __init__(self, simulator: Simulator, broker_count: int, settings: Settings) -> None:
+        self.simulator = simulator
         self.settings = settings
-        self.history = History()
+        self.history = ClientHistory()
         self.store = SimStoreServer(
-            lambda delay_ms, callback: world.scheduler.after(
+            lambda delay_ms, callback: simulator.scheduler.after(
                 int(delay_ms * NS_PER_MS), None, callback
             )
         )
         self.published = Published(
-            world.violate, lambda: world.now_ns, settings.of(0).min_insync_replicas
+            simulator.violate, lambda: simulator.now_ns, settings.of(0).min_insync_replicas
         )
         self.store.on_commit(self._trace_commit)
         self.store.on_commit(self._check_session)
         self.store.on_commit(self.published.committed)
         self.replication = ReplicationChecker(
             self.published,
-            world.violate,
-            lambda: world.now_ns,
+            simulator.violate,
+            lambda: simulator.now_ns,
             self._promise,
             self.history.may_be_gone_before,
         )
-        self.clients = ClientChecker(self.history, self.replication, world.violate, self._promise)
-        self.groups = GroupChecker(
-            world.violate, lambda: world.now_ns, OFFSETS_PARTITIONS, self._promise
+        self.clients = ClientChecker(
+            self.history, self.replication, simulator.violate, self._promise
         )
-        self.hand_overs = HandOverChecker(self.published, world.violate, self._is_leaving)
+        self.groups = GroupChecker(
+            simulator.violate, lambda: simulator.now_ns, OFFSETS_PARTITIONS, self._promise
+        )
+        self.hand_overs = HandOverChecker(self.published, simulator.violate, self._is_leaving)
         #: Where brokers tell of what happens.
         self.events: EventChecker | None = None
         if settings.of(1).cluster_events_enable:
-            self.events = EventChecker(self.published, world.violate, lambda: world.now_ns)
+            self.events = EventChecker(self.published, simulator.violate, lambda: simulator.now_ns)
         #: What losses beyond the budget broke, where they are no violations.
         self.broken_promises = 0
         self.lossy_crashes = 0
         self.brokers: dict[int, SimBroker] = {}
-        self.budget = FaultBudget(world, self.brokers, self.published, self.replication)
+        self.budget = FaultBudget(simulator, self.brokers, self.published, self.replication)
         #: Called when a broker's process has ended.
         self.on_broker_death: Callable[[SimBroker], None] | None = None
         self._last_start_error: dict[int, str] = {}
-        world.network.add_host(STORE_HOST)
+        simulator.network.add_host(STORE_HOST)
         for broker_id in range(1, broker_count + 1):
-            node = world.add_node(broker_id, host_of(broker_id))
+            node = simulator.add_node(broker_id, host_of(broker_id))
             broker = SimBroker(self, node, settings.of(broker_id))
             self.brokers[broker_id] = broker
             self.replication.add(broker)
         self.answers = AnswerChecker(
-            world.violate,
-            lambda: world.now_ns,
+            simulator.violate,
+            lambda: simulator.now_ns,
             self._heard_ms,
-            lambda node_id: world.nodes[node_id].monotonic_ns(world.now_ns) // NS_PER_MS,
+            lambda node_id: simulator.nodes[node_id].monotonic_ns(simulator.now_ns) // NS_PER_MS,
             settings.session_timeout_ms,
         )
-        world.on_note.append(self.answers.noted)
-        world.network.frame_watch = self.answers
-        self.commands = CommandChecker(self.published, self.brokers, world.violate)
-        world.scheduler.after_event = self._after_event
-        world.judge_crash = self.budget.judge_crash
+        simulator.on_note.append(self.answers.noted)
+        simulator.network.frame_watch = self.answers
+        self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
+        simulator.scheduler.after_event = self._after_event
+        simulator.judge_crash = self.budget.judge_crash
         self.store.may_expire = self.budget.may_expire
-        world.on_death.append(self._died)
-        world.on_halt = self._halted
-        world.on_traced.append(self._traced)
+        simulator.on_death.append(self._died)
+        simulator.on_halt = self._halted
+        simulator.on_traced.append(self._traced)
 
     @property
     def bootstrap(self) -> list[Address]:
@@ -122,7 +124,7 @@ class Cluster:
 
     def reaches_store(self, host: str) -> bool:
         """Whether a node and the store can talk."""
-        network = self.world.network
+        network = self.simulator.network
         if not self.store.is_available:
             return False
         return not (network.link(host, STORE_HOST).cut or network.link(STORE_HOST, host).cut)
@@ -131,12 +133,12 @@ class Cluster:
         """Whether the fault budget keeps a broker from stopping now."""
         return self.budget.refuses_stop(node_id)
 
-    # What the world tells
+    # What the simulator tells
 
     def _promise(self, what: str) -> None:
         """Something is lost that was acknowledged, or told otherwise than it was before."""
         if self.history.keeps_promises:
-            self.world.violate(what)
+            self.simulator.violate(what)
         else:
             self.broken_promises += 1
 
@@ -147,14 +149,14 @@ class Cluster:
             f"{type(op).__name__} {result.path}{canonical(getattr(op, 'data', b''))}"
             for op, result in zip(ops, results, strict=True)
         ]
-        self.world.note(-1, "store", f"{zxid} session {session_id}: {'; '.join(changes)}")
+        self.simulator.note(-1, "store", f"{zxid} session {session_id}: {'; '.join(changes)}")
 
     def _check_session(
         self, zxid: int, session_id: int, ops: Sequence[Op], _: Sequence[OpResult]
     ) -> None:
         """A session that is over writes nothing (S1); with its end its own nodes go."""
         if not self.store.is_live(session_id) and not all(isinstance(op, Delete) for op in ops):
-            self.world.violate(f"transaction {zxid} is of session {session_id}, which is over")
+            self.simulator.violate(f"transaction {zxid} is of session {session_id}, which is over")
 
     def _after_event(self, owner: EventOwner | None) -> None:
         if owner is not None and owner.alive:
@@ -170,7 +172,7 @@ class Cluster:
         if lossy:
             self.lossy_crashes += 1
         # What is damaged may be cut off when it starts again, however it has ended (V68).
-        is_damaged = self.world.is_damaged(broker.node_id)
+        is_damaged = self.simulator.is_damaged(broker.node_id)
         self.replication.crashed(broker, lossy=lossy or is_damaged)
         self.groups.died(broker.node_id)
         if self.on_broker_death is not None:
@@ -180,7 +182,7 @@ class Cluster:
         broker = self.brokers.get(incarnation.node_id)
         is_explained = broker is not None and (broker.has_met_failed_call or broker.was_damaged)
         if not (is_explained and reason.startswith(_EXPECTED_HALTS)):
-            self.world.violate(f"node {incarnation.node_id} halted: {reason}")
+            self.simulator.violate(f"node {incarnation.node_id} halted: {reason}")
 
     def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
         if name == "groups_loaded":
@@ -199,7 +201,7 @@ class Cluster:
             self.hand_overs.handed_over(incarnation.node_id)
         elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
-            self.world.violate(f"node {incarnation.node_id}: {name} {text}")
+            self.simulator.violate(f"node {incarnation.node_id}: {name} {text}")
 
     def _heard_ms(self, node_id: int) -> int | None:
         broker = self.brokers.get(node_id)
@@ -212,12 +214,12 @@ class Cluster:
     def start_failed(self, broker: SimBroker, error: BaseException) -> None:
         """A broker could not start; it will be started again, as an operator would."""
         self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
-        self.world.note(broker.node_id, "start failed", repr(error))
+        self.simulator.note(broker.node_id, "start failed", repr(error))
         if isinstance(error, (DamagedLog, ConfigError)):
             if broker.was_damaged:
                 broker.was_refused = True
             else:
-                self.world.violate(
+                self.simulator.violate(
                     f"node {broker.node_id} does not believe a disk that nobody damaged: {error}"
                 )
 

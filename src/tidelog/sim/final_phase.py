@@ -1,8 +1,8 @@
-"""The end of a run: faults are over, and within a minute everything must be as it should be.
+"""The final phase of a run: faults are over, and within a minute the cluster must recover.
 
-In sync again, all that was sent acknowledged, every member of a group at work, everything that is
-committed read; then what clients were told is judged as a history, and every disk is looked at.
-What does not come in time is a violation of liveness.
+Every replica is in sync again, every batch acknowledged, every member of a group at work, every
+committed record read. Then the clients' history is judged and every disk is checked. A condition
+that does not hold in time is a violation of liveness.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tidelog.history.operations import Operation
 from tidelog.sim.broker_settings import LOG_DIRECTORY
 from tidelog.sim.checkers.histories import check_history, operations
 from tidelog.sim.checkers.storage import check_disk
-from tidelog.sim.clientele import Clientele
-from tidelog.sim.cluster import Cluster
+from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.profiles import Profile
+from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.consumers import PartitionConsumer
 from tidelog.sim.workload.groups import Committer, GroupMember
@@ -35,31 +35,31 @@ LIVENESS_LIMIT_NS: Final = 60 * NS_PER_S
 Wait = Callable[[Callable[[], bool], int, str], bool]
 
 
-class Ending:
-    """The last phases of one run."""
+class FinalPhase:
+    """The final phase of one run."""
 
     def __init__(
-        self, cluster: Cluster, clientele: Clientele, profile: Profile, wait: Wait
+        self, cluster: SimCluster, workload: ClientWorkload, profile: Profile, wait: Wait
     ) -> None:
         self._cluster = cluster
-        self._world = cluster.world
-        self._clientele = clientele
+        self._simulator = cluster.simulator
+        self._workload = workload
         self._profile = profile
         self._wait = wait
 
     def run(self, *, was_damaged: bool) -> None:
         """Go through all of it, to its end or the first violation; `was_damaged`: some disk."""
-        clientele = self._clientele
-        clientele.stop_changing()
-        limit_ns = self._world.now_ns + LIVENESS_LIMIT_NS
+        workload = self._workload
+        workload.stop_changing()
+        limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
         if not self._wait(lambda: bool(self._cluster.health()), limit_ns, "in sync again"):
             return
         unassigned = self._cluster.commands.unassigned
         if not self._wait(lambda: bool(unassigned()), limit_ns, "only assigned replicas are kept"):
             return
-        if clientele.churn is not None and not self._end_churn(clientele.churn, limit_ns):
+        if workload.churn is not None and not self._end_churn(workload.churn, limit_ns):
             return
-        if clientele.churning is not None and not self._settled(clientele.churning, limit_ns):
+        if workload.churning is not None and not self._settled(workload.churning, limit_ns):
             return
         if not self._end_producers(limit_ns) or not self._end_groups(limit_ns):
             return
@@ -70,7 +70,7 @@ class Ending:
             return
         if not self._check_events():
             return
-        check_history(self.operations(), self._world.violate, is_promised=is_promised)
+        check_history(self.operations(), self._simulator.violate, is_promised=is_promised)
         self._check_disks()
 
     def operations(self) -> list[Operation]:
@@ -94,7 +94,7 @@ class Ending:
             return False
         topic = self._cluster.published.topics[churn.topic]
         if len(topic.assignment) < churn.partitions:
-            self._world.violate(
+            self._simulator.violate(
                 f"topic {churn.topic} has partitions {sorted(topic.assignment)}, but"
                 f" {churn.partitions} were acknowledged"
             )
@@ -104,7 +104,7 @@ class Ending:
             "replicas go by what was set",
         ):
             return True
-        self._world.note(-1, "churn", "; ".join(self._unaltered(churn)))
+        self._simulator.note(-1, "churn", "; ".join(self._unaltered(churn)))
         return False
 
     def _unaltered(self, churn: Churn) -> list[str]:
@@ -125,13 +125,13 @@ class Ending:
 
         if self._wait(unsettled, limit_ns, "churn settles"):
             return True
-        self._world.note(-1, "churn", churning.unfinished())
+        self._simulator.note(-1, "churn", churning.unfinished())
         return False
 
     # What was written
 
     def _end_producers(self, limit_ns: int) -> bool:
-        for producer in self._clientele.producers:
+        for producer in self._workload.producers:
             producer.stopping = True
         return self._wait(
             lambda: not all(producer.is_done for producer in self._abandon_hopeless()),
@@ -143,21 +143,21 @@ class Ending:
         """All producers; those of a partition that waits for an operator wait for nothing any more.
         A topic that is made late may begin to do so at any time."""
         cluster = self._cluster
-        for producer in self._clientele.producers:
+        for producer in self._workload.producers:
             topic = cluster.published.topics.get(producer.partition.topic)
             if producer.is_done or topic is None:
                 continue
             key = cluster.published.key(topic.topic_id, producer.partition.partition)
             if cluster.waits_for_operator(key):
                 producer.abandon()
-        return self._clientele.producers
+        return self._workload.producers
 
     # Groups
 
     def _end_groups(self, limit_ns: int) -> bool:
         """Every member gets its share and commits; then each group has what was committed. A group
         may lose its coordinator for good meanwhile, to an operator."""
-        members = self._clientele.members
+        members = self._workload.members
 
         def working() -> list[GroupMember | Committer]:
             return [member for member in members if not self._waits_for_operator(member)]
@@ -213,10 +213,10 @@ class Ending:
     def _read_anew(self) -> bool:
         """Somebody reads every partition from its beginning: damage that nobody has met so far is
         met now, and who led with it has what it lost from others (V68)."""
-        cluster, clientele = self._cluster, self._clientele
-        client = clientele.client()
-        known = {consumer.partition: consumer.gaps for consumer in clientele.consumers}
-        readers = [clientele.consume(client, name, None, gaps=gaps) for name, gaps in known.items()]
+        cluster, workload = self._cluster, self._workload
+        client = workload.client()
+        known = {consumer.partition: consumer.gaps for consumer in workload.consumers}
+        readers = [workload.consume(client, name, None, gaps=gaps) for name, gaps in known.items()]
 
         def is_behind(reader: PartitionConsumer) -> bool:
             topic = cluster.published.topics.get(reader.partition.topic)
@@ -227,7 +227,7 @@ class Ending:
             waits = cluster.waits_for_operator(key)
             return not waits and (reader.topic_id != topic.topic_id or reader.position < end)
 
-        limit_ns = self._world.now_ns + LIVENESS_LIMIT_NS
+        limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
         return self._wait(
             lambda: any(map(is_behind, readers)) or bool(cluster.health()),
             limit_ns,
@@ -241,7 +241,7 @@ class Ending:
         if events is None:
             return True
         brokers = [one.broker for one in cluster.brokers.values() if one.broker is not None]
-        limit_ns = self._world.now_ns + LIVENESS_LIMIT_NS
+        limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
         if not self._wait(
             lambda: any(not one.cluster_events.is_idle for one in brokers) or not events.topic_id(),
             limit_ns,
@@ -252,8 +252,8 @@ class Ending:
             cluster.published.key(events.topic_id() or b"", 0)
         ].leader
         dropped = [one for one in brokers if one.metrics.value(EVENTS_DROPPED)]
-        events.check(self._world.disks[leader, LOG_DIRECTORY], is_complete=not dropped)
-        return not self._world.violations
+        events.check(self._simulator.disks[leader, LOG_DIRECTORY], is_complete=not dropped)
+        return not self._simulator.violations
 
     def _check_disks(self) -> None:
         """What the brokers leave is in order, on every disk."""
@@ -262,6 +262,6 @@ class Ending:
             is_compacted = self._profile.compacted or topic in COMPACTED_TOPICS
             return is_compacted or topic == CONSUMER_OFFSETS
 
-        for (node_id, _), disk in self._world.disks.items():
+        for (node_id, _), disk in self._simulator.disks.items():
             for problem in check_disk(disk, node_id, has_gaps):
-                self._world.violate(f"disk of node {node_id}: {problem}")
+                self._simulator.violate(f"disk of node {node_id}: {problem}")

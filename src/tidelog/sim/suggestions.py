@@ -1,7 +1,6 @@
-"""Names that were mistyped, and what there is instead.
+"""Suggestions for a mistyped name: the known names, the most similar first.
 
-Whoever refuses a name of a fault, a mutant, a profile or a reduction says what there is, and what
-was meant, most likely, before all else.
+Error messages about faults, profiles, reductions and mutants use them.
 """
 
 from __future__ import annotations

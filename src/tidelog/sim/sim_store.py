@@ -29,7 +29,7 @@ from tidelog.metadata.store import (
     StoreUnavailable,
     WatchCallback,
 )
-from tidelog.sim.store_server import (
+from tidelog.sim.sim_store_server import (
     Answer,
     Children,
     Connection,

@@ -20,9 +20,9 @@ import pytest
 from tests.unit.sim.sim_programs import Running
 
 from tidelog.broker import session
-from tidelog.sim.outside import OutsideReachedError, nothing_outside
 from tidelog.sim.run import run_seed
-from tidelog.sim.world import World
+from tidelog.sim.sandbox import SandboxError, sandboxed
+from tidelog.sim.simulator import Simulator
 
 # Each is looked up when it is called, since it is replaced by then.
 # ruff: noqa: PLW0108
@@ -77,28 +77,28 @@ def reach_in_a_node(reach: Callable[[], object]) -> list[BaseException]:
         except BaseException as error:
             raised.append(error)
 
-    world = World(1)
-    running = Running(world.add_node(1, "node1"))
+    simulator = Simulator(1)
+    running = Running(simulator.add_node(1, "node1"))
     running.ports.clock.call_later(1, event)
-    world.run_until(1_000_000_000)
-    world.close()
+    simulator.run_until(1_000_000_000)
+    simulator.close()
     return raised
 
 
 @pytest.mark.parametrize("name", WAYS_OUT)
 def test_a_way_out_raises_in_an_event_of_a_node(name: str) -> None:
     reach, instead = WAYS_OUT[name]
-    with nothing_outside() as reached:
+    with sandboxed() as reached:
         raised = reach_in_a_node(reach)
     assert len(raised) == 1
-    assert isinstance(raised[0], OutsideReachedError), raised
+    assert isinstance(raised[0], SandboxError), raised
     assert "under simulation" in str(raised[0]) and instead in str(raised[0])
     assert reached[:1] == [str(raised[0])]
 
 
 def test_outside_of_events_and_in_other_threads_nothing_is_forbidden() -> None:
     told: list[float] = []
-    with nothing_outside() as reached:
+    with sandboxed() as reached:
         thread = threading.Thread(target=lambda: told.append(time.monotonic()))
         thread.start()
         thread.join()
@@ -111,7 +111,7 @@ def test_outside_of_events_and_in_other_threads_nothing_is_forbidden() -> None:
 
 def test_everything_is_as_it_was_afterwards() -> None:
     before = (time.time, random.random, os.urandom, threading.Timer)
-    with nothing_outside(), nothing_outside():
+    with sandboxed(), sandboxed():
         assert time.time is not before[0]
     assert (time.time, random.random, os.urandom, threading.Timer) == before
 

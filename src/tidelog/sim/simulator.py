@@ -1,4 +1,4 @@
-"""One simulated world: the scheduler, the network, the nodes with their disks, and the trace.
+"""The simulator of one run: the scheduler, the network, the nodes with their disks, and the trace.
 
 Faults act on it from outside (`SimNode`, `SimNetwork`, `SimDisk`); whoever checks follows it
 through `on_traced`, `Scheduler.after_event` and `violate`. Knows nothing of brokers.
@@ -27,8 +27,8 @@ class ViolationError(Exception):
     """Something that must never happen has happened; the run ends."""
 
 
-class World:
-    """Everything of one run."""
+class Simulator:
+    """Virtual time, nodes, network, disks and trace of one run."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -186,10 +186,10 @@ class World:
 
 
 class CollectorPaused:
-    """No collection of cycles at instants that memory use decides, while worlds run.
+    """No collection of cycles at instants that memory use decides, while runs are simulated.
 
     A collected coroutine would run its `finally` blocks then. What was there before is set apart
-    meanwhile, so that the collection at the end goes through what the worlds made alone.
+    meanwhile, so that the collection at the end goes through what the runs made alone.
     """
 
     def __enter__(self) -> None:

@@ -1,7 +1,7 @@
-"""What a fault acts on and through: the cluster, its own draws, time, and whom it may strike.
+"""The context of one fault: the cluster, the fault's own draws, time, and whom it may strike.
 
-Each fault is given a stage; kinds keep what they need until they heal in closures (`later`,
-`at_end`). Nothing here knows one kind from another.
+Each fault gets a context of its own. Kinds keep what they need until they heal in closures
+(`later`, `at_end`). Nothing here knows one kind from another.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
-from tidelog.sim.cluster import Cluster
 from tidelog.sim.disk import Loss
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.sim_cluster import SimCluster
 
 #: A scenario yields how many ms to wait.
 Scenario = Generator[float, None, None]
@@ -22,8 +22,8 @@ Scenario = Generator[float, None, None]
 LOSSES: Final = (Loss.NONE, Loss.NONE, Loss.UNSYNCED, Loss.UNSYNCED, Loss.ALL_UNSYNCED)
 
 
-class Play(Protocol):
-    """The play of a whole run, of which a stage shows one fault."""
+class RunFaults(Protocol):
+    """The faults of a whole run, of which a context has one."""
 
     #: Whether faults happen now.
     is_active: bool
@@ -35,13 +35,15 @@ class Play(Protocol):
         """Something was done."""
 
 
-class Stage:
-    """Of one fault."""
+class FaultContext:
+    """What one fault acts on and through."""
 
-    __slots__ = ("_play", "cluster", "draw", "hosts")
+    __slots__ = ("_faults", "cluster", "draw", "hosts")
 
-    def __init__(self, play: Play, cluster: Cluster, hosts: list[str], draw: random.Random) -> None:
-        self._play = play
+    def __init__(
+        self, faults: RunFaults, cluster: SimCluster, hosts: list[str], draw: random.Random
+    ) -> None:
+        self._faults = faults
         self.cluster = cluster
         #: Whose links may be struck: brokers, and some clients.
         self.hosts = hosts
@@ -52,15 +54,15 @@ class Stage:
     @property
     def is_active(self) -> bool:
         """Whether faults happen now."""
-        return self._play.is_active
+        return self._faults.is_active
 
     def later(self, delay_ms: float, callback: Callable[[], None]) -> None:
         """Call back after so much virtual time, whether faults still happen then or not."""
-        self.cluster.world.scheduler.after(int(delay_ms * NS_PER_MS), None, callback)
+        self.cluster.simulator.scheduler.after(int(delay_ms * NS_PER_MS), None, callback)
 
     def at_end(self, undo: Callable[[], None]) -> None:
         """Call back when the faults of the run end; what it undoes may be undone already."""
-        self._play.at_end(undo)
+        self._faults.at_end(undo)
 
     def play(self, scenario: Scenario) -> None:
         """Run a scenario step by step while faults happen."""
@@ -76,11 +78,11 @@ class Stage:
 
     def note(self, text: str) -> None:
         """Put a line into the trace."""
-        self.cluster.world.note(-1, "fault", text)
+        self.cluster.simulator.note(-1, "fault", text)
 
     def count(self, kind: str) -> None:
         """Count something played."""
-        self._play.count(kind)
+        self._faults.count(kind)
 
     # Whom to strike
 

@@ -71,7 +71,7 @@ class TopicLife:
     deletion_begun_ns: int = -1
 
 
-class History:
+class ClientHistory:
     """All operations of one run."""
 
     def __init__(self) -> None:
