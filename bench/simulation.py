@@ -19,9 +19,9 @@ from tidelog.sim.run import BROKERS, run_seed
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import CollectorPaused, Simulator
-from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.producers import Numbers, PartitionProducer
+from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer
 
 SEEDS = range(1000, 1020)
 QUIET_SEEDS = range(5)

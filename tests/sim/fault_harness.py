@@ -17,7 +17,7 @@ from tidelog.sim.profiles import Profile
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import CollectorPaused, Simulator
-from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.client import ClientConnection, ClientNode
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.registry import METADATA

@@ -28,7 +28,7 @@ from tidelog.metadata.store import Check
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Strike
 from tidelog.sim.simulator import CollectorPaused
-from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.administrator import Administrator
 
 #: Points of the story, none of which may be left out: more is fine, fewer means a look elsewhere.
 LEAST_POINTS = 60

@@ -15,13 +15,13 @@ from tidelog.sim.profiles import Profile
 from tidelog.sim.reductions import Only
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_cluster import SimCluster
-from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.consumers import PartitionConsumer
-from tidelog.sim.workload.groups import FAMILIES, Committer, GroupMember, GroupPlan
+from tidelog.sim.workload.group_clients import FAMILIES, Committer, GroupMember, GroupPlan
 from tidelog.sim.workload.kinds import Churning, Work
-from tidelog.sim.workload.producers import Numbers, PartitionProducer
+from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer
 from tidelog.sim.workload.shared_producers import begin_shared
 
 _FIRST_CLIENT_ID: Final = 101

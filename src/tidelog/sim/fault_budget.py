@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.sim.checkers.published import Published, PublishedPartition
-from tidelog.sim.checkers.replication import ReplicationChecker
+from tidelog.sim.checkers.published_state import Published, PublishedPartition
+from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Incarnation
 from tidelog.sim.sim_broker import SimBroker

@@ -14,17 +14,17 @@ from tidelog.core.metrics import EVENTS_DROPPED
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.history.operations import Operation
 from tidelog.sim.broker_settings import LOG_DIRECTORY
-from tidelog.sim.checkers.histories import check_history, operations
-from tidelog.sim.checkers.storage import check_disk
+from tidelog.sim.checkers.history_checker import check_history, operations
+from tidelog.sim.checkers.storage_checker import check_disk
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.profiles import Profile
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.churn import Churn
-from tidelog.sim.workload.consumers import PartitionConsumer
-from tidelog.sim.workload.groups import Committer, GroupMember
+from tidelog.sim.workload.group_clients import Committer, GroupMember
 from tidelog.sim.workload.kinds import Churning
-from tidelog.sim.workload.producers import PartitionProducer
+from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_producers import PartitionProducer
 from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
 #: After the faults everything must be in sync, acknowledged and read within this time.

@@ -20,9 +20,9 @@ from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPar
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.broker_settings import LOG_DIRECTORY, Settings
-from tidelog.sim.checkers.logs import LogKey, NodeLogs
-from tidelog.sim.checkers.published import Published
-from tidelog.sim.checkers.replication import Claim, ReplicationChecker
+from tidelog.sim.checkers.published_state import Published
+from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
+from tidelog.sim.checkers.replication_checker import Claim, ReplicationChecker
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Incarnation, SimNode
 from tidelog.sim.seeds import stream
@@ -87,8 +87,8 @@ def _claim(partition: Partition, published: Published) -> Claim:
 
 
 class SimBroker:
-    """One broker over all its incarnations; `checkers.replication.Observed` and
-    `checkers.commands.Commanded`."""
+    """One broker over all its incarnations; `checkers.replication_checker.Observed` and
+    `checkers.command_checker.Commanded`."""
 
     def __init__(self, cluster: BrokerCluster, node: SimNode, config: BrokerConfig) -> None:
         self._cluster = cluster

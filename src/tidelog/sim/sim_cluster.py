@@ -16,15 +16,15 @@ from tidelog.core.errors import ConfigError
 from tidelog.log.recovery import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, Settings, host_of
-from tidelog.sim.checkers.answers import AnswerChecker
-from tidelog.sim.checkers.clients import ClientChecker
-from tidelog.sim.checkers.commands import CommandChecker
-from tidelog.sim.checkers.events import EventChecker
-from tidelog.sim.checkers.groups import GroupChecker
-from tidelog.sim.checkers.hand_overs import HandOverChecker
-from tidelog.sim.checkers.logs import LogKey
-from tidelog.sim.checkers.published import Published
-from tidelog.sim.checkers.replication import ReplicationChecker
+from tidelog.sim.checkers.answer_checker import AnswerChecker
+from tidelog.sim.checkers.client_checker import ClientChecker
+from tidelog.sim.checkers.command_checker import CommandChecker
+from tidelog.sim.checkers.event_checker import EventChecker
+from tidelog.sim.checkers.group_checker import GroupChecker
+from tidelog.sim.checkers.hand_over_checker import HandOverChecker
+from tidelog.sim.checkers.published_state import Published
+from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.client_history import ClientHistory
 from tidelog.sim.disk import Loss
 from tidelog.sim.fault_budget import FaultBudget

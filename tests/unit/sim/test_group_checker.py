@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.core.string_hash import coordinating_partition
-from tidelog.sim.checkers.groups import NO_OFFSET, Commit, GroupChecker
+from tidelog.sim.checkers.group_checker import NO_OFFSET, Commit, GroupChecker
 from tidelog.sim.client_history import Outcome
 
 

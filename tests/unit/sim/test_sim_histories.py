@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tidelog.history import Operation, encode, parse
-from tidelog.sim.checkers.groups import Commit
-from tidelog.sim.checkers.histories import check_history, operations
+from tidelog.sim.checkers.group_checker import Commit
+from tidelog.sim.checkers.history_checker import check_history, operations
 from tidelog.sim.client_history import ClientHistory, Outcome, Produce
 
 OLD, NEW = b"1" * 16, b"2" * 16

@@ -14,7 +14,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.sim.client_history import ClientHistory, Outcome
 from tidelog.sim.simulator import Simulator
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.producers import Numbers
+from tidelog.sim.workload.partition_producers import Numbers
 from tidelog.sim.workload.shared_producers import SharedPartition, SharedProducer
 from tidelog.wire.messages.produce import (
     PartitionProduceResponse,

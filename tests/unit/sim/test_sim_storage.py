@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import crc32c
 import pytest
 
-from tidelog.sim.checkers.storage import check_disk
+from tidelog.sim.checkers.storage_checker import check_disk
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.run import SeedRun
 from tidelog.sim.simulator import CollectorPaused

@@ -15,11 +15,11 @@ from tidelog.log.config import LogConfig
 from tidelog.sim.client_history import ClientHistory, Outcome, Produce
 from tidelog.sim.disk import Loss
 from tidelog.sim.simulator import Simulator
-from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.consumers import PartitionConsumer
-from tidelog.sim.workload.producers import Numbers, PartitionProducer
+from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer
 
 PARTITION = TopicPartition("t", 0)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
-from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.disks import put_back, take_away

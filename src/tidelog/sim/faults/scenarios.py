@@ -11,7 +11,7 @@ from typing import Final
 
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
-from tidelog.sim.checkers.published import PublishedPartition
+from tidelog.sim.checkers.published_state import PublishedPartition
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.kinds import scenario

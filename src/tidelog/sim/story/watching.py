@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
-from tidelog.sim.checkers.groups import Commit
-from tidelog.sim.checkers.logs import LogKey, ReplicaLog
-from tidelog.sim.checkers.published import PublishedPartition
-from tidelog.sim.checkers.replication import Claim
+from tidelog.sim.checkers.group_checker import Commit
+from tidelog.sim.checkers.published_state import PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey, ReplicaLog
+from tidelog.sim.checkers.replication_checker import Claim
 from tidelog.sim.client_history import Outcome, Produce
 from tidelog.sim.story import facts
 from tidelog.sim.story.facts import Fact

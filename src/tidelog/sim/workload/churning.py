@@ -17,9 +17,9 @@ from tidelog.core.types import TopicPartition
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.consumers import PartitionConsumer
-from tidelog.sim.workload.groups import GroupMember
-from tidelog.sim.workload.producers import PartitionProducer
+from tidelog.sim.workload.group_clients import GroupMember
+from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_producers import PartitionProducer
 
 T = TypeVar("T", bound="type[ChurnKind]")
 

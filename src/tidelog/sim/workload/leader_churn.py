@@ -12,8 +12,8 @@ from typing import ClassVar
 from tidelog.client.upkeep import ElectionType, PartitionAdmin
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import TopicPartition
-from tidelog.sim.checkers.logs import LogKey
-from tidelog.sim.checkers.published import PublishedPartition
+from tidelog.sim.checkers.published_state import PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
 
 

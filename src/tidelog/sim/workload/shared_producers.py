@@ -23,7 +23,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.sim.client_history import Outcome
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.producers import Numbers, PartitionProducer, Waiting
+from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer, Waiting
 
 _NO_ID = (-1, -1)
 

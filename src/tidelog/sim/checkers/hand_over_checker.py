@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from tidelog.core.types import NO_LEADER
-from tidelog.sim.checkers.published import Published, PublishedPartition
+from tidelog.sim.checkers.published_state import Published, PublishedPartition
 
 
 class HandOverChecker:

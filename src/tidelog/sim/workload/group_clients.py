@@ -17,7 +17,7 @@ from typing import Any, Final
 from tidelog.client.steps import Address
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.history.operations import FAIL, INFO, OK, Operation
-from tidelog.sim.checkers.groups import Commit, GroupChecker
+from tidelog.sim.checkers.group_checker import Commit, GroupChecker
 from tidelog.sim.client_history import Outcome
 from tidelog.sim.workload.client import ClientConnection, ClientNode
 from tidelog.wire.data.consumer_protocol import (

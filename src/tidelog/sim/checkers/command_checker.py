@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from tidelog.core.types import TopicId, TopicPartition
-from tidelog.sim.checkers.logs import LogKey
-from tidelog.sim.checkers.published import Published, PublishedTopic
+from tidelog.sim.checkers.published_state import Published, PublishedTopic
+from tidelog.sim.checkers.replica_logs import LogKey
 
 
 class Commanded(Protocol):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tidelog.core.types import NO_LEADER, TopicId, topic_id_from_text
 from tidelog.metadata.store import Create, Delete, Op, OpResult, SetData
-from tidelog.sim.checkers.logs import LogKey, life_at
+from tidelog.sim.checkers.replica_logs import LogKey, life_at
 
 _TOPICS: Final = "/brokers/topics/"
 _BROKERS: Final = "/brokers/ids/"

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.core.types import TopicId, topic_id_to_text
 from tidelog.sim.batches import read_records
-from tidelog.sim.checkers.published import Published, PublishedPartition
+from tidelog.sim.checkers.published_state import Published, PublishedPartition
 from tidelog.sim.disk import Directory, File, SimDisk
 from tidelog.sim.loop import NS_PER_S
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.sim.batches import GONE
-from tidelog.sim.checkers.logs import LogKey
-from tidelog.sim.checkers.replication import ReplicationChecker
+from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.client_history import ClientHistory, Produce
 
 

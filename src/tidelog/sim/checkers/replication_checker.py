@@ -19,8 +19,8 @@ from typing import NamedTuple, Protocol
 
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import GONE, is_tombstone, key_of
-from tidelog.sim.checkers.logs import LogKey, NodeLogs, ReplicaLog
-from tidelog.sim.checkers.published import Published, PublishedPartition
+from tidelog.sim.checkers.published_state import Published, PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs, ReplicaLog
 
 
 class Claim(NamedTuple):

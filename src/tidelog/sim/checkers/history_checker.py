@@ -18,7 +18,7 @@ from tidelog.core.types import TopicId
 from tidelog.history import HistoryChecker, Operation, Report, describe
 from tidelog.history.operations import FAIL, INFO, OK
 from tidelog.sim.batches import is_tombstone, key_of
-from tidelog.sim.checkers.groups import Commit
+from tidelog.sim.checkers.group_checker import Commit
 from tidelog.sim.client_history import ClientHistory, Outcome, Produce, TopicLife
 
 _OUTCOMES: Final = {
