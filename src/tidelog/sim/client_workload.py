@@ -17,9 +17,9 @@ from tidelog.sim.seeds import stream
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churn import Churn
+from tidelog.sim.workload.churn_kinds import Churning, Work
 from tidelog.sim.workload.client import ClientNode
 from tidelog.sim.workload.group_clients import FAMILIES, Committer, GroupMember, GroupPlan
-from tidelog.sim.workload.kinds import Churning, Work
 from tidelog.sim.workload.partition_consumers import PartitionConsumer
 from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer
 from tidelog.sim.workload.shared_producers import begin_shared

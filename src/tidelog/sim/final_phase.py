@@ -21,8 +21,8 @@ from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.profiles import Profile
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.churn import Churn
+from tidelog.sim.workload.churn_kinds import Churning
 from tidelog.sim.workload.group_clients import Committer, GroupMember
-from tidelog.sim.workload.kinds import Churning
 from tidelog.sim.workload.partition_consumers import PartitionConsumer
 from tidelog.sim.workload.partition_producers import PartitionProducer
 from tidelog.sim.workload.record_churn import COMPACTED_TOPICS

@@ -47,7 +47,7 @@ class Profile:
     compacted: bool = False
     #: Whether a topic is altered and given partitions all the time.
     churns: bool = False
-    #: Share of the kinds of churn (`workload/kinds`) that a seed draws.
+    #: Share of the kinds of churn (`workload/churn_kinds`) that a seed draws.
     churn_share: float = 0.0
     #: Kinds of churn that every seed plays.
     churn: tuple[str, ...] = ()
