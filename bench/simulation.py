@@ -12,15 +12,16 @@ from dataclasses import dataclass
 
 from bench.rig import spread, table
 from tidelog.core.types import TopicPartition
-from tidelog.sim.cluster import Cluster, Settings
+from tidelog.sim.broker_settings import Settings
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.results import RunResult
 from tidelog.sim.run import BROKERS, run_seed
 from tidelog.sim.seeds import stream
-from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.sim_cluster import SimCluster
+from tidelog.sim.simulator import CollectorPaused, Simulator
+from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.producers import Numbers, PartitionProducer
-from tidelog.sim.world import CollectorPaused, World
+from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer
 
 SEEDS = range(1000, 1020)
 QUIET_SEEDS = range(5)
@@ -90,7 +91,7 @@ def report(busy: list[Timed], quiet: list[float]) -> str:
 def quiet_speed(seed: int, seconds: float, cpu_s: Callable[[], float]) -> float:
     """How much faster than real time a healthy cluster with few clients goes."""
     with CollectorPaused():
-        world = World(seed)
+        world = Simulator(seed)
         try:
             cluster = _quiet_cluster(world)
             began_s, began_ns = cpu_s(), world.now_ns
@@ -104,9 +105,9 @@ def quiet_speed(seed: int, seconds: float, cpu_s: Callable[[], float]) -> float:
             world.close()
 
 
-def _quiet_cluster(world: World) -> Cluster:
+def _quiet_cluster(world: Simulator) -> SimCluster:
     """A cluster in sync, whose producers have begun."""
-    cluster = Cluster(world, BROKERS, Settings())
+    cluster = SimCluster(world, BROKERS, Settings())
     cluster.start()
 
     def client(node_id: int) -> ClientNode:

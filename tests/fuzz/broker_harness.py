@@ -22,8 +22,9 @@ from tests.support.sim import (
 
 from tidelog.core.errors import ProtocolError
 from tidelog.core.ports import FrameHandler, Transport
-from tidelog.sim.cluster import PORT, Cluster, Settings, host_of
-from tidelog.sim.world import World
+from tidelog.sim.broker_settings import PORT, Settings, host_of
+from tidelog.sim.sim_cluster import SimCluster
+from tidelog.sim.simulator import Simulator
 from tidelog.wire import codec
 from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -59,8 +60,8 @@ class BrokerHarness:
     """One broker, two topics, and clients."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.world = World(seed)
-        cluster = self.cluster = Cluster(self.world, 1, Settings(properties=_PROPERTIES))
+        self.world = Simulator(seed)
+        cluster = self.cluster = SimCluster(self.world, 1, Settings(properties=_PROPERTIES))
         # The checkers of replicas look at several of them; here is one, and its defects count.
         self.world.scheduler.after_event = None
         cluster.start()

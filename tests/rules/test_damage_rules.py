@@ -23,11 +23,11 @@ from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import DamagedLog
 from tidelog.records.builder import Producer
 from tidelog.runtime.files import OsFiles
-from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.disk import Loss
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.run import SeedRun
-from tidelog.sim.world import CollectorPaused
+from tidelog.sim.simulator import CollectorPaused
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 
@@ -93,7 +93,7 @@ def test_a_leader_that_reads_damage_leaves_the_isr_and_fetches_anew() -> None:
     another one leads, and everybody has everything in the end."""
     with CollectorPaused():
         run = SeedRun(0, "damaged_disks")
-        cluster, world = run.cluster, run.world
+        cluster, world = run.cluster, run.simulator
         told: list[str] = []
         world.trace.listener = told.append
 
@@ -112,7 +112,7 @@ def test_a_leader_that_reads_damage_leaves_the_isr_and_fetches_anew() -> None:
             world.scheduler.after(4 * NS_PER_S, None, damage)
 
         run.faults.begin = begin  # type: ignore[method-assign]  # replaced by the test
-        cluster.keeps_budget = False
+        cluster.budget.is_kept = False
         result = run.run()
     assert result.violation == ""
     halts = [line for line in told if " halt log directory failed" in line]

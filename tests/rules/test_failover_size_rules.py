@@ -26,9 +26,9 @@ from tidelog.controller.changes import TopicFound
 from tidelog.controller.commands import Sender
 from tidelog.controller.events import BrokersRead
 from tidelog.core.types import TopicPartition
-from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.run import SeedRun
-from tidelog.sim.world import CollectorPaused
+from tidelog.sim.simulator import CollectorPaused
 from tidelog.wire.messages.metadata import API as METADATA
 from tidelog.wire.messages.metadata import MetadataResponse
 

@@ -9,14 +9,16 @@ from typing import Any
 
 from tidelog.client.steps import Address
 from tidelog.core.errors import TidelogError
-from tidelog.sim.cluster import PORT, Cluster, Settings, SimBroker, host_of
+from tidelog.sim.broker_settings import PORT, Settings, host_of
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
-from tidelog.sim.faults.stage import Stage
+from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.profiles import Profile
-from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.sim_cluster import SimCluster
+from tidelog.sim.simulator import CollectorPaused, Simulator
+from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.client import ClientConnection, ClientNode
-from tidelog.sim.world import CollectorPaused, World
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.registry import METADATA
 
@@ -29,13 +31,13 @@ class FaultHarness:
     """Three brokers, one topic, one client with a connection to each broker."""
 
     def __init__(self) -> None:
-        self.world = World(11)
+        self.simulator = Simulator(11)
         self.lines: list[str] = []
-        self.world.trace.listener = self.lines.append
-        self.cluster = Cluster(self.world, 3, Settings(detect_ms=1.0))
+        self.simulator.trace.listener = self.lines.append
+        self.cluster = SimCluster(self.simulator, 3, Settings(detect_ms=1.0))
         self.faults = Faults(self.cluster, [CLIENT], random.Random(1), _QUIET)
         self.faults.is_active = True
-        node = self.world.add_node(101, CLIENT)
+        node = self.simulator.add_node(101, CLIENT)
         self.client = ClientNode(node, self.cluster.history, self.cluster.bootstrap, 4_000)
         self.cluster.start()
         self.until(lambda: not self.cluster.health())
@@ -50,28 +52,30 @@ class FaultHarness:
 
     def until(self, holds: Callable[[], bool], limit_ms: int = 30_000) -> None:
         """Run until something holds; it must within the limit."""
-        limit_ns = self.world.now_ns + limit_ms * NS_PER_MS
-        assert self.world.run_while(lambda: not holds(), limit_ns), self.world.violations
+        limit_ns = self.simulator.now_ns + limit_ms * NS_PER_MS
+        assert self.simulator.run_while(lambda: not holds(), limit_ns), self.simulator.violations
 
     def run(self, time_ms: float) -> None:
         """Run for so long; nothing may be violated."""
-        self.world.run_until(self.world.now_ns + int(time_ms * NS_PER_MS))
-        assert self.world.violations == []
+        self.simulator.run_until(self.simulator.now_ns + int(time_ms * NS_PER_MS))
+        assert self.simulator.violations == []
 
     # Faults
 
-    def stage(self, seed: int = 0, hosts: list[str] | None = None) -> Stage:
-        """A stage whose draws come from this seed."""
+    def context(self, seed: int = 0, hosts: list[str] | None = None) -> FaultContext:
+        """A fault's context whose draws come from this seed."""
         every = [host_of(broker_id) for broker_id in self.cluster.brokers]
-        return Stage(self.faults, self.cluster, hosts or [*every, CLIENT], random.Random(seed))
+        return FaultContext(
+            self.faults, self.cluster, hosts or [*every, CLIENT], random.Random(seed)
+        )
 
     def inject(self, kind: str, seed: int = 0, hosts: list[str] | None = None) -> None:
         """Inject a fault that finds somebody to strike."""
-        assert KINDS[kind].inject(self.stage(seed, hosts))
+        assert KINDS[kind].inject(self.context(seed, hosts))
 
     def play(self, scenario: str, seed: int = 0) -> None:
         """Begin a scenario."""
-        stage = self.stage(seed)
+        stage = self.context(seed)
         stage.play(SCENARIOS[scenario](stage))
 
     def noted(self, text: str) -> list[str]:
@@ -88,7 +92,7 @@ class FaultHarness:
     @property
     def controller(self) -> SimBroker:
         """The active controller."""
-        found = self.stage().controller()
+        found = self.context().controller()
         assert found is not None
         return found
 
@@ -120,13 +124,13 @@ class FaultHarness:
     def ask(self, broker_id: int) -> Callable[[], float | None]:
         """Send a request on the connection there is; the time in ms until its answer is told
         later, None while there is none (or none will come)."""
-        begin_ns = self.world.now_ns
+        begin_ns = self.simulator.now_ns
         answered: list[float] = []
         future = self.connections[broker_id].call(METADATA, 9, MetadataRequest(topics=[]), 60_000)
 
         def done(ended: Any) -> None:
             if not ended.cancelled() and not isinstance(ended.exception(), TidelogError):
-                answered.append((self.world.now_ns - begin_ns) / NS_PER_MS)
+                answered.append((self.simulator.now_ns - begin_ns) / NS_PER_MS)
 
         future.add_done_callback(done)
         return lambda: answered[0] if answered else None
@@ -134,8 +138,8 @@ class FaultHarness:
     def answer_ms(self, broker_id: int, limit_ms: int = 10_000) -> float | None:
         """How long one request takes, None where it is not answered within the limit."""
         told = self.ask(broker_id)
-        limit_ns = self.world.now_ns + limit_ms * NS_PER_MS
-        self.world.run_while(lambda: told() is None, limit_ns)
+        limit_ns = self.simulator.now_ns + limit_ms * NS_PER_MS
+        self.simulator.run_while(lambda: told() is None, limit_ns)
         return told()
 
 
@@ -147,7 +151,7 @@ def fault_harness() -> Iterator[FaultHarness]:
         try:
             yield made
         finally:
-            made.world.close()
+            made.simulator.close()
 
 
 __all__ = ["CLIENT", "NS_PER_MS", "NS_PER_S", "TOPIC", "FaultHarness", "fault_harness"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.sim.faults import KINDS, SCENARIOS
-from tidelog.sim.workload.kinds import CHURN
+from tidelog.sim.workload.churn_kinds import CHURN
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "internals" / "proof.md"
 _BEGIN: Final = "<!-- faults -->\n"

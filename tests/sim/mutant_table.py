@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.mutants import MUTANTS, Mutant, importable
 from tests.support.models.variants import finding
 
-from tidelog.sim.mutants import MUTANTS, Mutant
 from tidelog.sim.run import run_seed
 
 KILLS = Path(__file__).with_name("kills.json")
@@ -32,10 +32,10 @@ _HEAD = """\
 
 Brokers with one safety rule taken out, each of which the simulator or a model catches. `make test`
 replays the seed that is named here, and replays it without the mutant, which shows nothing until
-then. `make soak` searches other seeds and counts those that catch each mutant (`tidelog sim
-mutants`). `tidelog sim replay SEED --profile PROFILE --mutant NAME` prints a kill step by step.
-`python -m tests.sim.mutant_table` writes this page, with `--search` after a search of up to 200
-seeds each.
+then. `make soak` searches other seeds and counts those that catch each mutant (`python -m
+tests.mutants`). In a checkout, `tidelog sim replay SEED --profile PROFILE --mutant
+tests.mutants:NAME` prints a kill step by step. `python -m tests.sim.mutant_table` writes this page,
+with `--search` after a search of up to 200 seeds each.
 
 | mutant | rule | what it does | profile | seed | events | found by |
 |---|---|---|---|---:|---:|---|
@@ -97,7 +97,7 @@ def search(name: str) -> Kill | None:
             break
         profile = MUTANTS[name].profile
         limit = None if best is None else best.events
-        result = run_seed(seed, profile, name, limit_events=limit)
+        result = run_seed(seed, profile, importable(name), limit_events=limit)
         if not result.violation or (best is not None and result.events >= best.events):
             continue
         if run_seed(seed, profile, limit_events=result.events).violation:

@@ -15,9 +15,10 @@ from tidelog.client.fetching import EARLIEST, READ_UNCOMMITTED, LogReader
 from tidelog.client.groups import EMPTY, GroupAdmin, GroupDescription
 from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember, MemberOptions, Membership
-from tidelog.sim.cluster import Cluster, Settings
+from tidelog.sim.broker_settings import Settings
+from tidelog.sim.sim_cluster import SimCluster
+from tidelog.sim.simulator import Simulator
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.world import World
 
 SESSION_MS, MAX_POLL_MS, INTERVAL_MS = 1_000, 10_000, 300
 
@@ -70,17 +71,17 @@ class Story:
     """A broker, an application, and their time."""
 
     def __init__(self) -> None:
-        self.world = World(11)
+        self.simulator = Simulator(11)
         properties = {
             "group.min.session.timeout.ms": "100",
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.replication.factor": "1",
             "min.insync.replicas": "1",
         }
-        self.cluster = Cluster(self.world, 1, Settings(properties=properties))
+        self.cluster = SimCluster(self.simulator, 1, Settings(properties=properties))
         self.cluster.start()
-        assert self.world.run_while(lambda: bool(self.cluster.health()), 60 * S)
-        node = self.world.add_node(50, "client")
+        assert self.simulator.run_while(lambda: bool(self.cluster.health()), 60 * S)
+        node = self.simulator.add_node(50, "client")
         client = ClientNode(node, self.cluster.history, self.cluster.bootstrap, 20_000)
         self.application = Application(client)
         self.do(self.application.begin())
@@ -92,12 +93,12 @@ class Story:
     def do(self, coroutine: Coroutine[Any, Any, object]) -> None:
         """Let the application do something, and wait for its end."""
         task = self.application.client.tasks.spawn("application", coroutine)
-        done = self.world.run_while(lambda: not task.done(), self.world.now_ns + 60 * S)
-        assert done, (self.world.violations, self.application.client.failures)
+        done = self.simulator.run_while(lambda: not task.done(), self.simulator.now_ns + 60 * S)
+        assert done, (self.simulator.violations, self.application.client.failures)
 
     def busy(self, time_ms: int) -> None:
         """The application works, and does not poll."""
-        self.world.run_until(self.world.now_ns + time_ms * MS)
+        self.simulator.run_until(self.simulator.now_ns + time_ms * MS)
 
     def group(self) -> GroupDescription:
         found: list[GroupDescription] = []
@@ -117,8 +118,8 @@ class Story:
 def story() -> Iterator[Story]:
     made = Story()
     yield made
-    assert not made.world.violations
-    made.world.close()
+    assert not made.simulator.violations
+    made.simulator.close()
 
 
 def test_stays_a_member_for_as_long_as_it_may_be_busy(story: Story) -> None:

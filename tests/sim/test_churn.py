@@ -19,7 +19,7 @@ from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.results import RunResult
 from tidelog.sim.run import SeedRun, run_seed
 from tidelog.sim.workload import churning
-from tidelog.sim.workload.kinds import CHURN, ChurnKind
+from tidelog.sim.workload.churn_kinds import CHURN, ChurnKind
 
 
 def runs(

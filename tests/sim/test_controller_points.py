@@ -27,8 +27,8 @@ from tidelog.metadata import layout
 from tidelog.metadata.store import Check
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Strike
-from tidelog.sim.workload.admin import Administrator
-from tidelog.sim.world import CollectorPaused
+from tidelog.sim.simulator import CollectorPaused
+from tidelog.sim.workload.administrator import Administrator
 
 #: Points of the story, none of which may be left out: more is fine, fewer means a look elsewhere.
 LEAST_POINTS = 60
@@ -95,7 +95,7 @@ def controller_of(points: Points) -> int:
     """Whose controller is writing: there is one at a time in this story, but for its last word."""
     if points.harness is None:
         return -1
-    found = points.harness.stage().controller()
+    found = points.harness.context().controller()
     return -1 if found is None else found.node_id
 
 
@@ -105,8 +105,8 @@ def story(points: Points) -> None:
         harness = FaultHarness()
         try:
             points.harness = harness
-            harness.cluster.keeps_budget = False
-            harness.world.on_death.append(lambda *_: points.died())
+            harness.cluster.budget.is_kept = False
+            harness.simulator.on_death.append(lambda *_: points.died())
             harness.cluster.store.on_commit(lambda *commit: _committed(points, *commit))
             _tell(harness)
             points.harness = None
@@ -114,7 +114,7 @@ def story(points: Points) -> None:
             harness.run(500)
         finally:
             points.harness = None
-            harness.world.close()
+            harness.simulator.close()
 
 
 def _committed(points: Points, *commit: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tidelog.sim.faults import KINDS
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.run import SeedRun
-from tidelog.sim.world import CollectorPaused
+from tidelog.sim.simulator import CollectorPaused
 
 FAULTS_NS = 4 * NS_PER_S
 MEAN_INTERVAL_MS = 200
@@ -42,7 +42,7 @@ def run_with(kind: str, seed: int) -> Seen:
         run._fault_ns = FAULTS_NS
         result = run.run()
     effects: dict[str, int] = {}
-    for disk in run.world.disks.values():
+    for disk in run.simulator.disks.values():
         for effect, count in disk.effects.items():
             effects[effect] = effects.get(effect, 0) + count
     return Seen(result.violation, result.faults.get(kind, 0), effects, "\n".join(told))
@@ -94,4 +94,4 @@ def test_without_faults_nothing_goes_wrong_on_any_disk() -> None:
         run.faults.begin = lambda: None  # type: ignore[method-assign]  # replaced by the test
         run._fault_ns = FAULTS_NS
         assert run.run().violation == ""
-    assert all(disk.effects == {} for disk in run.world.disks.values())
+    assert all(disk.effects == {} for disk in run.simulator.disks.values())

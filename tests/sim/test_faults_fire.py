@@ -14,11 +14,12 @@ from tests.sim.test_disk_faults import EXPECTED as DISK_FAULTS
 
 from tidelog.core.errors import TidelogError
 from tidelog.metadata.store import Create, OutcomeUnknown
-from tidelog.sim.cluster import STORE_HOST, host_of
+from tidelog.sim.broker_settings import host_of
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults import KINDS, SCENARIOS
 from tidelog.sim.faults.store import strike_next_write
-from tidelog.sim.store import SimStoreClient
+from tidelog.sim.sim_cluster import STORE_HOST
+from tidelog.sim.sim_store import SimStoreClient
 
 #: Faster than this an answer comes over links that are as they should be.
 QUICK_MS = 5.0
@@ -57,7 +58,7 @@ def died(at: FaultHarness, before: dict[int, int]) -> list[int]:
 
 
 def _links(at: FaultHarness, what: str) -> list[tuple[str, str]]:
-    network = at.world.network
+    network = at.simulator.network
     hosts = [host_of(broker.node_id) for broker in at.brokers] + [CLIENT]
     return [
         (source, target)
@@ -110,7 +111,7 @@ def test_slow_link_makes_answers_late(at: FaultHarness) -> None:
     at.inject("slow_link", 3, [CLIENT])
     ((source, _),) = _links(at, "extra_ns")
     broker_id = int(source.removeprefix("broker"))
-    extra_ms = at.world.network.link(source, CLIENT).extra_ns / NS_PER_MS
+    extra_ms = at.simulator.network.link(source, CLIENT).extra_ns / NS_PER_MS
     told = at.answer_ms(broker_id)
     assert told is not None and told > extra_ms
     at.run(4_100)
@@ -123,7 +124,7 @@ def test_late_roles_delays_what_the_controller_tells_one_broker(at: FaultHarness
     at.inject("late_roles")
     ((source, target),) = _links(at, "extra_ns")
     assert source == controller and target.startswith("broker")
-    assert at.world.network.link(source, target).extra_ns >= 150 * NS_PER_MS
+    assert at.simulator.network.link(source, target).extra_ns >= 150 * NS_PER_MS
     at.run(3_100)
     assert not _links(at, "extra_ns")
 
@@ -184,11 +185,11 @@ def test_half_open_connections_are_believed_open_by_one_side_or_both(at: FaultHa
     assert broker.life is not None
     mine = [
         endpoint
-        for endpoint in at.world.network.connections_of(broker.life)
+        for endpoint in at.simulator.network.connections_of(broker.life)
         if endpoint.peer_name.startswith(CLIENT)
     ]
     for endpoint in mine:
-        at.world.network.vanish(endpoint, is_told=True)
+        at.simulator.network.vanish(endpoint, is_told=True)
     at.run(10)
     assert at.connections[1].is_open
     told = at.ask(1)
@@ -199,7 +200,7 @@ def test_half_open_connections_are_believed_open_by_one_side_or_both(at: FaultHa
 
 def test_unserved_connections_are_accepted_and_not_answered(at: FaultHarness) -> None:
     at.inject("unserved_connections", 1)
-    (host,) = [host for host in at.world.network.hosts.values() if not host.is_serving]
+    (host,) = [host for host in at.simulator.network.hosts.values() if not host.is_serving]
     broker_id = int(host.name.removeprefix("broker"))
     at.forget_connections()
     refusal = at.try_to_connect(broker_id)
@@ -277,7 +278,7 @@ def test_cut_store_keeps_one_broker_from_it(at: FaultHarness) -> None:
     at.inject("cut_store", 5)
     cut = [each for each in at.brokers if not at.cluster.reaches_store(each.node.host)]
     assert len(cut) == 1
-    assert at.world.network.link(cut[0].node.host, STORE_HOST).cut
+    assert at.simulator.network.link(cut[0].node.host, STORE_HOST).cut
     at.until(lambda: at.cluster.reaches_store(cut[0].node.host))
 
 
@@ -300,13 +301,13 @@ def test_late_watches_come_after_a_while(at: FaultHarness) -> None:
     fired: list[int] = []
 
     async def watch() -> None:
-        await store.get("/watched", lambda _: fired.append(at.world.now_ns))
+        await store.get("/watched", lambda _: fired.append(at.simulator.now_ns))
 
     broker = at.brokers[0].broker
     assert broker is not None
     task = broker.services.tasks.spawn("watch", watch())
     at.until(task.done)
-    begin_ns = at.world.now_ns
+    begin_ns = at.simulator.now_ns
     at.cluster.store.write_from_outside("/watched", b"x")
     at.until(lambda: bool(fired))
     assert (fired[0] - begin_ns) / NS_PER_MS > QUICK_MS
@@ -326,7 +327,7 @@ def test_strike_controller_write_ends_the_controller_before_or_after_it(
     at: FaultHarness, is_applied: bool
 ) -> None:
     controller = at.controller
-    assert strike_next_write(at.stage(), controller, 1, is_applied=is_applied)
+    assert strike_next_write(at.context(), controller, 1, is_applied=is_applied)
     before = lives(at)
     node = at.cluster.store.tree.get(f"/brokers/topics/{TOPIC}/partitions/0/state")
     assert node is not None
@@ -359,9 +360,9 @@ def test_clock_drift_lets_durations_pass_faster_or_slower(at: FaultHarness) -> N
     (node,) = [each.node for each in at.brokers if each.node.drift_ppm]
     life = node.incarnation
     assert life is not None
-    shown, begin_ns = life.clock.monotonic_ns(), at.world.now_ns
+    shown, begin_ns = life.clock.monotonic_ns(), at.simulator.now_ns
     fired: list[int] = []
-    life.clock.call_later(100, lambda: fired.append(at.world.now_ns))
+    life.clock.call_later(100, lambda: fired.append(at.simulator.now_ns))
     at.run(200)
     wanted = 1 + node.drift_ppm / 1e6
     assert (life.clock.monotonic_ns() - shown) / 200e6 == pytest.approx(wanted, abs=1e-6)
@@ -454,7 +455,7 @@ def test_slow_disk_makes_appends_wait(at: FaultHarness) -> None:
 
 
 def test_last_replica_standing_leaves_one_member_and_ends_it(at: FaultHarness) -> None:
-    at.cluster.keeps_budget = False
+    at.cluster.budget.is_kept = False
     at.cluster.history.keeps_promises = False
     before = lives(at)
     at.play("last_replica_standing")

@@ -7,11 +7,11 @@ to be silent here.
 from __future__ import annotations
 
 import pytest
+from tests.mutants import MUTANTS, applied
 
 from tidelog.history import HistoryChecker, Operation, Report
-from tidelog.sim.mutants import MUTANTS, applied
 from tidelog.sim.run import SeedRun, run_seed
-from tidelog.sim.world import CollectorPaused, World
+from tidelog.sim.simulator import CollectorPaused, Simulator
 
 #: Seeds of the mutant's profile in which clients noticed it, and others.
 NOTICED = {
@@ -29,7 +29,7 @@ def judged(operations: list[Operation], *, has_final_read: bool) -> Report:
 
 @pytest.mark.parametrize("name", NOTICED)
 def test_clients_alone_notice_a_broken_broker(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(World, "violate", lambda world, what: None)
+    monkeypatch.setattr(Simulator, "violate", lambda simulator, what: None)
     for seed in NOTICED[name]:
         with CollectorPaused(), applied(name):
             run = SeedRun(seed, MUTANTS[name].profile)

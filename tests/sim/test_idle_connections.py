@@ -11,17 +11,18 @@ from tidelog.broker.server.connections import Connection
 from tidelog.core import limits
 from tidelog.core.ports import Transport
 from tidelog.sim import run
-from tidelog.sim.cluster import PORT, Cluster, Settings, host_of
+from tidelog.sim.broker_settings import PORT, Settings, host_of
 from tidelog.sim.run import run_seed
-from tidelog.sim.world import World
+from tidelog.sim.sim_cluster import SimCluster
+from tidelog.sim.simulator import Simulator
 
 
 def test_a_whole_broker_closes_idle_connections_in_its_own_time() -> None:
-    world = World(7)
-    cluster = Cluster(world, 1, Settings(properties={"connections.max.idle.ms": "600000"}))
+    simulator = Simulator(7)
+    cluster = SimCluster(simulator, 1, Settings(properties={"connections.max.idle.ms": "600000"}))
     cluster.start()
-    assert world.run_while(lambda: bool(cluster.health()), 60 * S)
-    client = Running(world.add_node(50, "client"))
+    assert simulator.run_while(lambda: bool(cluster.health()), 60 * S)
+    client = Running(simulator.add_node(50, "client"))
     recorders: list[Recorder] = []
 
     def record(transport: Transport) -> Recorder:
@@ -34,12 +35,12 @@ def test_a_whole_broker_closes_idle_connections_in_its_own_time() -> None:
         )
 
     client.spawn(connect())
-    world.run_until(world.now_ns + 599 * S)
+    simulator.run_until(simulator.now_ns + 599 * S)
     assert recorders[0].lost == []
-    world.run_until(world.now_ns + 60 * S)
+    simulator.run_until(simulator.now_ns + 60 * S)
     assert len(recorders[0].lost) == 1
-    assert not world.violations and not client.failures
-    world.close()
+    assert not simulator.violations and not client.failures
+    simulator.close()
 
 
 @pytest.mark.parametrize("seed", [1000, 1001, 1002])

@@ -2,8 +2,8 @@
 
 The recorded seed must catch it, and shows nothing without the mutant until then. What a seed does
 changes with every change of the brokers: `python -m tests.sim.mutant_table --search NAME` records
-another seed, and `make soak` counts the seeds that catch each mutant (`tidelog sim mutants`). What
-no seed shows must be found by a model (`tests/model/test_variants.py`).
+another seed, and `make soak` counts the seeds that catch each (`python -m tests.mutants`). What no
+seed shows must be found by a model (`tests/model/test_variants.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from tests.mutants import MUTANTS, importable
 from tests.sim.mutant_table import load
 from tests.support.models.variants import finding
 
-from tidelog.sim.mutants import MUTANTS
 from tidelog.sim.run import run_seed
 
 KILLS = load()
@@ -65,7 +65,7 @@ def _shows_without(seed: int, profile: str, events: int) -> str:
 @pytest.mark.parametrize("name", CAUGHT)
 def test_a_mutant_is_caught_and_only_the_mutant(name: str) -> None:
     profile, recorded = MUTANTS[name].profile, KILLS[name].seed
-    killed = run_seed(recorded, profile, name)
+    killed = run_seed(recorded, profile, importable(name))
     again = f"python -m tests.sim.mutant_table --search {name}"
     assert killed.violation, f"{name} survived seed {recorded} of {profile}: {again}"
     assert _shows_without(recorded, profile, killed.events) == ""

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from tidelog.sim.checkers.logs import LogKey
-from tidelog.sim.checkers.published import PublishedPartition
+from tidelog.sim.checkers.published_state import PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.run import SeedRun, run_seed
 
 SEEDS = range(3)

@@ -7,6 +7,7 @@ import multiprocessing
 from collections.abc import Generator
 
 import pytest
+from tests.mutants import importable
 
 from tidelog.cli.seed_workers import SeedFailedError, run_in_processes
 from tidelog.sim.job import Job
@@ -18,6 +19,14 @@ def test_a_seed_gives_the_same_run_in_whatever_process() -> None:
     results = list(run_in_processes(iter([Job(3)] * 3), 2))
     assert [result.trace_hash for result in results] == [here.trace_hash] * 3
     assert multiprocessing.active_children() == []
+
+
+def test_a_mutant_is_in_force_in_whatever_process() -> None:
+    job = Job(0, mutant=importable("truncate_to_high_watermark"))
+    here = job.run()
+    (there,) = run_in_processes(iter([job]), 2)
+    assert here.violation == there.violation != ""
+    assert (here.trace_hash, here.mutant) == (there.trace_hash, there.mutant)
 
 
 def test_who_stops_early_leaves_no_process() -> None:

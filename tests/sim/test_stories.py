@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.mutants import MUTANTS, importable
 from tests.sim.mutant_table import load
 
 from tidelog.sim.disk import Loss
 from tidelog.sim.job import Job
-from tidelog.sim.mutants import MUTANTS
 from tidelog.sim.story.watching import LOSSES
 
 #: What must be told of a kill, in this order.
@@ -52,7 +52,7 @@ KILLS = load()
 
 @pytest.mark.parametrize("name", DECISIVE)
 def test_a_kill_is_told_with_its_decisive_steps(name: str) -> None:
-    job = Job(KILLS[name].seed, MUTANTS[name].profile, name)
+    job = Job(KILLS[name].seed, MUTANTS[name].profile, importable(name))
     result, story = job.story()
     assert result.violation
     position = 0
@@ -70,7 +70,8 @@ def test_a_kill_is_told_with_its_decisive_steps(name: str) -> None:
 
 
 def test_the_logs_are_shown_around_the_offset_in_question() -> None:
-    job = Job(KILLS["truncate_to_high_watermark"].seed, mutant="truncate_to_high_watermark")
+    name = "truncate_to_high_watermark"
+    job = Job(KILLS[name].seed, mutant=importable(name))
     result, story = job.story()
     told = re.search(r"its log ends at (\d+), (\d+) records are committed", result.violation)
     assert told is not None
@@ -94,7 +95,7 @@ def test_without_a_violation_all_is_told_in_short() -> None:
 
 def test_a_kill_is_shrunk_to_half_and_less_and_its_command_makes_the_same_run() -> None:
     name = "optimistic_shrink"
-    job = Job(KILLS[name].seed, MUTANTS[name].profile, name)
+    job = Job(KILLS[name].seed, MUTANTS[name].profile, importable(name))
     found = job.shrink(lambda: False)
     whole, left = found.whole, found.result
     assert sum(left.faults.values()) * 2 <= sum(whole.faults.values())

@@ -84,8 +84,8 @@ class Mishap:
         if self.draw.random() < 0.6:
             broker = self.draw.choice(self.at.brokers)
             delay_ms = self.draw.uniform(0, 40)
-            world = self.at.world
-            world.scheduler.after(
+            simulator = self.at.simulator
+            simulator.scheduler.after(
                 int(delay_ms * 1e6), None, lambda: broker.crash(Loss.NONE, "mishap")
             )
 
@@ -155,7 +155,7 @@ def test_whoever_dies_when_strays_are_restored_all_records_are_there_again(seed:
         mishap.restore()
         assert mishap.records() == before
         assert at.noted("stray_restored")
-        assert at.world.violations == []
+        assert at.simulator.violations == []
         state = at.cluster.published.partitions[
             at.cluster.published.key(at.cluster.published.topics[TOPIC].topic_id, 0)
         ]

@@ -6,7 +6,7 @@ import pytest
 from tests.sim.other_process import hashes_of
 from tests.sim.three_nodes import trace_hash
 
-from tidelog.sim.world import CollectorPaused
+from tidelog.sim.simulator import CollectorPaused
 
 SEEDS = [3, 17, 4242]
 MODULE = "tests.sim.three_nodes"

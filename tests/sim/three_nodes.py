@@ -20,7 +20,7 @@ from tidelog.core.ports import Files, Lane, Work
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import SimNode, Strike
 from tidelog.sim.seeds import stream
-from tidelog.sim.world import CollectorPaused, World
+from tidelog.sim.simulator import CollectorPaused, Simulator
 
 NODES = 3
 ROUNDS = 60
@@ -90,9 +90,9 @@ class Program:
 
 def trace_hash(seed: int) -> str:
     """Run the program with faults drawn from the seed; returns the hash of its trace."""
-    world = World(seed)
+    simulator = Simulator(seed)
     draw = stream(seed, "faults")
-    nodes = [world.add_node(number, f"node{number}") for number in range(1, NODES + 1)]
+    nodes = [simulator.add_node(number, f"node{number}") for number in range(1, NODES + 1)]
     programs = [Program(node) for node in nodes]
     losses = (Loss.NONE, Loss.UNSYNCED, Loss.ALL_UNSYNCED)
 
@@ -104,27 +104,27 @@ def trace_hash(seed: int) -> str:
         if kind == 0 and incarnation is not None:
             incarnation.plan_strike(Strike(draw.randrange(1, 40), losses[draw.randrange(3)]))
         elif kind == 1:
-            world.network.cut(node.host, other.host)
+            simulator.network.cut(node.host, other.host)
         elif kind == 2:
-            world.network.heal_everything()
+            simulator.network.heal_everything()
         elif kind == 3 and incarnation is not None:
             incarnation.pause()
-            world.scheduler.after(30 * MS, None, incarnation.resume)
+            simulator.scheduler.after(30 * MS, None, incarnation.resume)
         elif kind == 4:
-            world.disk(node.node_id, "/data").slow = draw.random() < 0.5
+            simulator.disk(node.node_id, "/data").slow = draw.random() < 0.5
         for waiting in nodes:
             if not waiting.is_up:
                 programs[waiting.node_id - 1] = Program(waiting)
-        world.scheduler.after(draw.randrange(60 * MS), None, fault)
+        simulator.scheduler.after(draw.randrange(60 * MS), None, fault)
 
     fault()
-    world.run_until(3 * S)
-    digest = world.trace.digest()
-    if world.violations:
-        raise AssertionError(world.violations[0])
+    simulator.run_until(3 * S)
+    digest = simulator.trace.digest()
+    if simulator.violations:
+        raise AssertionError(simulator.violations[0])
     if any(program.running.failures for program in programs):
         raise AssertionError([program.running.failures for program in programs])
-    world.close()
+    simulator.close()
     return digest
 
 

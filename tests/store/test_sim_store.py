@@ -26,8 +26,8 @@ from tidelog.metadata.store import (
 )
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Incarnation
-from tidelog.sim.store import SimStoreClient, SimStoreServer
-from tidelog.sim.world import World
+from tidelog.sim.sim_store import SimStoreClient, SimStoreServer
+from tidelog.sim.simulator import Simulator
 
 CONNECTED, SUSPENDED = SessionEvent.CONNECTED, SessionEvent.SUSPENDED
 EXPIRED = SessionEvent.EXPIRED
@@ -240,7 +240,7 @@ class Cell:
     """A world of several nodes with a store client each."""
 
     def __init__(self, seed: int, nodes: int, detect_ms: float | None = None) -> None:
-        self.world = World(seed)
+        self.world = Simulator(seed)
         self.draw = random.Random(seed)
         self.server = SimStoreServer(
             lambda delay_ms, callback: self.world.scheduler.after(

@@ -9,7 +9,7 @@ from tidelog.core.ports import FrameHandler, Ports, Transport
 from tidelog.core.receive_budget import ReceiveBudget
 from tidelog.core.tasks import Tasks
 from tidelog.sim.node import SimNode
-from tidelog.sim.world import World
+from tidelog.sim.simulator import Simulator
 
 MAX_FRAME_BYTES = 1 << 20
 S = 1_000_000_000
@@ -64,20 +64,20 @@ class Running:
         return self.tasks.spawn("test", coroutine)
 
 
-def run(world: World, running: Running, coroutine: Coroutine[Any, Any, Any]) -> Any:
+def run(simulator: Simulator, running: Running, coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run one coroutine of a node to its end."""
     task = running.spawn(coroutine)
-    assert world.run_while(lambda: not task.done(), world.now_ns + 3600 * S)
+    assert simulator.run_while(lambda: not task.done(), simulator.now_ns + 3600 * S)
     return task.result()
 
 
-def pair(world: World) -> tuple[Running, Running]:
+def pair(simulator: Simulator) -> tuple[Running, Running]:
     """Two started nodes, `node1` and `node2`."""
-    return Running(world.add_node(1, "node1")), Running(world.add_node(2, "node2"))
+    return Running(simulator.add_node(1, "node1")), Running(simulator.add_node(2, "node2"))
 
 
 def connect(
-    world: World,
+    simulator: Simulator,
     client: Running,
     server: Running,
     *,
@@ -105,13 +105,13 @@ def connect(
             server.node.host, port, open_handler, 1000, MAX_FRAME_BYTES
         )
 
-    run(world, server, listen())
-    run(world, client, dial())
-    world.run_until(world.now_ns + 10 * MS)
+    run(simulator, server, listen())
+    run(simulator, client, dial())
+    simulator.run_until(simulator.now_ns + 10 * MS)
     return opened[0], accepted[0]
 
 
-def in_node(world: World, running: Running, call: Callable[[], object]) -> None:
+def in_node(simulator: Simulator, running: Running, call: Callable[[], object]) -> None:
     """Make a call as an event of the node, at once."""
-    world.scheduler.after(0, running.incarnation, call)
-    world.run_until(world.now_ns)
+    simulator.scheduler.after(0, running.incarnation, call)
+    simulator.run_until(simulator.now_ns)

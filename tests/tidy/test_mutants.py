@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from tests.mutants import MUTANTS
 from tests.sim.mutant_table import SEEDS, TABLE, load, render
 from tests.support.rules import rule_ids
-
-from tidelog.sim.mutants import MUTANTS
 
 
 def test_the_page_is_as_its_command_writes_it() -> None:

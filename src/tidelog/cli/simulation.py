@@ -1,17 +1,17 @@
 """`tidelog sim`: whole brokers under simulation, seed by seed.
 
-`run` looks for violations and sums up what the runs went through, `mutants` proves that broken
-brokers are caught, `replay` tells one seed step by step or as a story, `shrink` finds what of it a
-violation takes. Equal seeds give equal runs, in whatever process: seeds are spread over processes
-here.
+`run` looks for violations and sums up what the runs went through, `replay` tells one seed step by
+step or as a story, `shrink` finds what of it a violation takes. Equal seeds give equal runs, in
+whatever process: seeds are spread over processes here. `--mutant` takes what is importable from the
+working directory, as `python -m` does.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import os
+import sys
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import asdict
@@ -25,7 +25,6 @@ from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, say
 from tidelog.cli.seed_search import (
     read_coverage,
-    results,
     say_shrunk,
     say_violation,
     search,
@@ -41,7 +40,10 @@ app = CommandGroup("Whole clusters under simulation.")
 _NS_PER_S = 1_000_000_000
 
 _ProfileOption = Annotated[str, typer.Option(help="Which faults happen, and how often.")]
-_MutantOption = Annotated[str, typer.Option(help="Break a rule in the brokers, by name.")]
+_MutantOption = Annotated[
+    str,
+    typer.Option(help="Break a rule in the brokers, by a mutant's MODULE:NAME."),
+]
 _FaultsOption = Annotated[
     str, typer.Option(help="Kinds of faults, A,B, instead of those of the profile.")
 ]
@@ -97,7 +99,7 @@ def run(
     from tidelog.sim.results import Totals
     from tidelog.sim.search_coverage import Coverage
 
-    _check_time("--minutes", minutes)
+    check_time("--minutes", minutes)
     jobs, number = _jobs(seeds, seeds_file, profile, mutant, faults, minutes)
     covered = Coverage()
     if coverage:
@@ -158,54 +160,6 @@ def _judge(totals: Totals, *, judged: bool, all_states: bool) -> None:
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example: tidelog sim mutants --seeds 0..29")
-def mutants(
-    seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..29",
-    mutant: Annotated[str, typer.Option(help="One of them, by name; else all.")] = "",
-    kills: Annotated[
-        int, typer.Option(min=0, help="Seeds that are enough, then the next mutant; 0: all.")
-    ] = 0,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes [one per core].")] = None,
-    minutes: Annotated[
-        float, typer.Option(min=0.0, help="Begin with no further seed after so long; 0: all.")
-    ] = 0.0,
-    list_all: Annotated[bool, typer.Option("--list", help="List the mutants instead.")] = False,
-) -> None:
-    """Count the seeds that catch each mutant, with those that catch it first; exit code 1 when one
-    survives them all."""
-    from tidelog.cli.mutant_search import MutantSearch
-    from tidelog.sim.mutants import MUTANTS
-
-    _check_time("--minutes", minutes)
-    if list_all:
-        for name, each in MUTANTS.items():
-            print_line(f"{name} ({each.rule}, {each.profile}): {each.removes}")
-        return
-    wanted = _seeds(seeds)
-    profiles = {name: _profile("", name) for name in ([mutant] if mutant else MUTANTS)}
-    processes = min(jobs or len(os.sched_getaffinity(0)), len(wanted) * len(profiles))
-    deadline = time.monotonic() + minutes * 60
-    search = MutantSearch(profiles, wanted, kills)
-    survivors = []
-    with contextlib.ExitStack() as running:
-        for hunt in search.run(
-            lambda jobs: running.enter_context(contextlib.closing(results(jobs, processes))),
-            lambda: bool(minutes) and time.monotonic() >= deadline,
-        ):
-            print_line(hunt.told())
-            if not hunt.kills and MUTANTS[hunt.name].uncaught:
-                print_line(f"    models find it: {MUTANTS[hunt.name].uncaught}")
-            elif not hunt.kills:
-                survivors.append(hunt.name)
-    if search.open:
-        print_line(f"the time is over, and {len(search.open)} mutants are looked for no further:")
-    for hunt in search.open.values():
-        print_line(hunt.told())
-    if survivors:
-        say(f"SURVIVED {', '.join(survivors)}")
-        raise typer.Exit(1)
-
-
 @app.command(epilog="Example: tidelog sim replay 17")
 def replay(
     seed: Annotated[int, typer.Argument(min=0, max=_LAST_SEED, help="The seed.")],
@@ -263,7 +217,7 @@ def replay(
     print_line("no violation")
 
 
-@app.command(epilog="Example: tidelog sim shrink 1 --mutant kip101_only")
+@app.command(epilog="Example: tidelog sim shrink 4 --profile last_replica_standing")
 def shrink(
     seed: Annotated[int, typer.Argument(min=0, max=_LAST_SEED, help="The seed.")],
     mutant: _MutantOption = "",
@@ -275,7 +229,7 @@ def shrink(
     time; prints the command that shows it. Exit code 1 when the seed shows no violation."""
     from tidelog.sim.job import Job
 
-    _check_time("--seconds", seconds)
+    check_time("--seconds", seconds)
     found = _profile(profile, mutant)
     job = Job(seed, found, mutant, _faults(faults, found))
     left = say_shrunk(job, seconds)
@@ -317,7 +271,8 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _seeds(text: str) -> range:
+def parse_seeds(text: str) -> range:
+    """The seeds that A..B or a number names; typer.BadParameter for another text."""
     first, separator, last = text.partition("..")
     try:
         found = range(int(first), int(last if separator else first) + 1)
@@ -330,7 +285,8 @@ def _seeds(text: str) -> range:
     return found
 
 
-def _check_time(option: str, value: float) -> None:
+def check_time(option: str, value: float) -> None:
+    """Raise typer.BadParameter where an option holds no time."""
     if math.isnan(value):
         raise typer.BadParameter(f"{option} {value} is no time: a number from 0 on expected")
 
@@ -347,9 +303,9 @@ def _jobs(
                 "a file of seeds names their profiles and faults itself: --seeds-file goes without"
                 " --seeds, --profile, --mutant, --faults and --minutes"
             )
-        known = _known_seeds(seeds_file)
+        known = _knownparse_seeds(seeds_file)
         return iter(known), len(known)
-    wanted = _seeds(seeds)
+    wanted = parse_seeds(seeds)
     found = _profile(profile, mutant)
     chosen = _faults(faults, found)
     handed_out: Iterator[int] = iter(wanted)
@@ -359,7 +315,7 @@ def _jobs(
     return jobs, None if minutes else len(wanted)
 
 
-def _known_seeds(path: str) -> list[Job]:
+def _knownparse_seeds(path: str) -> list[Job]:
     from tidelog.sim.faults import KINDS
     from tidelog.sim.job import Job
     from tidelog.sim.known_seeds import SeedsFileError, read_seeds
@@ -379,15 +335,25 @@ def _known_seeds(path: str) -> list[Job]:
 
 def _profile(profile: str, mutant: str) -> str:
     """The profile asked for, else the one under which a mutant is looked for."""
-    from tidelog.sim.mutants import MUTANTS
     from tidelog.sim.profiles import PROFILES
     from tidelog.sim.run import MIXED
 
-    if mutant:
-        _check("mutant", mutant, MUTANTS)
+    found = _mutant_profile(mutant) if mutant else "default"
     if profile:
         _check("profile", profile, (*PROFILES, MIXED))
-    return profile or (MUTANTS[mutant].profile if mutant else "default")
+    return profile or found
+
+
+def _mutant_profile(name: str) -> str:
+    """The profile of a mutant. Workers find its module as this process does."""
+    from tidelog.sim.mutation import MutantNotFoundError, load
+
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return load(name).profile
+    except MutantNotFoundError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _faults(text: str, profile: str) -> tuple[str, ...]:
@@ -409,7 +375,7 @@ def _faults(text: str, profile: str) -> tuple[str, ...]:
 
 
 def _check(what: str, name: str, known: Collection[str]) -> None:
-    from tidelog.sim.names import nearest_first
+    from tidelog.sim.suggestions import nearest_first
 
     if name not in known:
         raise typer.BadParameter(f"no {what} {name!r}; there are {nearest_first(name, known)}")

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tidelog.history.anomalies import Report
-from tidelog.history.cycles import Transactions
 from tidelog.history.judging import Judge
 from tidelog.history.operations import (
     FAIL,
@@ -36,8 +35,7 @@ from tidelog.history.tables import (
     WITHIN,
     Partition,
     Sends,
-    Skips,
-    Values,
+    Tables,
 )
 
 _STATES: Final = {OK: SENT_OK, FAIL: SENT_FAIL, INFO: SENT_INFO}
@@ -63,19 +61,13 @@ class HistoryChecker:
     def __init__(self, *, has_final_read: bool = True) -> None:
         """`has_final_read`: at the end somebody read every partition to its end, so what was not
         polled is missing."""
-        self.report = Report()
         self._has_final_read = has_final_read
-        self.values = Values()
-        self.partitions: list[Partition] = []
+        self._tables = tables = Tables()
+        self.report: Report = tables.report
+        self._values = tables.values
+        self._transactions = tables.transactions
         self._by_name: dict[str, Partition] = {}
         self._consumers: dict[str, _Consumer] = {}
-        self.skips = Skips()
-        self.transactions = Transactions()
-        #: Topics of which nothing is promised any more, and those that are compacted.
-        self.deleted: dict[str, None] = {}
-        self.compacted: dict[str, None] = {}
-        #: (value, partition, offset, line) of values that were polled at another place before.
-        self.again: list[tuple[int, int, int, int]] = []
         self._conflicts: dict[tuple[int, int, int], None] = {}
 
     def add(self, operation: Operation, line: int) -> None:
@@ -94,9 +86,9 @@ class HistoryChecker:
         elif kind == "send":
             self._send(operation, operation.records, line, {}, NOBODY)
         elif kind == "delete" and operation.outcome != FAIL:
-            self.deleted.update(dict.fromkeys(operation.topics))
+            self._tables.deleted.update(dict.fromkeys(operation.topics))
         elif kind == "compact":
-            self.compacted.update(dict.fromkeys(operation.topics))
+            self._tables.compacted.update(dict.fromkeys(operation.topics))
         elif kind == "log_start" and operation.outcome != FAIL:
             for name, offset in operation.partitions.items():
                 partition = self._partition(name)
@@ -104,7 +96,7 @@ class HistoryChecker:
 
     def finish(self) -> Report:
         """What the whole history shows; nothing may be added afterwards."""
-        Judge(self).judge(has_final_read=self._has_final_read)
+        Judge(self._tables).judge(has_final_read=self._has_final_read)
         return self.report
 
     # What processes do
@@ -154,7 +146,7 @@ class HistoryChecker:
                 consumer.positions.pop(number, None)
 
     def _transaction(self, consumer: _Consumer, operation: Operation, line: int) -> None:
-        node = self.transactions.begin(line, operation.outcome)
+        node = self._transactions.begin(line, operation.outcome)
         polled: dict[int, int] = {}
         sent: dict[int, int] = {}
         own: dict[Any, None] = {}
@@ -166,7 +158,7 @@ class HistoryChecker:
             self._poll(consumer, records, line, polled)
             for name, listed in records.items():
                 for offset, value, *_ in listed:
-                    self.transactions.polled(node, self.values.index[value])
+                    self._transactions.polled(node, self._values.index[value])
                     if value in own:
                         self.report.add(
                             "precommitted-read",
@@ -184,10 +176,10 @@ class HistoryChecker:
     def _partition(self, name: str) -> Partition:
         partition = self._by_name.get(name)
         if partition is None:
-            number = len(self.partitions)
+            number = len(self._tables.partitions)
             partition = Partition(number, name, split_partition(name)[0])
             self._by_name[name] = partition
-            self.partitions.append(partition)
+            self._tables.partitions.append(partition)
         return partition
 
     # Sends
@@ -201,7 +193,7 @@ class HistoryChecker:
             state |= IDEMPOTENT
         if operation.acks == -1:
             state |= ACKS_ALL
-        values = self.values
+        values = self._values
         for name, listed in records.items():
             partition = self._partition(name)
             self.report.sent_records += len(listed)
@@ -261,10 +253,10 @@ class HistoryChecker:
                         [line],
                     )
                 elif is_next:
-                    self.skips.add(OF_SENDS, partition.number, last + 1, offset, line, line)
+                    self._tables.skips.add(OF_SENDS, partition.number, last + 1, offset, line, line)
             last = offset
             is_next = True
-            index = self.values.index[record[1]]
+            index = self._values.index[record[1]]
             claim = partition.claims.setdefault(offset, index)
             if claim != index:
                 self._conflict(partition, offset, claim, index, line)
@@ -302,7 +294,7 @@ class HistoryChecker:
         position, before = consumer.positions.get(partition.number, (first, line))
         if first > position:
             kind = SUBSCRIBED if consumer.is_subscribed else BETWEEN
-            self.skips.add(kind, partition.number, position, first, line, before)
+            self._tables.skips.add(kind, partition.number, position, first, line, before)
         elif first < position:
             self.report.add(
                 "nonmonotonic-poll",
@@ -316,7 +308,7 @@ class HistoryChecker:
         self, partition: Partition, listed: Sequence[Sequence[Any]], expected: int, line: int
     ) -> None:
         """The records of one partition in one operation; nearly all are as expected."""
-        values, number, claims = self.values, partition.number, partition.claims
+        values, number, claims = self._values, partition.number, partition.claims
         index_of = values.index
         for record in listed:
             offset = record[0]
@@ -338,7 +330,7 @@ class HistoryChecker:
                 if claims[offset] == index:
                     continue
             elif offset not in claims or claims[offset] != index:
-                self.again.append((index, number, offset, line))
+                self._tables.again.append((index, number, offset, line))
             claim = claims.setdefault(offset, index)
             if claim != index:
                 self._conflict(partition, offset, claim, index, line)
@@ -347,7 +339,7 @@ class HistoryChecker:
 
     def _breaks_off(self, partition: Partition, expected: int, offset: int, line: int) -> None:
         if offset > expected:
-            self.skips.add(WITHIN, partition.number, expected, offset, line, line)
+            self._tables.skips.add(WITHIN, partition.number, expected, offset, line, line)
             return
         self.report.add(
             "int-nonmonotonic-poll",
@@ -365,7 +357,7 @@ class HistoryChecker:
         if key in self._conflicts:
             return
         self._conflicts[key] = None
-        values = self.values
+        values = self._values
         self.report.add(
             "inconsistent-offsets",
             False,
@@ -373,13 +365,3 @@ class HistoryChecker:
             f"offset {offset} held {values.values[claim]!r} and {values.values[index]!r}",
             [*values.lines(claim), line],
         )
-
-    # For whoever judges
-
-    def is_deleted(self, partition: Partition) -> bool:
-        """Whether nothing is promised of its topic any more."""
-        return partition.topic in self.deleted
-
-    def is_compacted(self, partition: Partition) -> bool:
-        """Whether its topic, in whatever incarnation, was said to be compacted."""
-        return partition.topic in self.compacted or partition.place[0] in self.compacted

@@ -10,95 +10,65 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from tidelog.history.operations import FAIL
-
-if TYPE_CHECKING:
-    from tidelog.history.checker import HistoryChecker
+from tidelog.history.tables import Tables
 
 Edges = Mapping[int, Sequence[int]]
 
 
-class Transactions:
-    """The transactions of a history by number, and what they polled."""
-
-    def __init__(self) -> None:
-        self.lines: list[int] = []
-        self._outcomes: list[str] = []
-        #: (transaction, value) of each record polled by one.
-        self.polls: list[tuple[int, int]] = []
-
-    def begin(self, line: int, outcome: str) -> int:
-        """The number of a transaction."""
-        self.lines.append(line)
-        self._outcomes.append(outcome)
-        return len(self.lines) - 1
-
-    def polled(self, node: int, value: int) -> None:
-        """A transaction polled a value."""
-        self.polls.append((node, value))
-
-    def counts(self, node: int) -> bool:
-        """Whether it may have been committed."""
-        return self._outcomes[node] != FAIL
-
-
-def find_cycles(checker: HistoryChecker) -> None:
+def find_cycles(tables: Tables) -> None:
     """Add G0 and G1c to the report, once for each group of transactions that are in circles."""
-    transactions = checker.transactions
+    transactions = tables.transactions
     if not transactions.lines:
         return
-    writes = _write_edges(checker)
-    reads = _read_edges(checker)
+    writes = _write_edges(tables)
+    reads = _read_edges(tables)
     everything: dict[int, list[int]] = {}
     for edges in (writes, reads):
         for node, following in edges.items():
             everything.setdefault(node, []).extend(following)
     for group in components(writes, len(transactions.lines)):
-        _tell(checker, "G0", True, cycle_in(writes, group), "wrote before")
+        _report(tables, "G0", True, cycle_in(writes, group), "wrote before")
     by_reads = components(reads, len(transactions.lines))
     for group in by_reads:
-        _tell(checker, "G1c", False, cycle_in(reads, group), "was seen by")
+        _report(tables, "G1c", False, cycle_in(reads, group), "was seen by")
     told = {node: None for group in by_reads for node in group}
     for group in components(everything, len(transactions.lines)):
         members = dict.fromkeys(group)
         has_reads = any(to in members for node in group for to in reads.get(node, ()))
         if has_reads and not any(node in told for node in group):
             cycle = cycle_in(everything, group)
-            _tell(checker, "G1c", True, cycle, "wrote before, or was seen by,")
+            _report(tables, "G1c", True, cycle, "wrote before, or was seen by,")
 
 
-def _write_edges(checker: HistoryChecker) -> dict[int, list[int]]:
+def _write_edges(tables: Tables) -> dict[int, list[int]]:
     edges: dict[int, list[int]] = {}
-    node_of = checker.values.node
-    for partition in checker.partitions:
+    node_of = tables.values.node
+    for partition in tables.partitions:
         before = -1
         for _, index in sorted(partition.claims.items()):
             node = node_of.get(index, -1)
-            if node >= 0 and checker.transactions.counts(node):
+            if node >= 0 and tables.transactions.counts(node):
                 if before not in (-1, node):
                     edges.setdefault(before, []).append(node)
                 before = node
     return edges
 
 
-def _read_edges(checker: HistoryChecker) -> dict[int, list[int]]:
+def _read_edges(tables: Tables) -> dict[int, list[int]]:
     edges: dict[int, list[int]] = {}
-    counts = checker.transactions.counts
-    for reader, value in checker.transactions.polls:
-        writer = checker.values.node.get(value, -1)
+    counts = tables.transactions.counts
+    for reader, value in tables.transactions.polls:
+        writer = tables.values.node.get(value, -1)
         if writer not in (-1, reader) and counts(writer) and counts(reader):
             edges.setdefault(writer, []).append(reader)
     return edges
 
 
-def _tell(
-    checker: HistoryChecker, name: str, is_allowed: bool, cycle: list[int], relation: str
-) -> None:
-    lines = [checker.transactions.lines[node] for node in cycle]
+def _report(tables: Tables, name: str, is_allowed: bool, cycle: list[int], relation: str) -> None:
+    lines = [tables.transactions.lines[node] for node in cycle]
     words = f" {relation} that of line ".join(str(line) for line in (*lines, lines[0]))
-    checker.report.add(name, is_allowed, "", f"the transaction of line {words}", lines)
+    tables.report.add(name, is_allowed, "", f"the transaction of line {words}", lines)
 
 
 def components(edges: Edges, nodes: int) -> list[list[int]]:

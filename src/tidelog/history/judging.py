@@ -9,7 +9,7 @@ nobody knows that a record stood there: one of a failed or unknown send, a trans
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidelog.history.cycles import find_cycles
 from tidelog.history.tables import (
@@ -20,35 +20,33 @@ from tidelog.history.tables import (
     SENT_OK,
     SKIPS,
     Partition,
+    Tables,
 )
-
-if TYPE_CHECKING:
-    from tidelog.history.checker import HistoryChecker
 
 #: Above every offset: where the record of a send stands whose outcome is not known.
 _ANYWHERE: Final = 1 << 63
 
 
 class Judge:
-    """Of one checker, once."""
+    """The judgement of one history, passed once."""
 
-    def __init__(self, checker: HistoryChecker) -> None:
-        self._checker = checker
-        self._values = checker.values
-        self._report = checker.report
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._values = tables.values
+        self._report = tables.report
         #: By partition and key: the largest offset at which a record of it stands or may stand.
         #: Incarnations of a topic count together: what was sent to a name may be in any.
         self._last_of_key: dict[tuple[tuple[str, str], str], int] = {}
 
     def judge(self, *, has_final_read: bool) -> None:
         """Add what is found to the report."""
-        if self._checker.compacted:
+        if self._tables.compacted:
             self._find_last_of_keys()
         self._judge_values(has_final_read=has_final_read)
         self._judge_again()
         self._judge_skips()
         self._judge_order_of_sends()
-        find_cycles(self._checker)
+        find_cycles(self._tables)
 
     # What may be missing
 
@@ -61,15 +59,15 @@ class Judge:
                 number = values.polled_partition[index]
             if offset < 0 and values.state[index] & SENT_FAIL:
                 continue
-            place = (self._checker.partitions[number].place, key)
+            place = (self._tables.partitions[number].place, key)
             found = _ANYWHERE if offset < 0 else offset
             self._last_of_key[place] = max(self._last_of_key.get(place, -1), found)
 
     def _may_be_gone(self, partition: Partition, offset: int, index: int) -> bool:
         """`offset` is -1 where it is not known."""
-        if 0 <= offset < partition.log_start or self._checker.is_deleted(partition):
+        if 0 <= offset < partition.log_start or self._tables.is_deleted(partition):
             return True
-        if index not in self._values.keys or not self._checker.is_compacted(partition):
+        if index not in self._values.keys or not self._tables.is_compacted(partition):
             return False
         key, is_tombstone = self._values.keys[index]
         return is_tombstone or offset < 0 or self._last_of_key[(partition.place, key)] > offset
@@ -78,7 +76,7 @@ class Judge:
 
     def _judge_values(self, *, has_final_read: bool) -> None:
         values, report = self._values, self._report
-        partitions = self._checker.partitions
+        partitions = self._tables.partitions
         for index, state in enumerate(values.state):
             polled = values.polled_partition[index]
             if polled == NOBODY:
@@ -111,7 +109,7 @@ class Judge:
 
     def _is_elsewhere(self, index: int) -> bool:
         """Whether a value was polled where it was not sent to, the two being named differently."""
-        values, partitions = self._values, self._checker.partitions
+        values, partitions = self._values, self._tables.partitions
         if values.sent_partition[index] == NOBODY:
             return True
         sent = partitions[values.sent_partition[index]]
@@ -124,7 +122,7 @@ class Judge:
 
     def _missing(self, index: int, *, has_final_read: bool) -> None:
         values = self._values
-        partition = self._checker.partitions[values.sent_partition[index]]
+        partition = self._tables.partitions[values.sent_partition[index]]
         offset = values.sent_offset[index]
         if self._may_be_gone(partition, offset, index):
             return
@@ -151,7 +149,7 @@ class Judge:
 
     def _acknowledged_elsewhere(self, index: int) -> None:
         values = self._values
-        partition = self._checker.partitions[values.polled_partition[index]]
+        partition = self._tables.partitions[values.polled_partition[index]]
         self._report.add(
             "duplicate",
             not values.state[index] & IDEMPOTENT
@@ -164,10 +162,10 @@ class Judge:
 
     def _judge_again(self) -> None:
         values = self._values
-        partitions = self._checker.partitions
+        partitions = self._tables.partitions
         #: Offsets of each value in each partition, besides the one that was polled first.
         told: dict[tuple[int, int], dict[int, None]] = {}
-        for index, number, offset, line in self._checker.again:
+        for index, number, offset, line in self._tables.again:
             others = told.setdefault((index, number), {})
             if offset in others:
                 continue
@@ -192,17 +190,17 @@ class Judge:
         """Whether a send that named no topic id may stand in both: brokers know a producer's
         sequences within an incarnation of a topic, and its second attempt may meet the next."""
         sent = self._values.sent_partition[index]
-        if sent == NOBODY or "@" in self._checker.partitions[sent].topic:
+        if sent == NOBODY or "@" in self._tables.partitions[sent].topic:
             return False
         return first.place == second.place and first.topic != second.topic
 
     # Orders
 
     def _judge_skips(self) -> None:
-        skips, checker = self._checker.skips, self._checker
+        skips, tables = self._tables.skips, self._tables
         if not len(skips):
             return
-        for partition in checker.partitions:
+        for partition in tables.partitions:
             partition.required = array(
                 "q",
                 sorted(
@@ -212,7 +210,7 @@ class Judge:
                 ),
             )
         for at, kind in enumerate(skips.kinds):
-            partition = checker.partitions[skips.partitions[at]]
+            partition = tables.partitions[skips.partitions[at]]
             begin, end = skips.begins[at], skips.ends[at]
             offset = partition.first_required(begin, end)
             if offset < 0:
@@ -230,7 +228,7 @@ class Judge:
             )
 
     def _judge_order_of_sends(self) -> None:
-        for partition in self._checker.partitions:
+        for partition in self._tables.partitions:
             for process, sends in partition.sends.items():
                 for earlier, later in sends.inversions():
                     self._report.add(
@@ -241,13 +239,6 @@ class Judge:
                         f" stands at offset {sends.lasts[earlier]}",
                         [sends.lines[earlier], sends.lines[later]],
                     )
-
-
-def _met_both(sent: Partition, first: Partition, second: Partition) -> bool:
-    """Whether a send that named no topic id may stand in both: brokers know a producer's sequences
-    within an incarnation of a topic, and its second attempt may meet the next one."""
-    is_unsure = "@" not in sent.topic and "@" in first.topic and "@" in second.topic
-    return is_unsure and first.place == second.place and first.topic != second.topic
 
 
 def _first_is_gone(partition: Partition, *offsets: int) -> bool:

@@ -1,7 +1,9 @@
-"""What a checker remembers of values and partitions: numbers in arrays, some 300 bytes a record.
+"""Tables of what a history states: values, partitions, sends, skips, transactions.
 
-Operations are not kept: lines are, from which whoever has the history can read them again. A value
-has an index, by which arrays hold where it was sent and where it was polled first.
+Numbers lie in arrays, some 300 bytes a record. Operations are not kept: their line numbers are, by
+which a reader finds them in the history again. A value has an index, by which arrays hold where it
+was sent and where it was polled first. `HistoryChecker` fills the tables; `Judge` and `find_cycles`
+read them at the end.
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from typing import Final
+
+from tidelog.history.anomalies import Report
+from tidelog.history.operations import FAIL
 
 Value = int | str
 
@@ -182,3 +187,55 @@ class Skips:
         self.begins.append(begin)
         self.ends.append(end)
         self.lines.extend((line, before))
+
+
+class Transactions:
+    """The transactions of a history by number, and what they polled."""
+
+    def __init__(self) -> None:
+        self.lines: list[int] = []
+        self._outcomes: list[str] = []
+        #: (transaction, value) of each record polled by one.
+        self.polls: list[tuple[int, int]] = []
+
+    def begin(self, line: int, outcome: str) -> int:
+        """The number of a transaction."""
+        self.lines.append(line)
+        self._outcomes.append(outcome)
+        return len(self.lines) - 1
+
+    def polled(self, node: int, value: int) -> None:
+        """A transaction polled a value."""
+        self.polls.append((node, value))
+
+    def counts(self, node: int) -> bool:
+        """Whether it may have been committed."""
+        return self._outcomes[node] != FAIL
+
+
+class Tables:
+    """All that is known of one history, and the report that grows from it."""
+
+    __slots__ = (
+        "again", "compacted", "deleted", "partitions", "report", "skips", "transactions", "values",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.report = Report()
+        self.values = Values()
+        self.partitions: list[Partition] = []
+        self.skips = Skips()
+        self.transactions = Transactions()
+        #: Topics of which nothing is promised any more, and those that are compacted.
+        self.deleted: dict[str, None] = {}
+        self.compacted: dict[str, None] = {}
+        #: (value, partition, offset, line) of values that were polled at another place before.
+        self.again: list[tuple[int, int, int, int]] = []
+
+    def is_deleted(self, partition: Partition) -> bool:
+        """Whether nothing is promised of its topic any more."""
+        return partition.topic in self.deleted
+
+    def is_compacted(self, partition: Partition) -> bool:
+        """Whether its topic, in whatever incarnation, was said to be compacted."""
+        return partition.topic in self.compacted or partition.place[0] in self.compacted

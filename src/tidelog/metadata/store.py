@@ -2,9 +2,9 @@
 
 Nodes carry data and a version; ephemeral nodes live as long as the session that made them; sequence
 nodes get a number from their parent; watches fire once; transactions apply as a whole or not at
-all. The embedded store (`runtime/stores`), ZooKeeper and the simulated store (`sim/store`) all keep
-this contract, and one test suite (`tests/store`) holds them to it. This module knows neither what
-the nodes mean (`metadata/layout`) nor how they are kept.
+all. The embedded store (`runtime/stores`), ZooKeeper and the simulated store (`sim/sim_store`) all
+keep this contract, and one test suite (`tests/store`) holds them to it. This module knows neither
+what the nodes mean (`metadata/layout`) nor how they are kept.
 
 Values that are built by the ten thousand are named tuples or plain slotted dataclasses: frozen ones
 cost five times as much (DESIGN.md, rule 1).

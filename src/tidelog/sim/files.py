@@ -10,14 +10,11 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tidelog.core.errors import NodeDead
 from tidelog.core.ports import Buffer, Handle, VolumeSize
 from tidelog.sim.disk import Directory, File, SimDisk, os_error
-
-if TYPE_CHECKING:
-    from tidelog.sim.node import Incarnation
+from tidelog.sim.process import Process
 
 #: Share of cached reads that would have to wait for the disk.
 _COLD_READS = 0.02
@@ -43,8 +40,8 @@ class SimHandle:
 class SimFiles:
     """File calls of one incarnation on one disk."""
 
-    def __init__(self, incarnation: Incarnation, disk: SimDisk, draw: random.Random) -> None:
-        self._incarnation = incarnation
+    def __init__(self, process: Process, disk: SimDisk, draw: random.Random) -> None:
+        self._process = process
         self.disk = disk
         self._draw = draw
         #: Handles that are open now.
@@ -56,7 +53,7 @@ class SimFiles:
     def _begin(self, call: str, path: str) -> None:
         self.last_call = call
         self.last_path = path
-        self._incarnation.port_call("files." + call)
+        self._process.port_call("files." + call)
         if not path.startswith(self.disk.root):
             raise ValueError(f"{path} is not in the log directory {self.disk.root}")
         self._fail_if_planned(call, path)
@@ -103,11 +100,11 @@ class SimFiles:
         opened = self._of(handle)
         if not opened.writable:
             raise os_error(errno.EBADF, opened.path)
-        lived = self._incarnation.alive
+        lived = self._process.alive
         self.last_call = "pwritev"
         self.last_path = opened.path
         try:
-            self._incarnation.port_call("files.pwritev")
+            self._process.port_call("files.pwritev")
         except NodeDead:
             if lived:
                 self._write_struck(opened, buffers, position)
@@ -131,7 +128,7 @@ class SimFiles:
 
         After a power loss there is no page cache left to have it.
         """
-        if not self._incarnation.died_with_page_cache:
+        if not self._process.died_with_page_cache:
             return
         content = b"".join(buffers)
         part = self._draw.randrange(len(content) + 1)

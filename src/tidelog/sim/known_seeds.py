@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.core.errors import TidelogError
-from tidelog.sim.names import nearest_first
+from tidelog.sim.suggestions import nearest_first
 
 VERSION: Final = 1
 _VERSION_LINE: Final = re.compile(r"# known seeds, version (\S+)")

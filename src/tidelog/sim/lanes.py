@@ -11,15 +11,14 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import StorageError
 from tidelog.core.ports import Files, Work
 from tidelog.sim.files import SimFiles
-
-if TYPE_CHECKING:
-    from tidelog.sim.node import Incarnation
+from tidelog.sim.loop import Scheduler
+from tidelog.sim.process import Process
 
 T = TypeVar("T")
 
@@ -49,10 +48,15 @@ class SimLane:
     """All file operations of one incarnation on one log directory."""
 
     def __init__(
-        self, incarnation: Incarnation, directory: str, files: SimFiles, draw: random.Random
+        self,
+        process: Process,
+        scheduler: Scheduler,
+        directory: str,
+        files: SimFiles,
+        draw: random.Random,
     ) -> None:
-        self._incarnation = incarnation
-        self._scheduler = incarnation.world.scheduler
+        self._process = process
+        self._scheduler = scheduler
         self._directory = directory
         self._files = files
         self._draw = draw
@@ -75,7 +79,7 @@ class SimLane:
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         """Run `operation(files)` now or later; see the port."""
-        self._incarnation.check_alive()
+        self._process.check_alive()
         if self._closed:
             raise RuntimeError(f"the lane of {self._directory} is closed")
         if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
@@ -95,7 +99,7 @@ class SimLane:
 
     async def close(self) -> None:
         """Finish what was submitted; see the port."""
-        self._incarnation.check_alive()
+        self._process.check_alive()
         while self._busy:
             if self._draining is None:
                 self._draining = Completion()
@@ -109,7 +113,7 @@ class SimLane:
         low, high = SLOW_NS if self._files.disk.slow else QUICK_NS
         time_ns = self._draw.randrange(low, high)
         runs_after_ns = self._draw.randrange(time_ns)
-        self._scheduler.after(runs_after_ns, self._incarnation, self._run, time_ns - runs_after_ns)
+        self._scheduler.after(runs_after_ns, self._process, self._run, time_ns - runs_after_ns)
 
     def _run(self, rest_ns: int) -> None:
         job = self._jobs[0]
@@ -125,7 +129,7 @@ class SimLane:
             # Told at once: the fault budget cannot see what a broker does that has lost pages and
             # has not heard of it, such as to leave itself alone in an ISR.
             rest_ns = 0
-        self._scheduler.after(rest_ns, self._incarnation, self._deliver, result, failure)
+        self._scheduler.after(rest_ns, self._process, self._deliver, result, failure)
 
     def _deliver(self, result: Any, failure: BaseException | None) -> None:
         job = self._jobs.popleft()
@@ -148,5 +152,5 @@ class SimLane:
             "fsync" if call in _FSYNC_CALLS else call,
             str(error.filename or self._files.last_path),
             error.errno or 0,
-            self._incarnation.clock.wall_ms(),
+            self._process.clock.wall_ms(),
         )

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import events as _events
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from tidelog.core.errors import NodeDead
 from tidelog.sim.trace import Trace
-
-if TYPE_CHECKING:
-    from tidelog.sim.node import Incarnation
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -32,9 +29,36 @@ MAX_EVENTS_AT_ONE_INSTANT = 200_000
 #: The heap is rebuilt when it holds more cancelled events than this, and than live ones.
 _MIN_CANCELLED_TO_REBUILD = 4096
 #: Node id of events that belong to no node (faults, the run's own timers).
-WORLD = -1
+NO_NODE = -1
 
 _set_running_loop = _events._set_running_loop
+
+
+class EventOwner(Protocol):
+    """The process to which an event belongs, as the scheduler sees it."""
+
+    @property
+    def node_id(self) -> int:
+        """The node of the process."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process has not ended."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether its events are executed: alive and not paused."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that is running while one of its events is executed."""
+
+    @property
+    def on_turn(self) -> Sequence[Callable[[], None]]:
+        """Called first in each of its events."""
+
+    def defer(self, event: Event) -> None:
+        """Keep an event that is due while the process does not run."""
 
 
 class Event(asyncio.TimerHandle):
@@ -46,7 +70,7 @@ class Event(asyncio.TimerHandle):
         self,
         scheduler: Scheduler,
         time_ns: int,
-        owner: Incarnation | None,
+        owner: EventOwner | None,
         callback: Callable[..., object],
         args: tuple[Any, ...],
         context: Context | None,
@@ -87,10 +111,10 @@ class Scheduler:
     def __init__(self, trace: Trace) -> None:
         self.now_ns = 0
         self.trace = trace
-        #: Called after every event with the node whose event ran (None: the world's).
-        self.after_event: Callable[[Incarnation | None], None] | None = None
+        #: Called after every event with the node whose event ran (None: the simulator's).
+        self.after_event: Callable[[EventOwner | None], None] | None = None
         #: Called when a callback of a live node raises.
-        self.on_unhandled: Callable[[Incarnation | None, str, BaseException], None] = _reraise
+        self.on_unhandled: Callable[[EventOwner | None, str, BaseException], None] = _reraise
         self._heap: list[tuple[int, int, Event]] = []
         self._sequence = 0
         self._cancelled = 0
@@ -99,7 +123,7 @@ class Scheduler:
     def at(
         self,
         time_ns: int,
-        owner: Incarnation | None,
+        owner: EventOwner | None,
         callback: Callable[..., object],
         *args: Any,
         context: Context | None = None,
@@ -112,7 +136,7 @@ class Scheduler:
         return event
 
     def after(
-        self, delay_ns: int, owner: Incarnation | None, callback: Callable[..., object], *args: Any
+        self, delay_ns: int, owner: EventOwner | None, callback: Callable[..., object], *args: Any
     ) -> Event:
         """Call `callback(*args)` `delay_ns` from now as an event of `owner`."""
         return self.at(self.now_ns + delay_ns, owner, callback, *args)
@@ -166,11 +190,11 @@ class Scheduler:
                 raise RuntimeError(f"time stands still at {time_ns} ns: callbacks without end")
 
     def _execute(
-        self, owner: Incarnation | None, event: Event, callback: Callable[..., object]
+        self, owner: EventOwner | None, event: Event, callback: Callable[..., object]
     ) -> None:
         args, context = event.args, event.context
         event.callback = None
-        self.trace.tick(self.now_ns, WORLD if owner is None else owner.node_id)
+        self.trace.tick(self.now_ns, NO_NODE if owner is None else owner.node_id)
         if owner is not None:
             _set_running_loop(owner.loop)
         try:
@@ -193,14 +217,14 @@ class Scheduler:
             self.after_event(owner)
 
 
-def _reraise(_owner: Incarnation | None, _what: str, error: BaseException) -> None:
+def _reraise(_owner: EventOwner | None, _what: str, error: BaseException) -> None:
     raise error
 
 
 class NodeLoop(asyncio.AbstractEventLoop):
     """The loop that one incarnation of a node sees."""
 
-    def __init__(self, scheduler: Scheduler, owner: Incarnation) -> None:
+    def __init__(self, scheduler: Scheduler, owner: EventOwner) -> None:
         self._scheduler = scheduler
         self._owner = owner
 

@@ -12,18 +12,14 @@ import errno
 import os
 import random
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable
 
 from tidelog.core.errors import ConnectionLost
 from tidelog.core.ports import FrameHandler, Listener, Transport
 from tidelog.core.receive_budget import ReceiveBudget
-from tidelog.sim.connections import OPEN, RESET, Endpoint, Link, Pipe
 from tidelog.sim.loop import NS_PER_MS, Scheduler
-
-if TYPE_CHECKING:
-    from tidelog.sim.node import Incarnation
-    from tidelog.sim.world import World
+from tidelog.sim.process import Process
+from tidelog.sim.sim_connections import OPEN, RESET, Endpoint, FrameWatch, Link, Pipe
 
 #: Delay of a healthy link: a base, and a drawn part that is exponential around its mean.
 BASE_DELAY_NS = 40_000
@@ -47,31 +43,21 @@ class Host:
         self.next_port = _FIRST_EPHEMERAL_PORT
 
 
-class FrameWatch(Protocol):
-    """Follows requests and answers on the side that listened."""
-
-    def received(self, endpoint: Endpoint, frames: Sequence[memoryview]) -> None:
-        """Requests have come."""
-
-    def sent(self, endpoint: Endpoint, frame: bytes) -> None:
-        """An answer leaves, with its size before it."""
-
-
 class SimListener:
     """A listening port."""
 
-    __slots__ = ("_port", "accept", "budget", "host", "incarnation", "max_frame_bytes")
+    __slots__ = ("_port", "accept", "budget", "host", "max_frame_bytes", "process")
 
     def __init__(
         self,
-        incarnation: Incarnation,
+        process: Process,
         host: Host,
         port: int,
         accept: Callable[[Transport], FrameHandler],
         max_frame_bytes: int,
         budget: ReceiveBudget | None,
     ) -> None:
-        self.incarnation = incarnation
+        self.process = process
         self.host = host
         self._port = port
         self.accept = accept
@@ -85,7 +71,7 @@ class SimListener:
 
     def close(self) -> None:
         """Listen no longer; connections stay."""
-        self.incarnation.check_alive()
+        self.process.check_alive()
         if self.host.listeners.get(self._port) is self:
             del self.host.listeners[self._port]
 
@@ -113,10 +99,10 @@ class _Attempt:
         self._port = port
         self._open_handler = open_handler
         self._max_frame_bytes = max_frame_bytes
-        self.future: asyncio.Future[Transport] = handle.incarnation.loop.create_future()
+        self.future: asyncio.Future[Transport] = handle.process.loop.create_future()
         scheduler = self._network.scheduler
         self._timer = scheduler.after(
-            timeout_ms * NS_PER_MS, handle.incarnation, self._fail,
+            timeout_ms * NS_PER_MS, handle.process, self._fail,
             f"{host}:{port}: no connection within {timeout_ms} ms",
         )  # fmt: skip
         link = self._network.link(handle.host.name, host)
@@ -128,8 +114,8 @@ class _Attempt:
             self.future.set_exception(ConnectionLost(reason))
 
     def _request_arrives(self) -> None:
-        network, incarnation = self._network, self._handle.incarnation
-        if self.future.done() or not incarnation.alive:
+        network, process = self._network, self._handle.process
+        if self.future.done() or not process.alive:
             return
         there = network.link(self._handle.host.name, self._host)
         back = network.link(self._host, self._handle.host.name)
@@ -141,15 +127,15 @@ class _Attempt:
         back_ns = network.arrival_ns(back)
         if listener is None:
             reason = f"{self._host}:{self._port}: connection refused"
-            network.scheduler.at(back_ns, incarnation, self._fail, reason)
+            network.scheduler.at(back_ns, process, self._fail, reason)
             return
         name = f"{self._handle.host.name}:{network.ephemeral_port(self._handle.host)}"
         server_name = f"{self._host}:{self._port}"
         client = Endpoint(
-            network, incarnation, name, server_name, self._max_frame_bytes, self._established
+            network, process, name, server_name, self._max_frame_bytes, self._established
         )
         server = Endpoint(
-            network, listener.incarnation, server_name, name, listener.max_frame_bytes,
+            network, listener.process, server_name, name, listener.max_frame_bytes,
             listener.accept, listener.budget, is_accepted=True,
         )  # fmt: skip
         client.outgoing = server.incoming = Pipe(network, client, server, there)
@@ -174,11 +160,11 @@ class _Attempt:
 class NodeNetwork:
     """`core.ports.Network` of one incarnation."""
 
-    __slots__ = ("host", "incarnation", "network")
+    __slots__ = ("host", "network", "process")
 
-    def __init__(self, network: SimNetwork, incarnation: Incarnation, host: Host) -> None:
+    def __init__(self, network: SimNetwork, process: Process, host: Host) -> None:
         self.network = network
-        self.incarnation = incarnation
+        self.process = process
         self.host = host
 
     def listen(
@@ -190,8 +176,8 @@ class NodeNetwork:
         budget: ReceiveBudget | None = None,
     ) -> Awaitable[Listener]:
         """Listen on the node's own host, whatever `host` says; EADDRINUSE when taken."""
-        self.incarnation.port_call("network.listen")
-        future: asyncio.Future[Listener] = self.incarnation.loop.create_future()
+        self.process.port_call("network.listen")
+        future: asyncio.Future[Listener] = self.process.loop.create_future()
         if port == 0:
             port = self.network.ephemeral_port(self.host)
         if port in self.host.listeners:
@@ -199,7 +185,7 @@ class NodeNetwork:
                 OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), f"{host}:{port}")
             )
             return future
-        listener = SimListener(self.incarnation, self.host, port, accept, max_frame_bytes, budget)
+        listener = SimListener(self.process, self.host, port, accept, max_frame_bytes, budget)
         self.host.listeners[port] = listener
         future.set_result(listener)
         return future
@@ -213,22 +199,25 @@ class NodeNetwork:
         max_frame_bytes: int,
     ) -> Awaitable[Transport]:
         """Connect to a host by name."""
-        self.incarnation.port_call("network.connect")
+        self.process.port_call("network.connect")
         return _Attempt(self, host, port, open_handler, timeout_ms, max_frame_bytes).future
 
 
 class SimNetwork:
     """All hosts and links."""
 
-    def __init__(self, world: World, draw: random.Random) -> None:
-        self.scheduler: Scheduler = world.scheduler
+    def __init__(
+        self, scheduler: Scheduler, note: Callable[[int, str, str], None], draw: random.Random
+    ) -> None:
+        """`note` is called with (node id, kind, detail) for each line of the trace."""
+        self.scheduler = scheduler
         self.draw = draw
         #: Follows the frames of accepted connections.
         self.frame_watch: FrameWatch | None = None
         self.hosts: dict[str, Host] = {}
-        self._world = world
+        self._note = note
         self._links: dict[tuple[str, str], Link] = {}
-        self._endpoints: dict[Incarnation, dict[Endpoint, None]] = {}
+        self._endpoints: dict[Process, dict[Endpoint, None]] = {}
 
     # For faults
 
@@ -281,17 +270,17 @@ class SimNetwork:
         link.extra_ns = extra_ns
         link.spread_ns = spread_ns
 
-    def reset_connections(self, incarnation: Incarnation) -> int:
+    def reset_connections(self, process: Process) -> int:
         """Break every connection of a node, on both sides; returns how many there were."""
-        endpoints = list(self._endpoints.get(incarnation, ()))
+        endpoints = list(self._endpoints.get(process, ()))
         for endpoint in endpoints:
             endpoint.lost("connection reset")
             endpoint.outgoing.put(RESET)
         return len(endpoints)
 
-    def connections_of(self, incarnation: Incarnation) -> list[Endpoint]:
+    def connections_of(self, process: Process) -> list[Endpoint]:
         """The open ends of connections that a process has."""
-        return list(self._endpoints.get(incarnation, ()))
+        return list(self._endpoints.get(process, ()))
 
     def vanish(self, endpoint: Endpoint, *, is_told: bool) -> None:
         """A connection is gone and no reset tells of it. With `is_told` this end knows, as after
@@ -301,28 +290,28 @@ class SimNetwork:
         if is_told:
             endpoint.lost("the connection is forgotten")
 
-    # For the world
+    # For the simulator and its nodes
 
     def add_host(self, name: str) -> Host:
         """A host by name, made when it is new."""
         return self.hosts.setdefault(name, Host(name))
 
-    def handle(self, incarnation: Incarnation) -> NodeNetwork:
+    def handle(self, process: Process) -> NodeNetwork:
         """The port of one incarnation."""
-        host = self.add_host(incarnation.node.host)
+        host = self.add_host(process.host)
         host.is_up = True
-        return NodeNetwork(self, incarnation, host)
+        return NodeNetwork(self, process, host)
 
-    def process_died(self, incarnation: Incarnation, *, power_lost: bool) -> None:
+    def process_died(self, process: Process, *, power_lost: bool) -> None:
         """Close what the process had open, as its kernel does."""
-        host = self.hosts[incarnation.node.host]
+        host = self.hosts[process.host]
         host.is_up = not power_lost
         host.listeners = {
             port: listener
             for port, listener in host.listeners.items()
-            if listener.incarnation is not incarnation
+            if listener.process is not process
         }
-        for endpoint in self._endpoints.pop(incarnation, {}):
+        for endpoint in self._endpoints.pop(process, {}):
             endpoint.process_died(power_lost=power_lost)
 
     # For connections
@@ -341,11 +330,11 @@ class SimNetwork:
 
     def remember(self, endpoint: Endpoint) -> None:
         """An endpoint is open."""
-        self._endpoints.setdefault(endpoint.incarnation, {})[endpoint] = None
+        self._endpoints.setdefault(endpoint.process, {})[endpoint] = None
 
     def forget(self, endpoint: Endpoint) -> None:
         """An endpoint is closed."""
-        self._endpoints.get(endpoint.incarnation, {}).pop(endpoint, None)
+        self._endpoints.get(endpoint.process, {}).pop(endpoint, None)
 
     def note_delivery(self, endpoint: Endpoint, chunks: list[bytes], frames: int) -> None:
         """Frames are handed over."""
@@ -354,14 +343,14 @@ class SimNetwork:
         for chunk in chunks:
             check = zlib.crc32(chunk, check)
             size += len(chunk)
-        self._world.note(
-            endpoint.incarnation.node_id,
+        self._note(
+            endpoint.process.node_id,
             "frames",
             f"{endpoint.peer_name}>{endpoint.name} {frames} {size} {check:08x}",
         )
 
     def note_lost(self, endpoint: Endpoint, reason: str) -> None:
         """A connection ended on one side."""
-        self._world.note(
-            endpoint.incarnation.node_id, "lost", f"{endpoint.name}-{endpoint.peer_name} {reason}"
+        self._note(
+            endpoint.process.node_id, "lost", f"{endpoint.name}-{endpoint.peer_name} {reason}"
         )

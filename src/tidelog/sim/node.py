@@ -13,17 +13,15 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tidelog.core.errors import NodeDead
-from tidelog.core.ports import Ports, TimerHandle
+from tidelog.core.ports import Lane, Ports, TimerHandle
 from tidelog.sim.disk import Loss
-from tidelog.sim.loop import NS_PER_MS, Event, NodeLoop
+from tidelog.sim.loop import NS_PER_MS, Event, NodeLoop, Scheduler
+from tidelog.sim.network import SimNetwork
 from tidelog.sim.seeds import stream
-from tidelog.sim.trace import canonical_fields
-
-if TYPE_CHECKING:
-    from tidelog.sim.world import World
+from tidelog.sim.trace import Trace, canonical_fields
 
 #: Wall clock when virtual time is 0: 2024-01-01T00:00:00Z.
 WALL_EPOCH_MS = 1_704_067_200_000
@@ -39,13 +37,59 @@ class Strike:
     prefix: str = ""
 
 
-class Incarnation:
-    """One life of a node's process."""
+class NodeServices(Protocol):
+    """What a node uses of the simulator that it is part of."""
 
-    def __init__(self, world: World, node: SimNode, number: int) -> None:
-        self.world = world
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """Virtual time."""
+
+    @property
+    def trace(self) -> Trace:
+        """The run's trace."""
+
+    @property
+    def network(self) -> SimNetwork:
+        """All hosts and links."""
+
+    @property
+    def judge_crash(self) -> Callable[[Incarnation, Loss], Loss | None] | None:
+        """Says what a crash may really lose, None for no crash at all."""
+
+    def open_lane(self, incarnation: Incarnation, directory: str) -> Lane:
+        """The lane of a log directory for one incarnation."""
+
+    def loss_of(self, node_id: int, wanted: Loss) -> Loss:
+        """What the end of a process takes."""
+
+    def note(self, node_id: int, kind: str, detail: str) -> None:
+        """A line of the trace."""
+
+    def traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
+        """A node traced a state change."""
+
+    def node_started(self, incarnation: Incarnation) -> None:
+        """An incarnation begins."""
+
+    def node_died(self, incarnation: Incarnation, loss: Loss) -> None:
+        """An incarnation has ended."""
+
+    def node_halted(self, incarnation: Incarnation, reason: str) -> None:
+        """A node ends itself."""
+
+
+class Incarnation:
+    """One life of a node's process; `process.Process` for what it holds open."""
+
+    def __init__(self, simulator: NodeServices, node: SimNode, number: int) -> None:
+        self.simulator = simulator
         self.node = node
         self.node_id = node.node_id
+        self.host = node.host
         self.number = number
         self.alive = True
         self.paused = False
@@ -54,7 +98,7 @@ class Incarnation:
         self.port_calls = 0
         #: Why it ended; empty while it lives.
         self.end_reason = ""
-        self.loop = NodeLoop(world.scheduler, self)  # type: ignore[abstract]  # what Tasks use
+        self.loop = NodeLoop(simulator.scheduler, self)  # type: ignore[abstract]  # what Tasks use
         self.clock = NodeClock(self)
         self.random = NodeRandom(self)
         self.tracer = NodeTracer(self)
@@ -95,29 +139,29 @@ class Incarnation:
     def die(self, loss: Loss, reason: str, *, judged: bool = True) -> bool:
         """End at once: nothing of it acts any more; False where it lives on.
 
-        What unsynced data is lost, `loss` says, if the world's judge agrees; with `judged` False
+        `loss` says what unsynced data is lost, if the simulator's judge agrees; with `judged` False
         (the process ends itself) nobody is asked.
         """
         if not self.alive:
             return True
-        if judged and self.world.judge_crash is not None:
-            verdict = self.world.judge_crash(self, loss)
+        if judged and self.simulator.judge_crash is not None:
+            verdict = self.simulator.judge_crash(self, loss)
             if verdict is None:
                 return False
             loss = verdict
-        loss = self.world.loss_of(self.node_id, loss)
+        loss = self.simulator.loss_of(self.node_id, loss)
         self.alive = False
         self.runs = False
         self.end_reason = reason
         self.died_with_page_cache = loss is Loss.NONE
-        self.world.note(self.node_id, "death", f"{loss.name} {reason}")
+        self.simulator.note(self.node_id, "death", f"{loss.name} {reason}")
         self._held.extend(self._waiting)
         self._waiting.clear()
         # The order of a weak set does not matter here: the tasks are only kept from collection.
         self._held.extend(asyncio.all_tasks(self.loop))
         for callback in self.on_death:
             callback(loss)
-        self.world.node_died(self, loss)
+        self.simulator.node_died(self, loss)
         return True
 
     def pause(self) -> None:
@@ -125,16 +169,16 @@ class Incarnation:
         if self.alive and not self.paused:
             self.paused = True
             self.runs = False
-            self.world.note(self.node_id, "pause", "")
+            self.simulator.note(self.node_id, "pause", "")
 
     def resume(self) -> None:
         """Execute what waited, in order, and go on."""
         if self.alive and self.paused:
             self.paused = False
             self.runs = True
-            self.world.note(self.node_id, "resume", f"{len(self._waiting)} waiting")
+            self.simulator.note(self.node_id, "resume", f"{len(self._waiting)} waiting")
             for event in self._waiting:
-                self.world.scheduler.put_back(event)
+                self.simulator.scheduler.put_back(event)
             self._waiting.clear()
 
     def defer(self, event: Event) -> None:
@@ -177,8 +221,8 @@ def _end_coroutine(ended: object) -> None:
 class SimNode:
     """What stays when a node's process ends: its name, its clock, its disks."""
 
-    def __init__(self, world: World, node_id: int, host: str) -> None:
-        self.world = world
+    def __init__(self, simulator: NodeServices, node_id: int, host: str) -> None:
+        self.simulator = simulator
         self.node_id = node_id
         self.host = host
         self.wall_offset_ms = 0
@@ -196,7 +240,7 @@ class SimNode:
 
     def drift(self, ppm: int) -> None:
         """Let its monotonic clock run faster or slower from now on; it never goes back."""
-        now_ns = self.world.scheduler.now_ns
+        now_ns = self.simulator.scheduler.now_ns
         self._clock_base = (self.monotonic_ns(now_ns), now_ns)
         self.drift_ppm = ppm
 
@@ -210,23 +254,23 @@ class SimNode:
         if self.is_up:
             raise RuntimeError(f"node {self.node_id} is running")
         self._started += 1
-        incarnation = Incarnation(self.world, self, self._started)
+        incarnation = Incarnation(self.simulator, self, self._started)
         self.incarnation = incarnation
-        self.world.node_started(incarnation)
+        self.simulator.node_started(incarnation)
 
         def halt(reason: str) -> None:
             incarnation.check_alive()
-            self.world.node_halted(incarnation, reason)
+            self.simulator.node_halted(incarnation, reason)
             raise NodeDead(reason)
 
         return Ports(
             loop=incarnation.loop,
             clock=incarnation.clock,
             random=incarnation.random,
-            network=self.world.network.handle(incarnation),
+            network=self.simulator.network.handle(incarnation),
             tracer=incarnation.tracer,
             on_turn=incarnation.on_turn.append,
-            open_lane=lambda directory: self.world.open_lane(incarnation, directory),
+            open_lane=lambda directory: self.simulator.open_lane(incarnation, directory),
             halt=halt,
         )
 
@@ -239,7 +283,7 @@ class NodeClock:
     def __init__(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
         self._node = incarnation.node
-        self._scheduler = incarnation.world.scheduler
+        self._scheduler = incarnation.simulator.scheduler
 
     def monotonic_ns(self) -> int:
         """Virtual time, as far as the node's clock does not drift."""
@@ -280,7 +324,7 @@ class NodeRandom:
     def __init__(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
         self._random = stream(
-            incarnation.world.seed, "node", incarnation.node_id, incarnation.number
+            incarnation.simulator.seed, "node", incarnation.node_id, incarnation.number
         )
 
     def random(self) -> float:
@@ -302,27 +346,27 @@ class NodeRandom:
 class NodeTracer:
     """`core.ports.Tracer` of one incarnation; feeds the run's trace and whoever follows it."""
 
-    __slots__ = ("_incarnation", "_world")
+    __slots__ = ("_incarnation", "_simulator")
 
     def __init__(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
-        self._world = incarnation.world
+        self._simulator = incarnation.simulator
 
     def event(self, name: str, /, **fields: Any) -> None:
         """A state change."""
         self._incarnation.check_alive()
-        self._world.traced(self._incarnation, name, fields)
+        self._simulator.traced(self._incarnation, name, fields)
 
     def mark(self, name: str, /) -> None:
         """An interesting state."""
         self._incarnation.check_alive()
-        self._world.trace.mark(name)
+        self._simulator.trace.mark(name)
 
     def log(self, logger: str, level: int, message: str, /) -> None:
         """A line for people; only warnings and worse are kept."""
         self._incarnation.check_alive()
         if level >= logging.WARNING:
-            self._world.note(self._incarnation.node_id, logger, message)
+            self._simulator.note(self._incarnation.node_id, logger, message)
 
 
 def trace_detail(name: str, fields: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from tidelog.core.errors import TidelogError
-from tidelog.sim.names import nearest_first
+from tidelog.sim.suggestions import nearest_first
 
 
 class ReductionError(TidelogError):

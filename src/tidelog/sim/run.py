@@ -13,20 +13,21 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.history.operations import Operation
-from tidelog.sim.clientele import Clientele
-from tidelog.sim.cluster import Cluster, Settings
-from tidelog.sim.ending import Ending
+from tidelog.sim.broker_settings import Settings
+from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
+from tidelog.sim.final_phase import FinalPhase
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
-from tidelog.sim.mutants import applied
-from tidelog.sim.outside import nothing_outside
+from tidelog.sim.mutation import applied
 from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.reductions import Only, Played, parse
 from tidelog.sim.results import COUNTERS, RunResult, Totals
+from tidelog.sim.sandbox import sandboxed
 from tidelog.sim.seeds import stream
+from tidelog.sim.sim_cluster import SimCluster
+from tidelog.sim.simulator import CollectorPaused, Simulator
 from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
-from tidelog.sim.world import CollectorPaused, World
 
 BROKERS: Final = 3
 START_LIMIT_NS: Final = 30 * NS_PER_S
@@ -66,23 +67,23 @@ class SeedRun:
         self.profile = _choosing(PROFILES[profile], chosen)
         self.chosen = tuple(chosen)
         self.only = only or Only()
-        self.world = World(seed)
+        self.simulator = Simulator(seed)
         if self.only.links:
-            self.world.network.draw = stream(seed, "network", self.only.links)
-        self.world.trace.listener = listener
+            self.simulator.network.draw = stream(seed, "network", self.only.links)
+        self.simulator.trace.listener = listener
         self._draw = stream(seed, "run")
         settings = _settings(self._draw, self.profile.properties)
         settings.compacted = self.profile.compacted
         settings.compacted_topics = COMPACTED_TOPICS
         settings.store_latency_ms = self.profile.store_latency_ms
-        self.cluster = Cluster(self.world, self.profile.brokers, settings)
+        self.cluster = SimCluster(self.simulator, self.profile.brokers, settings)
         self._crashes = 0
-        self.world.on_death.append(self._count_crash)
+        self.simulator.on_death.append(self._count_crash)
         drawn = self._draw.randrange(1, 4)
         self._fault_ns = self._draw.randrange(8, 16) * NS_PER_S
         if self.only.until_ms is not None:
             self._fault_ns = min(self._fault_ns, self.only.until_ms * NS_PER_MS)
-        self._clientele = Clientele(
+        self._workload = ClientWorkload(
             seed,
             self.cluster,
             self.profile,
@@ -90,7 +91,7 @@ class SeedRun:
             self._draw,
             min(drawn, self.only.partitions or drawn),
         )
-        self._ending = Ending(self.cluster, self._clientele, self.profile, self._wait)
+        self._final_phase = FinalPhase(self.cluster, self._workload, self.profile, self._wait)
         self.faults = Faults(
             self.cluster,
             [f"client{node_id}" for node_id in _CLIENTS_CUT_OFF],
@@ -104,7 +105,7 @@ class SeedRun:
     @property
     def churn(self) -> Churn | None:
         """What changes a topic all the time, where the profile has that."""
-        return self._clientele.churn
+        return self._workload.churn
 
     def run(self) -> RunResult:
         """Run it to its end or its first violation."""
@@ -112,50 +113,52 @@ class SeedRun:
             self._phases()
             return self._result()
         finally:
-            self.world.close()
+            self.simulator.close()
 
     def _phases(self) -> None:
-        world = self.world
+        simulator = self.simulator
         self.cluster.start()
         if not self._wait(lambda: bool(self.cluster.health()), START_LIMIT_NS, "start"):
             return
-        are_made = self._clientele.create_topics()
+        are_made = self._workload.create_topics()
         if not self._wait(
             lambda: not are_made() or bool(self.cluster.health()),
-            world.now_ns + START_LIMIT_NS,
+            simulator.now_ns + START_LIMIT_NS,
             "topics are made",
         ):
             return
-        self._clientele.begin()
+        self._workload.begin()
         self.faults.begin()
-        faults_end_ns = world.now_ns + self._fault_ns
-        while world.now_ns < faults_end_ns:
-            if world.violations or self._is_cut_short():
+        faults_end_ns = simulator.now_ns + self._fault_ns
+        while simulator.now_ns < faults_end_ns:
+            if simulator.violations or self._is_cut_short():
                 return
-            world.run_until(min(faults_end_ns, world.now_ns + 20 * NS_PER_MS))
-        if world.violations:
+            simulator.run_until(min(faults_end_ns, simulator.now_ns + 20 * NS_PER_MS))
+        if simulator.violations:
             return
         self.faults.end()
-        self._ending.run(was_damaged=any(kind.startswith("damaged") for kind in self.faults.counts))
+        self._final_phase.run(
+            was_damaged=any(kind.startswith("damaged") for kind in self.faults.counts)
+        )
 
     def operations(self) -> list[Operation]:
         """What clients did and were told so far, as a history."""
-        return self._ending.operations()
+        return self._final_phase.operations()
 
     def _wait(self, unfinished: Callable[[], bool], limit_ns: int, what: str) -> bool:
         """Run until a condition holds; not in time is a violation of liveness."""
-        world = self.world
+        simulator = self.simulator
         while unfinished():
-            if world.violations or self._is_cut_short():
+            if simulator.violations or self._is_cut_short():
                 return False
-            if world.now_ns >= limit_ns:
-                world.violate(f"not in time: {what} ({self._why_waiting()})")
+            if simulator.now_ns >= limit_ns:
+                simulator.violate(f"not in time: {what} ({self._why_waiting()})")
                 return False
-            world.run_until(min(limit_ns, world.now_ns + 20 * NS_PER_MS))
-        return not world.violations
+            simulator.run_until(min(limit_ns, simulator.now_ns + 20 * NS_PER_MS))
+        return not simulator.violations
 
     def _is_cut_short(self) -> bool:
-        return self._limit_events is not None and self.world.trace.events >= self._limit_events
+        return self._limit_events is not None and self.simulator.trace.events >= self._limit_events
 
     def _why_waiting(self) -> str:
         open_operations = [
@@ -163,7 +166,7 @@ class SeedRun:
             for operation in self.cluster.history.produces
             if operation.outcome.value == "open"
         ]
-        churning = self._clientele.churning
+        churning = self._workload.churning
         churn = "" if churning is None else churning.unfinished()
         health = self.cluster.health() or "healthy"
         return f"{health}; open: {open_operations[:3]}" + (f"; {churn}" if churn else "")
@@ -174,7 +177,7 @@ class SeedRun:
         self._crashes += 1
 
     def _result(self) -> RunResult:
-        cluster, world = self.cluster, self.world
+        cluster, simulator = self.cluster, self.simulator
         history = cluster.history
         values = (
             cluster.published.elections,
@@ -183,7 +186,7 @@ class SeedRun:
             cluster.published.expansions,
             self._crashes,
             cluster.lossy_crashes,
-            cluster.refused_losses,
+            cluster.budget.refused_losses,
             cluster.store.expiries,
             history.suppressed_duplicates,
             history.acknowledged_records,
@@ -197,16 +200,16 @@ class SeedRun:
             profile=self.profile.name,
             chosen=self.chosen,
             only=str(self.only),
-            partitions=self._clientele.partitions,
-            trace_hash=world.trace.digest(),
-            events=world.trace.events,
-            simulated_ns=world.now_ns,
+            partitions=self._workload.partitions,
+            trace_hash=simulator.trace.digest(),
+            events=simulator.trace.events,
+            simulated_ns=simulator.now_ns,
             counters=dict(zip(COUNTERS, values, strict=True)),
             faults=dict(self.faults.counts),
-            churn=self._clientele.changes(),
-            marks=dict(world.trace.marks),
-            violation=world.violations[0] if world.violations else "",
-            recent=list(world.trace.recent) if world.violations else [],
+            churn=self._workload.changes(),
+            marks=dict(simulator.trace.marks),
+            violation=simulator.violations[0] if simulator.violations else "",
+            recent=list(simulator.trace.recent) if simulator.violations else [],
         )
 
 
@@ -240,10 +243,12 @@ def run_seed(
     only: str = "",
     observe: Callable[[SeedRun], None] | None = None,
 ) -> RunResult:
-    """Run one seed, with a named mutant in the brokers if one is given; `on_history` is given what
-    clients did and were told, `observe` the run before it begins. With `limit_events` it ends soon
-    after so many events, and what was not reached by then is not judged. `chosen` and `only` as for
-    SeedRun; ReductionError for an `only` that names no reduction."""
+    """Run one seed, with a mutant in the brokers if one is named (`sim/mutation`).
+
+    `on_history` is given what clients did and were told, `observe` the run before it begins. With
+    `limit_events` it ends soon after so many events, and what was not reached by then is not
+    judged. `chosen` and `only` as for SeedRun; ReductionError for an `only` that names none.
+    """
     if profile == MIXED:
         profile = profile_of(seed)
     left = parse(only, [*KINDS, *SCENARIOS])
@@ -281,7 +286,7 @@ def _run(
     mutant: str,
     observe: Callable[[SeedRun], None] | None = None,
 ) -> tuple[RunResult, SeedRun]:
-    with CollectorPaused(), applied(mutant), nothing_outside() as reached:
+    with CollectorPaused(), applied(mutant), sandboxed() as reached:
         run = make()
         if observe is not None:
             observe(run)

@@ -42,8 +42,8 @@ from tidelog.metadata.store import (
 from tidelog.sim.disk import Loss
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.seeds import stream
-from tidelog.sim.store import SimStoreClient, SimStoreServer
-from tidelog.sim.world import CollectorPaused, World
+from tidelog.sim.sim_store import SimStoreClient, SimStoreServer
+from tidelog.sim.simulator import CollectorPaused, Simulator
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from tidelog.wire.messages.controlled_shutdown import (
@@ -390,7 +390,7 @@ class ControllerHarness:
 
     def __init__(self, count: int, **properties: str) -> None:
         self.properties = {key.replace("_", "."): value for key, value in properties.items()}
-        self.world = World(11)
+        self.world = Simulator(11)
         self.server = SimStoreServer(
             lambda delay_ms, callback: self.world.scheduler.after(
                 round(delay_ms * NS_PER_MS), None, callback

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from tests.mutants import MUTANTS, Mutant
 from tests.support.models.replicas import Answer, Fetch, Replica
 
 from tidelog.controller.decision import Written
@@ -20,8 +21,6 @@ from tidelog.controller.isr import Verdict
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH
 from tidelog.metadata.store import ANY_VERSION
-from tidelog.sim.mutants import MUTANTS, Mutant
-from tidelog.sim.mutants import mutant as mutants
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def in_force(variant: Variant) -> Iterator[None]:
     """The variant is what runs within; raises MutantGoneError."""
     with ExitStack() as stack:
         for mutant in variant.replacements:
-            stack.enter_context(mutants.in_force(mutant))
+            stack.enter_context(mutant.in_force())
         yield
 
 

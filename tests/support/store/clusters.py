@@ -20,8 +20,8 @@ from tidelog.runtime.stores.zookeeper import ZookeeperStore
 from tidelog.runtime.stores.zookeeper_chroot import create_chroot
 from tidelog.runtime.stores.zookeeper_servers import parse_servers
 from tidelog.sim.node import Incarnation
-from tidelog.sim.store import SimStoreClient, SimStoreServer
-from tidelog.sim.world import World
+from tidelog.sim.sim_store import SimStoreClient, SimStoreServer
+from tidelog.sim.simulator import Simulator
 
 T = TypeVar("T")
 LIMIT_S = 30
@@ -172,7 +172,7 @@ class SimCluster(Beating):
 
     def __init__(self, seed: int = 1) -> None:
         super().__init__()
-        self.world = World(seed)
+        self.world = Simulator(seed)
         self.server = SimStoreServer(
             lambda delay_ms, callback: self.world.scheduler.after(
                 round(delay_ms * NS_PER_MS), None, callback

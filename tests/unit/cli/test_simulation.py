@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.mutants import MUTANTS, Mutant, importable
 from tests.support.cli import run
 
 from tidelog.cli import seed_search, simulation
-from tidelog.cli.mutant_search import MutantSearch
 from tidelog.history import Operation, read_history
 from tidelog.sim import job as jobs
-from tidelog.sim import mutants
 from tidelog.sim import run as simulator
 from tidelog.sim.job import Job
 from tidelog.sim.results import COUNTERS, RunResult
@@ -151,12 +151,32 @@ class TestRun:
     def test_a_mutant_brings_its_profile(
         self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
     ) -> None:
-        broken = mutants.Mutant("m", "V1", "", ("tidelog.x:y",), lambda original: original, "quiet")
-        monkeypatch.setattr(mutants, "MUTANTS", {"m": broken})
-        words = ("sim", "run", "--seeds", "1", "--jobs", "1", "--mutant", "m")
+        broken = Mutant("m", "V1", "", ("tidelog.x:y",), lambda original: original, "quiet")
+        monkeypatch.setattr(sys.modules[__name__], "broken", broken, raising=False)
+        name = f"{__name__}:broken"
+        words = ("sim", "run", "--seeds", "1", "--jobs", "1", "--mutant", name)
         assert run(monkeypatch, *words) == 0
         assert run(monkeypatch, *words, "--profile", "default") == 0
-        assert asked == [(1, "quiet", "m"), (1, "default", "m")]
+        assert asked == [(1, "quiet", name), (1, "default", name)]
+
+    def test_a_mutant_is_found_from_the_working_directory(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        asked: list[tuple[int, str, str]],
+        tmp_path: Path,
+    ) -> None:
+        (tmp_path / "my_mutants.py").write_text(
+            "from contextlib import nullcontext\n"
+            "class Broken:\n"
+            "    profile = 'pauses'\n"
+            "    in_force = staticmethod(nullcontext)\n"
+            "broken = Broken()\n"
+        )
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        words = ("sim", "run", "--seeds", "1", "--jobs", "1", "--mutant", "my_mutants:broken")
+        assert run(monkeypatch, *words) == 0
+        assert asked == [(1, "pauses", "my_mutants:broken")]
 
     @pytest.mark.parametrize(
         "words",
@@ -165,11 +185,14 @@ class TestRun:
             ["--seeds", "x"],
             ["--seeds", "-3..2"],
             ["--mutant", "nobody"],
+            ["--mutant", "tests.mutants:nobody"],
+            ["--mutant", "tests.no_mutants:nobody"],
+            ["--mutant", "tests.mutants:MUTANTS"],
             ["--profile", "nothing"],
             ["--jobs", "0"],
             ["--seeds", "0..99999999999999999999"],
             ["--minutes", "nan"],
-            ["--mutant", next(iter(mutants.MUTANTS)), "--coverage", "kept.json"],
+            ["--mutant", importable(next(iter(MUTANTS))), "--coverage", "kept.json"],
             ["--coverage", "nowhere/kept.json"],
             ["--seeds", "1", "--seeds-file", "known_seeds.txt"],
         ],
@@ -197,61 +220,6 @@ class TestRun:
         assert run(monkeypatch, "sim", "run", "--jobs", "1", option, str(file)) == 1
         told = capsys.readouterr().err
         assert f"{file}" in told.replace("\n", "") and "text" in told
-        assert asked == []
-
-
-class TestMutants:
-    def test_each_is_told_with_how_many_seeds_catch_it(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        asked: list[tuple[int, str, str]],
-    ) -> None:
-        broken = mutants.Mutant("", "V1", "", ("tidelog.x:y",), lambda original: original, "quiet")
-        monkeypatch.setattr(mutants, "MUTANTS", {"one": broken, "two": broken})
-        words = ("sim", "mutants", "--jobs", "1", "--seeds")
-        assert run(monkeypatch, *words, "2..4") == 0
-        assert capsys.readouterr().out.splitlines() == [
-            f"{name}: caught by 1 of 3 seeds of quiet, earliest by 3" for name in ("one", "two")
-        ]
-        assert run(monkeypatch, *words, "4..5", "--mutant", "two") == 1
-        told = capsys.readouterr()
-        assert told.out == "two: caught by 0 of 2 seeds of quiet\n"
-        assert "SURVIVED two" in told.err
-        assert asked[-2:] == [(4, "quiet", "two"), (5, "quiet", "two")]
-
-    def test_every_mutant_has_a_turn_before_any_has_its_next_one(self) -> None:
-        asked: list[tuple[str, int]] = []
-
-        def results(jobs: Iterable[Job]) -> Iterator[RunResult]:
-            for job in jobs:
-                asked.append((job.mutant, job.seed))
-                yield replace(
-                    RunResult(job.seed, job.profile, "", 10, 0, {}, mutant=job.mutant),
-                    violation="seen" if job.mutant == "weak" else "",
-                )
-
-        search = MutantSearch({"weak": "a", "strong": "b"}, range(4), 2)
-        told = [hunt.told() for hunt in search.run(results, lambda: len(asked) == 6)]
-        assert asked == [
-            ("weak", 0), ("strong", 0), ("weak", 1), ("strong", 1), ("strong", 2), ("strong", 3),
-        ]  # fmt: skip
-        assert told == [
-            "weak: caught by 2 of 2 seeds of a, earliest by 0 1",
-            "strong: caught by 0 of 4 seeds of b",
-        ]
-        early = MutantSearch({"weak": "a", "strong": "b"}, range(4), 3)
-        asked.clear()
-        assert list(early.run(results, lambda: len(asked) == 3)) == []
-        assert [hunt.told() for hunt in early.open.values()] == [
-            "weak: caught by 2 of 2 seeds of a, earliest by 0 1",
-            "strong: caught by 0 of 1 seeds of b",
-        ]
-
-    def test_a_mutant_that_is_not_there_is_wrong_usage(
-        self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
-    ) -> None:
-        assert run(monkeypatch, "sim", "mutants", "--mutant", "nobody") == 2
         assert asked == []
 
 
@@ -289,5 +257,5 @@ class TestReplay:
 
 
 def test_seeds_are_given_as_a_range_with_both_ends() -> None:
-    assert simulation._seeds("0..499") == range(500)
-    assert simulation._seeds("7") == range(7, 8)
+    assert simulation.parse_seeds("0..499") == range(500)
+    assert simulation.parse_seeds("7") == range(7, 8)

@@ -11,7 +11,7 @@ import pytest
 
 from tidelog.core.ports import Clock, TimerHandle
 from tidelog.core.tasks import Tasks
-from tidelog.sim.world import CollectorPaused, World
+from tidelog.sim.simulator import CollectorPaused, Simulator
 
 
 class RealClock:
@@ -58,7 +58,7 @@ class RealDriver(Driver):
 
 
 class VirtualDriver(Driver):
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Simulator) -> None:
         self.world = world
         ports = world.add_node(1, "node1").start()
         super().__init__(ports.loop, ports.clock)
@@ -79,7 +79,7 @@ def driver(request: pytest.FixtureRequest) -> Iterator[Driver]:
             real.loop.close()
             assert real.unhandled == []
         else:
-            world = World(1)
+            world = Simulator(1)
             virtual = VirtualDriver(world)
             yield virtual
             world.close()

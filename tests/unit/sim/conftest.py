@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidelog.sim.world import CollectorPaused, World
+from tidelog.sim.simulator import CollectorPaused, Simulator
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def simulator() -> Iterator[Simulator]:
     with CollectorPaused():
-        made = World(7)
+        made = Simulator(7)
         yield made
         made.close()

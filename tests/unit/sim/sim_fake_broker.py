@@ -12,7 +12,7 @@ from tests.support.sim import Running
 from tidelog.core.errors import ErrorCode
 from tidelog.core.ports import Transport
 from tidelog.sim.batches import ReadBatch, read_batches
-from tidelog.sim.world import World
+from tidelog.sim.simulator import Simulator
 from tidelog.wire.codec import decode_request, encode_response
 from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
@@ -38,8 +38,8 @@ SERVED = {0: (3, 11), 1: (4, 17), 3: (0, 12), 18: (0, 4), 19: (2, 7), 22: (0, 4)
 class FakeBroker:
     """Leads partition 0 of topic `t`; `script` holds the errors of the next produces."""
 
-    def __init__(self, world: World) -> None:
-        self.running = Running(world.add_node(1, "broker1"))
+    def __init__(self, simulator: Simulator) -> None:
+        self.running = Running(simulator.add_node(1, "broker1"))
         self.script: deque[ErrorCode | str] = deque()
         self.fetch_errors: deque[ErrorCode] = deque()
         self.batches: list[tuple[ReadBatch, bytes]] = []

@@ -10,7 +10,7 @@ from tests.unit.sim.test_sim_checkers import NAME, TOPIC_ID, Setup
 
 from tidelog.core.types import TopicId, TopicPartition, topic_id_to_text
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, SetData
-from tidelog.sim.checkers.commands import CommandChecker
+from tidelog.sim.checkers.command_checker import CommandChecker
 
 
 class Holder:

@@ -16,10 +16,10 @@ from tests.support.controller.values import (
 
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent, StateChange
-from tidelog.sim.checkers import events as checkers
-from tidelog.sim.checkers.events import EventChecker
-from tidelog.sim.checkers.logs import LogKey
-from tidelog.sim.checkers.published import PublishedPartition
+from tidelog.sim.checkers import event_checker as checkers
+from tidelog.sim.checkers.event_checker import EventChecker
+from tidelog.sim.checkers.published_state import PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.loop import NS_PER_S
 
 KEY = LogKey(topic_id("t"), 0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.core.string_hash import coordinating_partition
-from tidelog.sim.checkers.groups import NO_OFFSET, Commit, GroupChecker
-from tidelog.sim.history import Outcome
+from tidelog.sim.checkers.group_checker import NO_OFFSET, Commit, GroupChecker
+from tidelog.sim.client_history import Outcome
 
 
 class Story:

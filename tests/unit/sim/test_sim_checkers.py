@@ -11,12 +11,12 @@ import pytest
 from tidelog.core.types import TopicPartition, topic_id_to_text
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, Op, OpResult, SetData, Stat
 from tidelog.sim.batches import encode_batch
-from tidelog.sim.checkers.clients import ClientChecker
-from tidelog.sim.checkers.logs import LogKey, NodeLogs
-from tidelog.sim.checkers.published import Published
-from tidelog.sim.checkers.replication import Claim, ReplicationChecker
+from tidelog.sim.checkers.client_checker import ClientChecker
+from tidelog.sim.checkers.published_state import Published
+from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
+from tidelog.sim.checkers.replication_checker import Claim, ReplicationChecker
+from tidelog.sim.client_history import ClientHistory, Outcome, Produce
 from tidelog.sim.disk import File, Loss, SimDisk
-from tidelog.sim.history import History, Outcome, Produce
 
 TOPIC_ID = bytes(range(16))
 KEY = LogKey(TOPIC_ID, 0)
@@ -86,7 +86,7 @@ class Setup:
         self.zxid = 100
         self.now_ns = 0
         self.published = Published(self.violations.append, lambda: self.now_ns, 2)
-        self.history = History()
+        self.history = ClientHistory()
         self.checker = ReplicationChecker(
             self.published,
             self.violations.append,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.sim.cluster import Cluster, Settings
+from tidelog.sim.broker_settings import Settings
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.seeds import stream
-from tidelog.sim.world import World
+from tidelog.sim.sim_cluster import SimCluster
+from tidelog.sim.simulator import Simulator
 
 #: Faults that leave a line each and need no broker that runs.
 LINKS = Profile(
@@ -36,14 +37,14 @@ def test_a_kind_says_in_one_line_what_it_does(name: str) -> None:
 
 def _played(profile: Profile, leave_out: tuple[str, ...] = ()) -> list[str]:
     """What faults note in three seconds over brokers that do not run."""
-    world = World(7)
-    cluster = Cluster(world, 3, Settings())
+    simulator = Simulator(7)
+    cluster = SimCluster(simulator, 3, Settings())
     faults = Faults(cluster, ["client101"], stream(7, "faults"), profile, leave_out=leave_out)
     lines: list[str] = []
-    world.trace.listener = lines.append
+    simulator.trace.listener = lines.append
     faults.begin()
-    world.run_until(3 * NS_PER_S)
-    world.close()
+    simulator.run_until(3 * NS_PER_S)
+    simulator.close()
     return [line.partition(" fault ")[2] for line in lines if " fault " in line]
 
 

@@ -12,9 +12,9 @@ def test_a_broker_that_gives_its_disk_up_is_told_unless_a_fault_made_a_call_fail
     assert broker.life is not None
     reason = "log directory failed: no such file"
     broker.logs.disk.failed_calls += 1
-    cluster.world.node_halted(broker.life, reason)
-    assert cluster.world.violations == []
+    cluster.simulator.node_halted(broker.life, reason)
+    assert cluster.simulator.violations == []
     broker.start()
     assert broker.life is not None
-    cluster.world.node_halted(broker.life, reason)
-    assert "node 1 halted: log directory failed: no such file" in cluster.world.violations[0]
+    cluster.simulator.node_halted(broker.life, reason)
+    assert "node 1 halted: log directory failed: no such file" in cluster.simulator.violations[0]

@@ -7,21 +7,23 @@ from typing import Any
 import pytest
 
 from tidelog.history import Operation, encode, parse
-from tidelog.sim.checkers.groups import Commit
-from tidelog.sim.checkers.histories import check_history, operations
-from tidelog.sim.history import History, Outcome, Produce
+from tidelog.sim.checkers.group_checker import Commit
+from tidelog.sim.checkers.history_checker import check_history, operations
+from tidelog.sim.client_history import ClientHistory, Outcome, Produce
 
 OLD, NEW = b"1" * 16, b"2" * 16
 
 
 @pytest.fixture
-def history() -> History:
-    made = History()
+def history() -> ClientHistory:
+    made = ClientHistory()
     made.topic_created("t", OLD, 10)
     return made
 
 
-def produce(history: History, outcome: Outcome, begin_ns: int, end_ns: int, **how: Any) -> None:
+def produce(
+    history: ClientHistory, outcome: Outcome, begin_ns: int, end_ns: int, **how: Any
+) -> None:
     number = len(history.produces) + 1
     operation = Produce(101, "t", 0, how.get("acks", -1), 7, (number,), begin_ns)
     history.produce_begins(operation)
@@ -29,12 +31,12 @@ def produce(history: History, outcome: Outcome, begin_ns: int, end_ns: int, **ho
         history.produce_ends(operation, outcome, end_ns, how.get("offset", 0))
 
 
-def sends(history: History, *topics: bytes, is_compacted: bool = False) -> list[Operation]:
+def sends(history: ClientHistory, *topics: bytes, is_compacted: bool = False) -> list[Operation]:
     found = operations(history, [], topics, is_compacted=is_compacted)
     return [each for each in found if each.kind == "send"]
 
 
-def told(history: History, *topics: bytes) -> list[str]:
+def told(history: ClientHistory, *topics: bytes) -> list[str]:
     violations: list[str] = []
     check_history(operations(history, [], topics), violations.append)
     return violations
@@ -49,7 +51,9 @@ def told(history: History, *topics: bytes) -> list[str]:
         (Outcome.OPEN, "info"),
     ],
 )
-def test_outcomes_are_those_of_histories(history: History, outcome: Outcome, expected: str) -> None:
+def test_outcomes_are_those_of_histories(
+    history: ClientHistory, outcome: Outcome, expected: str
+) -> None:
     produce(history, outcome, 20, 30)
     (send,) = sends(history, OLD)
     assert send.outcome == expected
@@ -58,7 +62,7 @@ def test_outcomes_are_those_of_histories(history: History, outcome: Outcome, exp
     assert send.records == {f"t@{OLD.hex()}-0": [[offset, 1]]}
 
 
-def test_a_batch_over_a_deletion_is_of_no_sure_topic(history: History) -> None:
+def test_a_batch_over_a_deletion_is_of_no_sure_topic(history: ClientHistory) -> None:
     history.deletion_begins("t", 50)
     history.topic_created("t", NEW, 60)
     produce(history, Outcome.DONE, 20, 30)
@@ -76,21 +80,21 @@ def test_a_batch_over_a_deletion_is_of_no_sure_topic(history: History) -> None:
     }
 
 
-def test_nothing_is_promised_of_topics_that_are_gone(history: History) -> None:
+def test_nothing_is_promised_of_topics_that_are_gone(history: ClientHistory) -> None:
     produce(history, Outcome.DONE, 20, 30)
     assert told(history, NEW) == []
     history.deletion_begins("t", 50)
     assert told(history, NEW) == []
 
 
-def test_what_is_missing_is_told_with_its_operations(history: History) -> None:
+def test_what_is_missing_is_told_with_its_operations(history: ClientHistory) -> None:
     produce(history, Outcome.DONE, 20, 30)
     (violation,) = told(history, OLD)
     assert violation.startswith(f"unseen: t@{OLD.hex()}-0: 1 was acknowledged at offset 0")
     assert "(producer-101 send" in violation
 
 
-def test_a_refused_batch_that_is_read_is_told(history: History) -> None:
+def test_a_refused_batch_that_is_read_is_told(history: ClientHistory) -> None:
     produce(history, Outcome.REFUSED, 20, 30)
     name = f"t@{OLD.hex()}-0"
     history.operations.append(Operation("c", "poll", 40, 50, records={name: [(0, 1)]}))
@@ -98,7 +102,9 @@ def test_a_refused_batch_that_is_read_is_told(history: History) -> None:
     assert violation.startswith("G1a")
 
 
-def test_an_acknowledged_batch_that_is_only_in_an_earlier_topic_is_told(history: History) -> None:
+def test_an_acknowledged_batch_that_is_only_in_an_earlier_topic_is_told(
+    history: ClientHistory,
+) -> None:
     history.deletion_begins("t", 15)
     history.topic_created("t", NEW, 16)
     produce(history, Outcome.DONE, 20, 30)
@@ -108,7 +114,7 @@ def test_an_acknowledged_batch_that_is_only_in_an_earlier_topic_is_told(history:
     assert violation.startswith("never-sent")
 
 
-def test_compacted_topics_have_keys_and_tombstones(history: History) -> None:
+def test_compacted_topics_have_keys_and_tombstones(history: ClientHistory) -> None:
     for number in range(11):
         produce(history, Outcome.UNKNOWN, 20 + number, 40)
     found = [
@@ -120,7 +126,7 @@ def test_compacted_topics_have_keys_and_tombstones(history: History) -> None:
     assert found[10] == [None, 11, "1", True]
 
 
-def test_lines_stand_in_the_order_of_their_begins_and_can_be_read(history: History) -> None:
+def test_lines_stand_in_the_order_of_their_begins_and_can_be_read(history: ClientHistory) -> None:
     produce(history, Outcome.DONE, 20, 30)
     history.deletion_begins("t", 40)
     history.operations.append(

@@ -20,11 +20,11 @@ from tidelog.core.errors import NodeDead, StorageError
 from tidelog.core.ports import Files, Lane, Work
 from tidelog.sim.disk import File, Loss
 from tidelog.sim.node import Strike
-from tidelog.sim.world import World
+from tidelog.sim.simulator import Simulator
 
 
-def opened(world: World) -> tuple[Running, Lane]:
-    node = Running(world.add_node(1, "node1"))
+def opened(simulator: Simulator) -> tuple[Running, Lane]:
+    node = Running(simulator.add_node(1, "node1"))
     return node, node.ports.open_lane("/data")
 
 
@@ -38,39 +38,41 @@ def append(path: str, content: bytes) -> Callable[[Files], int]:
     return operation
 
 
-def content(world: World, path: str) -> bytes:
-    found = world.disk(1, "/data").find(path)
+def content(simulator: Simulator, path: str) -> bytes:
+    found = simulator.disk(1, "/data").find(path)
     return bytes(found.data) if isinstance(found, File) else b""
 
 
-def test_fast_operations_of_a_quick_disk_are_done_at_once(world: World) -> None:
-    _, lane = opened(world)
+def test_fast_operations_of_a_quick_disk_are_done_at_once(simulator: Simulator) -> None:
+    _, lane = opened(simulator)
     assert lane.is_fast
     done = lane.submit(append("/data/a", b"hello"), Work.FAST, "append")
     assert done.done
     assert done.result() == 5
-    assert content(world, "/data/a") == b"hello"
+    assert content(simulator, "/data/a") == b"hello"
 
 
-def test_slow_operations_take_virtual_time_and_keep_their_order(world: World) -> None:
-    node, lane = opened(world)
+def test_slow_operations_take_virtual_time_and_keep_their_order(simulator: Simulator) -> None:
+    node, lane = opened(simulator)
     order: list[str] = []
     for name in ("a", "b", "c"):
         lane.submit(append("/data/x", name.encode()), Work.SLOW, name).then(
             partial(lambda name, _: order.append(name), name)
         )
     assert order == []
-    run(world, node, lane.close())
+    run(simulator, node, lane.close())
     assert order == ["a", "b", "c"]
-    assert content(world, "/data/x") == b"abc"
-    assert world.now_ns > 0
+    assert content(simulator, "/data/x") == b"abc"
+    assert simulator.now_ns > 0
     with pytest.raises(RuntimeError, match="closed"):
         lane.submit(append("/data/x", b"late"), Work.FAST, "late")
 
 
 @pytest.mark.parametrize("work", list(Work))
-def test_closing_finishes_what_follows_from_what_was_submitted(world: World, work: Work) -> None:
-    node, lane = opened(world)
+def test_closing_finishes_what_follows_from_what_was_submitted(
+    simulator: Simulator, work: Work
+) -> None:
+    node, lane = opened(simulator)
     followed: list[int] = []
 
     def then_write(_: object) -> None:
@@ -79,16 +81,16 @@ def test_closing_finishes_what_follows_from_what_was_submitted(world: World, wor
         )
 
     lane.submit(append("/data/x", b"a"), Work.SLOW, "1").then(then_write)
-    run(world, node, lane.close())
+    run(simulator, node, lane.close())
     assert followed == [1]
-    assert content(world, "/data/x") == b"ab"
+    assert content(simulator, "/data/x") == b"ab"
     with pytest.raises(RuntimeError, match="closed"):
         lane.submit(append("/data/x", b"late"), work, "late")
 
 
-def test_fast_operations_of_a_slow_disk_wait_in_order(world: World) -> None:
-    node, lane = opened(world)
-    disk = world.disk(1, "/data")
+def test_fast_operations_of_a_slow_disk_wait_in_order(simulator: Simulator) -> None:
+    node, lane = opened(simulator)
+    disk = simulator.disk(1, "/data")
     disk.slow = True
     assert not lane.is_fast
     order: list[str] = []
@@ -101,17 +103,17 @@ def test_fast_operations_of_a_slow_disk_wait_in_order(world: World) -> None:
     assert not lane.is_fast, "an earlier FAST operation still waits for the worker"
     lane.submit(append("/data/x", b"2"), Work.FAST, "2").then(note("2"))
     assert lane.submit(lambda _: "at once", Work.NOWAIT, "read").result() == "at once"
-    run(world, node, lane.close())
+    run(simulator, node, lane.close())
     assert order == ["1", "2"]
-    assert content(world, "/data/x") == b"12"
+    assert content(simulator, "/data/x") == b"12"
 
 
 @pytest.mark.parametrize("work", list(Work))
-def test_an_os_error_names_directory_call_path_and_errno(world: World, work: Work) -> None:
-    node, lane = opened(world)
-    world.disk(1, "/data").fault = lambda call, path: errno.EIO if call == "pwritev" else 0
+def test_an_os_error_names_directory_call_path_and_errno(simulator: Simulator, work: Work) -> None:
+    node, lane = opened(simulator)
+    simulator.disk(1, "/data").fault = lambda call, path: errno.EIO if call == "pwritev" else 0
     done = lane.submit(append("/data/a", b"x"), work, "append")
-    run(world, node, lane.close())
+    run(simulator, node, lane.close())
     error = done.error
     assert isinstance(error, StorageError)
     assert (error.directory, error.operation, error.path, error.errno) == (
@@ -120,16 +122,16 @@ def test_an_os_error_names_directory_call_path_and_errno(world: World, work: Wor
     assert error.is_device_failure
 
 
-def test_a_failed_sync_of_a_directory_counts_as_a_failed_fsync(world: World) -> None:
-    _, lane = opened(world)
-    world.disk(1, "/data").fault = lambda call, path: errno.ENOMEM if "fsync" in call else 0
+def test_a_failed_sync_of_a_directory_counts_as_a_failed_fsync(simulator: Simulator) -> None:
+    _, lane = opened(simulator)
+    simulator.disk(1, "/data").fault = lambda call, path: errno.ENOMEM if "fsync" in call else 0
     done = lane.submit(lambda files: files.fsync_directory("/data"), Work.FAST, "sync")
     assert isinstance(done.error, StorageError)
     assert done.error.is_device_failure
 
 
-def test_other_errors_of_an_operation_are_delivered_as_they_are(world: World) -> None:
-    _, lane = opened(world)
+def test_other_errors_of_an_operation_are_delivered_as_they_are(simulator: Simulator) -> None:
+    _, lane = opened(simulator)
 
     def fails(files: Files) -> None:
         raise ValueError("corrupt")
@@ -138,43 +140,45 @@ def test_other_errors_of_an_operation_are_delivered_as_they_are(world: World) ->
     assert isinstance(done.error, ValueError)
 
 
-def test_a_node_that_dies_with_an_operation_under_way_never_hears_of_it(world: World) -> None:
+def test_a_node_that_dies_with_an_operation_under_way_never_hears_of_it(
+    simulator: Simulator,
+) -> None:
     applied = set()
     for node_id in range(2, 30):
-        node = Running(world.add_node(node_id, f"node{node_id}"))
+        node = Running(simulator.add_node(node_id, f"node{node_id}"))
         lane = node.ports.open_lane("/data")
         heard: list[object] = []
         lane.submit(append("/data/a", b"x"), Work.SLOW, "append").then(heard.append)
-        world.run_until(world.now_ns + MS // 4)
+        simulator.run_until(simulator.now_ns + MS // 4)
         before = len(heard)
         node.incarnation.die(Loss.NONE, "test")
-        world.run_until(world.now_ns + S)
+        simulator.run_until(simulator.now_ns + S)
         assert len(heard) == before
         if not heard:
-            applied.add(world.disk(node_id, "/data").find("/data/a") is not None)
+            applied.add(simulator.disk(node_id, "/data").find("/data/a") is not None)
     assert applied == {True, False}
 
 
-def test_a_write_struck_by_a_kill_may_be_in_the_page_cache_in_part(world: World) -> None:
+def test_a_write_struck_by_a_kill_may_be_in_the_page_cache_in_part(simulator: Simulator) -> None:
     lengths = set()
     for node_id in range(2, 40):
-        node = Running(world.add_node(node_id, f"node{node_id}"))
+        node = Running(simulator.add_node(node_id, f"node{node_id}"))
         lane = node.ports.open_lane("/data")
         node.incarnation.plan_strike(Strike(1, Loss.NONE, "files.pwritev"))
 
         def strike(lane: Lane = lane) -> None:
             lane.submit(append("/data/a", b"0123456789"), Work.FAST, "append")
 
-        in_node(world, node, strike)
+        in_node(simulator, node, strike)
         assert not node.node.is_up
-        lengths.add(len(world.disk(node_id, "/data").file("/data/a").data))
+        lengths.add(len(simulator.disk(node_id, "/data").file("/data/a").data))
     assert len(lengths) > 3
-    assert world.violations == []
+    assert simulator.violations == []
 
 
-def test_replace_file_shows_old_or_new_and_is_durable_when_synced(world: World) -> None:
-    _, lane = opened(world)
-    disk = world.disk(1, "/data")
+def test_replace_file_shows_old_or_new_and_is_durable_when_synced(simulator: Simulator) -> None:
+    _, lane = opened(simulator)
+    disk = simulator.disk(1, "/data")
     disk.make_directories("/data")
     for text in (b"first", b"2nd"):
         lane.submit(
@@ -182,14 +186,14 @@ def test_replace_file_shows_old_or_new_and_is_durable_when_synced(world: World) 
             Work.FAST,
             "write",
         ).result()
-    assert content(world, "/data/meta") == b"2nd"
+    assert content(simulator, "/data/meta") == b"2nd"
     assert not disk.has_unsynced
     listed = lane.submit(lambda files: files.listdir("/data"), Work.FAST, "list").result()
     assert listed == ["meta"]
 
 
-def test_handles_are_checked(world: World) -> None:
-    _, lane = opened(world)
+def test_handles_are_checked(simulator: Simulator) -> None:
+    _, lane = opened(simulator)
 
     def closed_twice(files: Files) -> None:
         handle = files.open("/data/a", write=True, create=True)
@@ -206,8 +210,8 @@ def test_handles_are_checked(world: World) -> None:
     assert isinstance(lane.submit(outside, Work.FAST, "open").error, ValueError)
 
 
-def test_data_on_disk_outlives_a_kill_and_restarts(world: World) -> None:
-    node, lane = opened(world)
+def test_data_on_disk_outlives_a_kill_and_restarts(simulator: Simulator) -> None:
+    node, lane = opened(simulator)
     lane.submit(append("/data/a", b"hello"), Work.FAST, "append").result()
     node.incarnation.die(Loss.NONE, "test")
     with pytest.raises(NodeDead):

@@ -20,52 +20,52 @@ from tests.support.sim import (
 from tidelog.core.errors import NodeDead
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Strike
-from tidelog.sim.world import World
+from tidelog.sim.simulator import Simulator
 
 
-def test_events_run_in_order_of_time_then_of_scheduling(world: World) -> None:
+def test_events_run_in_order_of_time_then_of_scheduling(simulator: Simulator) -> None:
     seen: list[tuple[int, int]] = []
     draw = random.Random(3)
     times = [draw.randrange(5) for _ in range(200)]
     for number, time_ns in enumerate(times):
-        world.scheduler.at(time_ns, None, lambda t=time_ns, n=number: seen.append((t, n)))
-    world.run_until(10)
+        simulator.scheduler.at(time_ns, None, lambda t=time_ns, n=number: seen.append((t, n)))
+    simulator.run_until(10)
     assert seen == sorted(seen)
     assert len(seen) == 200
 
 
-def test_time_stands_still_in_an_event_and_jumps_between(world: World) -> None:
-    node = Running(world.add_node(1, "node1"))
+def test_time_stands_still_in_an_event_and_jumps_between(simulator: Simulator) -> None:
+    node = Running(simulator.add_node(1, "node1"))
     seen: list[int] = []
     node.ports.clock.call_later(5, lambda: seen.append(node.ports.clock.monotonic_ms()))
     node.ports.clock.call_later(2.5, lambda: seen.append(node.ports.clock.monotonic_ns()))
-    world.run_until(S)
+    simulator.run_until(S)
     assert seen == [2_500_000, 5]
-    assert world.now_ns == S
+    assert simulator.now_ns == S
 
 
 def test_a_cancelled_timer_never_fires_and_cancelling_a_fired_one_is_harmless(
-    world: World,
+    simulator: Simulator,
 ) -> None:
-    node = Running(world.add_node(1, "node1"))
+    node = Running(simulator.add_node(1, "node1"))
     seen: list[str] = []
     first = node.ports.clock.call_later(1, lambda: seen.append("first"))
     second = node.ports.clock.call_later(1, lambda: seen.append("second"))
     first.cancel()
-    world.run_until(S)
+    simulator.run_until(S)
     second.cancel()
     assert seen == ["second"]
 
 
-def test_many_cancelled_timers_leave_the_heap(world: World) -> None:
-    node = Running(world.add_node(1, "node1"))
+def test_many_cancelled_timers_leave_the_heap(simulator: Simulator) -> None:
+    node = Running(simulator.add_node(1, "node1"))
     for _ in range(20_000):
         node.ports.clock.call_later(60_000, lambda: None).cancel()
-    assert len(world.scheduler._heap) < 10_000
+    assert len(simulator.scheduler._heap) < 10_000
 
 
-def test_stdlib_tasks_futures_and_timeouts_run_on_a_node_loop(world: World) -> None:
-    node = Running(world.add_node(1, "node1"))
+def test_stdlib_tasks_futures_and_timeouts_run_on_a_node_loop(simulator: Simulator) -> None:
+    node = Running(simulator.add_node(1, "node1"))
 
     async def program() -> list[object]:
         loop = asyncio.get_running_loop()
@@ -81,24 +81,24 @@ def test_stdlib_tasks_futures_and_timeouts_run_on_a_node_loop(world: World) -> N
         values.append(loop.time())
         return values
 
-    assert run(world, node, program()) == ["later", 0.5, "slept", 0.75, 1.75]
+    assert run(simulator, node, program()) == ["later", 0.5, "slept", 0.75, 1.75]
 
 
 def test_endless_callbacks_at_one_instant_are_told(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelog.sim.loop.MAX_EVENTS_AT_ONE_INSTANT", 100)
 
     def again() -> None:
-        world.scheduler.after(0, None, again)
+        simulator.scheduler.after(0, None, again)
 
     again()
     with pytest.raises(RuntimeError, match="time stands still"):
-        world.run_until(S)
+        simulator.run_until(S)
 
 
-def test_an_exception_in_a_callback_is_a_violation_that_ends_the_run(world: World) -> None:
-    node = Running(world.add_node(1, "node1"))
+def test_an_exception_in_a_callback_is_a_violation_that_ends_the_run(simulator: Simulator) -> None:
+    node = Running(simulator.add_node(1, "node1"))
     later: list[int] = []
 
     def fail() -> None:
@@ -106,42 +106,42 @@ def test_an_exception_in_a_callback_is_a_violation_that_ends_the_run(world: Worl
 
     node.ports.clock.call_later(1, fail)
     node.ports.clock.call_later(2, lambda: later.append(1))
-    world.run_until(S)
-    assert "node 1: unhandled" in world.violations[0]
-    assert "ZeroDivisionError" in world.violations[0]
+    simulator.run_until(S)
+    assert "node 1: unhandled" in simulator.violations[0]
+    assert "ZeroDivisionError" in simulator.violations[0]
     assert later == []
 
 
-def test_a_task_error_that_nobody_retrieves_is_a_violation(world: World) -> None:
-    node = Running(world.add_node(1, "node1"))
+def test_a_task_error_that_nobody_retrieves_is_a_violation(simulator: Simulator) -> None:
+    node = Running(simulator.add_node(1, "node1"))
 
     async def fails() -> None:
         raise ValueError("lost")
 
     node.ports.loop.create_task(fails())
-    world.run_until(S)
-    assert any("ValueError('lost')" in text for text in world.violations)
+    simulator.run_until(S)
+    assert any("ValueError('lost')" in text for text in simulator.violations)
 
 
-def test_events_of_a_paused_node_wait_and_run_in_order(world: World) -> None:
-    one, two = pair(world)
+def test_events_of_a_paused_node_wait_and_run_in_order(simulator: Simulator) -> None:
+    one, two = pair(simulator)
     seen: list[str] = []
     for name, node, delay_ms in (("a", one, 1), ("b", two, 2), ("c", one, 3), ("d", one, 50)):
         node.ports.clock.call_later(delay_ms, partial(seen.append, name))
     one.incarnation.pause()
-    world.run_until(10 * MS)
+    simulator.run_until(10 * MS)
     assert seen == ["b"]
     one.incarnation.resume()
-    world.run_until(11 * MS)
+    simulator.run_until(11 * MS)
     assert seen == ["b", "a", "c"]
-    world.run_until(S)
+    simulator.run_until(S)
     assert seen == ["b", "a", "c", "d"]
 
 
 def test_a_dead_incarnation_does_nothing_and_its_finally_blocks_do_not_act(
-    world: World,
+    simulator: Simulator,
 ) -> None:
-    node = Running(world.add_node(1, "node1"))
+    node = Running(simulator.add_node(1, "node1"))
     acted: list[str] = []
 
     async def holds() -> None:
@@ -152,9 +152,9 @@ def test_a_dead_incarnation_does_nothing_and_its_finally_blocks_do_not_act(
 
     node.spawn(holds())
     node.ports.clock.call_later(5, lambda: acted.append("timer"))
-    world.run_until(MS)
+    simulator.run_until(MS)
     node.incarnation.die(Loss.NONE, "test")
-    world.run_until(S)
+    simulator.run_until(S)
     assert acted == []
     with pytest.raises(NodeDead):
         node.ports.clock.monotonic_ms()
@@ -164,11 +164,11 @@ def test_a_dead_incarnation_does_nothing_and_its_finally_blocks_do_not_act(
         node.ports.tracer.event("anything")
     with pytest.raises(NodeDead):
         node.ports.open_lane("/data")
-    assert world.violations == []
+    assert simulator.violations == []
 
 
-def test_coroutines_that_will_never_run_are_closed_at_the_end(world: World) -> None:
-    running = Running(world.add_node(1, "node1"))
+def test_coroutines_that_will_never_run_are_closed_at_the_end(simulator: Simulator) -> None:
+    running = Running(simulator.add_node(1, "node1"))
     made: list[Coroutine[None, None, None]] = []
 
     def never() -> Coroutine[None, None, None]:
@@ -182,12 +182,12 @@ def test_coroutines_that_will_never_run_are_closed_at_the_end(world: World) -> N
     running.spawn(running.tasks.gather_ordered(never(), never()))
     running.incarnation.die(Loss.NONE, "the test")
     running.spawn(never())
-    world.close()
+    simulator.close()
     assert [inspect.getcoroutinestate(each) for each in made] == [inspect.CORO_CLOSED] * 4
 
 
-def test_a_planned_crash_strikes_at_the_port_call_it_names(world: World) -> None:
-    node = Running(world.add_node(1, "node1"))
+def test_a_planned_crash_strikes_at_the_port_call_it_names(simulator: Simulator) -> None:
+    node = Running(simulator.add_node(1, "node1"))
     node.incarnation.plan_strike(Strike(3, Loss.NONE, "network."))
     reached: list[int] = []
 
@@ -198,15 +198,15 @@ def test_a_planned_crash_strikes_at_the_port_call_it_names(world: World) -> None
             reached.append(number)
 
     node.spawn(program())
-    world.run_until(S)
+    simulator.run_until(S)
     assert reached == [0, 1]
     assert not node.node.is_up
     assert "port call 4 (network.listen)" in node.incarnation.end_reason
-    assert world.violations == []
+    assert simulator.violations == []
 
 
-def test_a_restarted_node_has_new_ports_and_another_random_stream(world: World) -> None:
-    node = world.add_node(1, "node1")
+def test_a_restarted_node_has_new_ports_and_another_random_stream(simulator: Simulator) -> None:
+    node = simulator.add_node(1, "node1")
     first = node.start()
     drawn = [first.random.random() for _ in range(3)]
     with pytest.raises(RuntimeError, match="is running"):
@@ -218,28 +218,28 @@ def test_a_restarted_node_has_new_ports_and_another_random_stream(world: World) 
     assert node.incarnation.number == 2
 
 
-def test_halt_ends_the_node_and_is_judged_by_whoever_runs_the_world(world: World) -> None:
-    node = Running(world.add_node(1, "node1"))
+def test_halt_ends_the_node_and_is_judged_by_whoever_runs_the_world(simulator: Simulator) -> None:
+    node = Running(simulator.add_node(1, "node1"))
     reasons: list[str] = []
-    world.on_halt = lambda incarnation, reason: reasons.append(reason)
+    simulator.on_halt = lambda incarnation, reason: reasons.append(reason)
     node.ports.clock.call_later(1, lambda: node.ports.halt("directory failed"))
     node.ports.clock.call_later(2, lambda: reasons.append("still there"))
-    world.run_until(S)
+    simulator.run_until(S)
     assert reasons == ["directory failed"]
     assert not node.node.is_up
 
 
-def test_halt_is_a_violation_where_nobody_judges_it(world: World) -> None:
-    node = Running(world.add_node(1, "node1"))
+def test_halt_is_a_violation_where_nobody_judges_it(simulator: Simulator) -> None:
+    node = Running(simulator.add_node(1, "node1"))
     node.ports.clock.call_later(1, lambda: node.ports.halt("broken invariant"))
-    world.run_until(S)
-    assert "broken invariant" in world.violations[0]
+    simulator.run_until(S)
+    assert "broken invariant" in simulator.violations[0]
 
 
-def test_wall_clock_follows_virtual_time_with_the_nodes_offset(world: World) -> None:
-    node = Running(world.add_node(1, "node1"))
+def test_wall_clock_follows_virtual_time_with_the_nodes_offset(simulator: Simulator) -> None:
+    node = Running(simulator.add_node(1, "node1"))
     before = node.ports.clock.wall_ms()
-    world.run_until(3 * S)
+    simulator.run_until(3 * S)
     assert node.ports.clock.wall_ms() == before + 3000
     node.node.wall_offset_ms = -5000
     assert node.ports.clock.wall_ms() == before - 2000

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
+from tests.mutants import MUTANTS, Mutant, MutantGoneError, applied
+from tests.mutants.mutant import Catalogue
 
-from tidelog.sim.mutants import MUTANTS, Mutant, MutantGoneError, applied
-from tidelog.sim.mutants.mutant import Catalogue, in_force
 from tidelog.sim.profiles import PROFILES
 
 
@@ -47,7 +47,7 @@ def test_a_mutant_whose_target_is_gone_fails(monkeypatch: pytest.MonkeyPatch, ta
 def test_a_mutant_that_replaces_less_than_its_targets_fails_and_puts_all_back() -> None:
     half = Mutant("half", "V1", "It.", ("json:dumps", "json:loads"), lambda *_: (None,))
     before = (json.dumps, json.loads)
-    with pytest.raises(ValueError, match="shorter"), in_force(half):
+    with pytest.raises(ValueError, match="shorter"), half.in_force():
         pass
     assert (json.dumps, json.loads) == before
 

@@ -11,11 +11,11 @@ from tests.unit.sim.sim_fake_broker import FakeBroker
 from tidelog.client.steps import Address
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.sim.history import History, Outcome
+from tidelog.sim.client_history import ClientHistory, Outcome
+from tidelog.sim.simulator import Simulator
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.producers import Numbers
+from tidelog.sim.workload.partition_producers import Numbers
 from tidelog.sim.workload.shared_producers import SharedPartition, SharedProducer
-from tidelog.sim.world import World
 from tidelog.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -26,13 +26,13 @@ S = 1_000_000_000
 
 
 class Bench:
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.broker = FakeBroker(world)
-        self.history = History()
+    def __init__(self, simulator: Simulator) -> None:
+        self.simulator = simulator
+        self.broker = FakeBroker(simulator)
+        self.history = ClientHistory()
         self.anomalies: list[str] = []
         self.history.on_anomaly.append(self.anomalies.append)
-        node = world.add_node(101, "client101")
+        node = simulator.add_node(101, "client101")
         client = ClientNode(node, self.history, [Address("broker1", 9092)], 3_000)
         self.shared = SharedProducer(client)
 
@@ -44,20 +44,20 @@ class Bench:
         """Produce for a while and to the end; returns what was sent, in order."""
         partition = self.add(pace_ms=pace_ms)
         self.shared.client.tasks.spawn("produce", partition.run())
-        self.world.run_until(self.world.now_ns + duration_ns)
+        self.simulator.run_until(self.simulator.now_ns + duration_ns)
         partition.stopping = True
-        self.world.run_until(self.world.now_ns + 20 * S)
+        self.simulator.run_until(self.simulator.now_ns + 20 * S)
         assert partition.is_done
-        assert self.world.violations == []
+        assert self.simulator.violations == []
         assert self.shared.client.failures == []
         return [number for operation in self.history.produces for number in operation.numbers]
 
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    world = World(3)
-    yield Bench(world)
-    world.close()
+    simulator = Simulator(3)
+    yield Bench(simulator)
+    simulator.close()
 
 
 def test_everything_is_stored_once_and_in_order_through_errors(bench: Bench) -> None:

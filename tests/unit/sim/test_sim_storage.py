@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import crc32c
 import pytest
 
-from tidelog.sim.checkers.storage import check_disk
+from tidelog.sim.checkers.storage_checker import check_disk
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.run import SeedRun
-from tidelog.sim.world import CollectorPaused
+from tidelog.sim.simulator import CollectorPaused
 
 NODE = 1
 
@@ -23,7 +23,7 @@ def disk() -> Iterator[SimDisk]:
         run = SeedRun(0, "damaged_disks")
         run.faults.begin = lambda: None  # type: ignore[method-assign]  # replaced by the test
         assert not run.run().violation
-    yield run.world.disks[(NODE, "/data")]
+    yield run.simulator.disks[(NODE, "/data")]
 
 
 @pytest.fixture

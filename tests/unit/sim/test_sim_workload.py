@@ -12,28 +12,28 @@ from tidelog.client.steps import Address
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
+from tidelog.sim.client_history import ClientHistory, Outcome, Produce
 from tidelog.sim.disk import Loss
-from tidelog.sim.history import History, Outcome, Produce
-from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.simulator import Simulator
+from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.consumers import PartitionConsumer
-from tidelog.sim.workload.producers import Numbers, PartitionProducer
-from tidelog.sim.world import World
+from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer
 
 PARTITION = TopicPartition("t", 0)
 
 
 class Bench:
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.broker = FakeBroker(world)
-        self.history = History()
+    def __init__(self, simulator: Simulator) -> None:
+        self.simulator = simulator
+        self.broker = FakeBroker(simulator)
+        self.history = ClientHistory()
         self.numbers = Numbers()
         self.anomalies: list[str] = []
         self.history.on_anomaly.append(self.anomalies.append)
         self.history.on_broken_promise.append(self.anomalies.append)
-        node = world.add_node(101, "client101")
+        node = simulator.add_node(101, "client101")
         self.client = ClientNode(node, self.history, [Address("broker1", 9092)], 3_000)
 
     def producer(
@@ -57,8 +57,8 @@ class Bench:
         return consumer
 
     def run(self, duration_ns: int) -> None:
-        self.world.run_until(self.world.now_ns + duration_ns)
-        assert self.world.violations == []
+        self.simulator.run_until(self.simulator.now_ns + duration_ns)
+        assert self.simulator.violations == []
         assert self.client.failures == []
 
     def finish(self, producer: PartitionProducer) -> None:
@@ -74,8 +74,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(world: World) -> Bench:
-    return Bench(world)
+def bench(simulator: Simulator) -> Bench:
+    return Bench(simulator)
 
 
 def test_an_idempotent_producer_stores_everything_once_and_in_order(bench: Bench) -> None:
@@ -124,9 +124,9 @@ def test_an_idempotent_producer_repeats_until_acknowledged_and_stores_nothing_tw
 def test_an_idempotent_producer_goes_on_after_its_broker_was_away(bench: Bench) -> None:
     producer = bench.producer()
     bench.run(S)
-    bench.world.network.cut("client101", "broker1")
+    bench.simulator.network.cut("client101", "broker1")
     bench.run(4 * S)
-    bench.world.network.heal_everything()
+    bench.simulator.network.heal_everything()
     bench.run(2 * S)
     bench.finish(producer)
     sent = [number for operation in bench.history.produces for number in operation.numbers]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.kinds import kind
-from tidelog.sim.faults.stage import Stage
 
 #: Drift in millionths: far beyond quartz, within what sixths of a session timeout leave room for.
 _DRIFTS_PPM: Final = (200, 5_000, 50_000)
@@ -20,34 +20,34 @@ _FURTHEST_MS: Final = 4 * 3_600_000
 
 
 @kind
-def clock_drift(stage: Stage) -> bool:
+def clock_drift(context: FaultContext) -> bool:
     """A broker's monotonic clock runs up to five percent too fast or too slow for a while."""
-    broker = stage.any_broker()
+    broker = context.any_broker()
     if broker is None:
         return False
     node = broker.node
-    ppm = stage.draw.choice(_DRIFTS_PPM) * stage.draw.choice((-1, 1))
+    ppm = context.draw.choice(_DRIFTS_PPM) * context.draw.choice((-1, 1))
     node.drift(ppm)
-    stage.note(f"clock of {node.host} drifts by {ppm} ppm")
+    context.note(f"clock of {node.host} drifts by {ppm} ppm")
 
     def steady() -> None:
         node.drift(0)
 
-    stage.later(stage.draw.uniform(500, 6_000), steady)
-    stage.at_end(steady)
+    context.later(context.draw.uniform(500, 6_000), steady)
+    context.at_end(steady)
     return True
 
 
 @kind
-def wall_clock_jump(stage: Stage) -> bool:
+def wall_clock_jump(context: FaultContext) -> bool:
     """A broker's wall clock jumps forward or back, by as much as four hours in all."""
-    broker = stage.any_broker()
+    broker = context.any_broker()
     if broker is None:
         return False
     node = broker.node
-    jump_ms = stage.draw.choice(_JUMPS_MS) * stage.draw.choice((-1, 1))
+    jump_ms = context.draw.choice(_JUMPS_MS) * context.draw.choice((-1, 1))
     if abs(node.wall_offset_ms + jump_ms) > _FURTHEST_MS:
         jump_ms = -jump_ms
     node.wall_offset_ms += jump_ms
-    stage.note(f"wall clock of {node.host} jumps by {jump_ms} ms")
+    context.note(f"wall clock of {node.host} jumps by {jump_ms} ms")
     return True

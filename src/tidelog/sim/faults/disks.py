@@ -10,10 +10,10 @@ import errno
 from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
-from tidelog.sim.cluster import SimBroker
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
+from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.kinds import kind
-from tidelog.sim.faults.stage import Stage
+from tidelog.sim.sim_broker import SimBroker
 
 _READS: Final = ("pread", "pread_cached", "read_file")
 _WRITES: Final = ("pwritev", "truncate", "rename", "unlink")
@@ -28,22 +28,22 @@ _TEXTS: Final = ("-checkpoint", "meta.properties", "partition.metadata", "cleans
 _AWAY: Final = "/away"
 
 
-def take_away(stage: Stage, broker: SimBroker, name: str) -> bool:
+def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
     """A broker that is down finds a directory of its log directory missing when it begins; False
     where it had none of that name."""
     disk = broker.logs.disk
     path = f"{disk.root}/{name}"
     if disk.find(path) is None:
         return False
-    stage.note(f"{path} of {broker.node_id} is away")
+    context.note(f"{path} of {broker.node_id} is away")
     _move(broker, path, f"{_AWAY}/{name}")
     return True
 
 
-def put_back(stage: Stage, broker: SimBroker, name: str) -> None:
+def put_back(context: FaultContext, broker: SimBroker, name: str) -> None:
     """What was taken away from a broker, which is down, is there again."""
     path = f"{broker.logs.disk.root}/{name}"
-    stage.note(f"{path} of {broker.node_id} is back")
+    context.note(f"{path} of {broker.node_id} is back")
     _move(broker, f"{_AWAY}/{name}", path)
 
 
@@ -57,94 +57,98 @@ def _move(broker: SimBroker, old: str, new: str) -> None:
 
 
 @kind
-def slow_disk(stage: Stage) -> bool:
+def slow_disk(context: FaultContext) -> bool:
     """Operations on a broker's disk take long for a while."""
-    broker = stage.any_broker()
+    broker = context.any_broker()
     if broker is None:
         return False
     disk = broker.logs.disk
     disk.slow = True
-    stage.note(f"slow disk of {broker.node_id}")
+    context.note(f"slow disk of {broker.node_id}")
 
     def quick() -> None:
         if disk.slow:
             disk.slow = False
-            stage.note(f"disk of {broker.node_id} is quick again")
+            context.note(f"disk of {broker.node_id} is quick again")
 
-    stage.later(stage.draw.uniform(100, 2_500), quick)
-    stage.at_end(quick)
+    context.later(context.draw.uniform(100, 2_500), quick)
+    context.at_end(quick)
     return True
 
 
 @kind
-def lose_power(stage: Stage) -> bool:
+def lose_power(context: FaultContext) -> bool:
     """A broker loses its power; of what was not synced a part survives, torn, out of order."""
-    broker = stage.any_broker()
-    loss = stage.draw.choice(_POWER_LOSSES)
-    if broker is None or not stage.cluster.may_fail(broker.node_id, loses_data=True):
+    broker = context.any_broker()
+    loss = context.draw.choice(_POWER_LOSSES)
+    if broker is None or not context.cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     return broker.crash(loss, f"power loss ({loss.value})")
 
 
 @kind
-def read_errors(stage: Stage) -> bool:
+def read_errors(context: FaultContext) -> bool:
     """A broker's disk fails reads from some call on, until it is repaired."""
-    return _fail_calls(stage, _READS, errno.EIO)
+    return _fail_calls(context, _READS, errno.EIO)
 
 
 @kind
-def write_errors(stage: Stage) -> bool:
+def write_errors(context: FaultContext) -> bool:
     """A broker's disk fails writes, or turns read-only, from some call on, until it is repaired."""
-    return _fail_calls(stage, _WRITES, stage.draw.choice((errno.EIO, errno.EROFS)))
+    return _fail_calls(context, _WRITES, context.draw.choice((errno.EIO, errno.EROFS)))
 
 
 @kind
-def sync_errors(stage: Stage) -> bool:
+def sync_errors(context: FaultContext) -> bool:
     """A broker's disk fails syncs for a while, one or all: what they should have kept is gone."""
-    number = stage.draw.choice((errno.EIO, errno.EIO, errno.ENOSPC))
-    return _fail_calls(stage, _SYNCS, number, loses_data=True, once=stage.draw.random() < 0.5)
+    number = context.draw.choice((errno.EIO, errno.EIO, errno.ENOSPC))
+    return _fail_calls(context, _SYNCS, number, loses_data=True, once=context.draw.random() < 0.5)
 
 
 @kind
-def full_disk(stage: Stage) -> bool:
+def full_disk(context: FaultContext) -> bool:
     """A broker's disk has next to no room left, until there is space again."""
-    broker = stage.any_broker()
+    broker = context.any_broker()
     if broker is None:
         return False
     disk = broker.logs.disk
-    disk.capacity_bytes = disk.used_bytes + stage.draw.randrange(stage.draw.choice((1, 300, 6_000)))
-    stage.note(f"full disk of {broker.node_id}: {disk.used_bytes} of {disk.capacity_bytes} bytes")
+    disk.capacity_bytes = disk.used_bytes + context.draw.randrange(
+        context.draw.choice((1, 300, 6_000))
+    )
+    context.note(f"full disk of {broker.node_id}: {disk.used_bytes} of {disk.capacity_bytes} bytes")
 
     def make_room() -> None:
         disk.capacity_bytes = DEFAULT_CAPACITY_BYTES
 
-    stage.later(stage.draw.choice((200, 1_500, 4_000)) * stage.draw.uniform(0.5, 1.5), make_room)
-    stage.at_end(make_room)
+    context.later(
+        context.draw.choice((200, 1_500, 4_000)) * context.draw.uniform(0.5, 1.5), make_room
+    )
+    context.at_end(make_room)
     return True
 
 
 @kind
-def short_writes(stage: Stage) -> bool:
+def short_writes(context: FaultContext) -> bool:
     """Some of the next writes of a broker take a part of what they are given."""
-    broker = stage.any_broker()
+    broker = context.any_broker()
     if broker is None:
         return False
     disk = broker.logs.disk
-    disk.short_writes = stage.draw.randrange(1, 40)
-    stage.note(f"{disk.short_writes} short writes of {broker.node_id}")
+    disk.short_writes = context.draw.randrange(1, 40)
+    context.note(f"{disk.short_writes} short writes of {broker.node_id}")
 
     def end() -> None:
         disk.short_writes = 0
 
-    stage.at_end(end)
+    context.at_end(end)
     return True
 
 
 @kind
-def replaced_disk(stage: Stage) -> bool:
+def replaced_disk(context: FaultContext) -> bool:
     """A broker dies with its disk, and comes back with an empty one."""
-    broker = stage.any_broker()
-    if broker is None or not _lose_everything(stage, broker, "its disk is replaced"):
+    broker = context.any_broker()
+    if broker is None or not _lose_everything(context, broker, "its disk is replaced"):
         return False
     broker.logs.disk.replace()
     broker.was_damaged = broker.was_refused = False
@@ -152,34 +156,36 @@ def replaced_disk(stage: Stage) -> bool:
 
 
 @kind
-def damaged_batches(stage: Stage) -> bool:
+def damaged_batches(context: FaultContext) -> bool:
     """A bit of a log flips on a broker that is down, or a log is cut short."""
-    return _damage(stage, _LOGS)
+    return _damage(context, _LOGS)
 
 
 @kind
-def damaged_indexes(stage: Stage) -> bool:
+def damaged_indexes(context: FaultContext) -> bool:
     """A bit of an index or producer snapshot flips on a broker that is down, or it is cut short."""
-    return _damage(stage, _INDEXES)
+    return _damage(context, _INDEXES)
 
 
 @kind
-def damaged_checkpoints(stage: Stage) -> bool:
+def damaged_checkpoints(context: FaultContext) -> bool:
     """A text file of a broker that is down is cut short, or not legible any more."""
-    return _damage(stage, _TEXTS)
+    return _damage(context, _TEXTS)
 
 
-def _damage(stage: Stage, suffixes: tuple[str, ...]) -> bool:
+def _damage(context: FaultContext, suffixes: tuple[str, ...]) -> bool:
     """Damage a file of a broker that may lose what it has: one that is down, or is killed now."""
-    cluster = stage.cluster
+    cluster = context.cluster
     down = [one for one in cluster.brokers.values() if one.life is None]
-    broker = stage.draw.choice(down) if down and stage.draw.random() < 0.7 else stage.any_broker()
-    if broker is None or not cluster.may_fail(broker.node_id, loses_data=True):
+    broker = (
+        context.draw.choice(down) if down and context.draw.random() < 0.7 else context.any_broker()
+    )
+    if broker is None or not cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
-    if any(cluster.world.is_damaged(node_id) for node_id in cluster.brokers):
+    if any(cluster.simulator.is_damaged(node_id) for node_id in cluster.brokers):
         return False  # one copy at a time
     if broker.life is not None and not broker.crash(
-        stage.draw.choice((Loss.UNSYNCED, Loss.ALL_UNSYNCED)), "dies, and its disk is damaged"
+        context.draw.choice((Loss.UNSYNCED, Loss.ALL_UNSYNCED)), "dies, and its disk is damaged"
     ):
         return False
     disk = broker.logs.disk
@@ -193,34 +199,34 @@ def _damage(stage: Stage, suffixes: tuple[str, ...]) -> bool:
     ]
     if not paths:
         return False
-    _damage_file(stage, disk, stage.draw.choice(paths), is_text=suffixes is _TEXTS)
+    _damage_file(context, disk, context.draw.choice(paths), is_text=suffixes is _TEXTS)
     broker.was_damaged = True
     cluster.replication.crashed(broker, lossy=True)
-    _operate(stage, broker)
+    _operate(context, broker)
     return True
 
 
-def _damage_file(stage: Stage, disk: SimDisk, path: str, *, is_text: bool) -> None:
+def _damage_file(context: FaultContext, disk: SimDisk, path: str, *, is_text: bool) -> None:
     size_bytes = len(disk.file(path).data)
-    draw = stage.draw
+    draw = context.draw
     if draw.random() < 0.3:
         cut = draw.randrange(size_bytes)
-        stage.note(f"{path} is cut short: {cut} of {size_bytes} bytes")
+        context.note(f"{path} is cut short: {cut} of {size_bytes} bytes")
         disk.cut_short(path, cut)
         return
     position = draw.randrange(size_bytes)
     # Kafka's text files have no checksum: another digit would be another number.
     mask = 0x80 if is_text else 1 << draw.randrange(8)
-    if path.endswith(_LOGS) and _is_compacted(stage, path):
+    if path.endswith(_LOGS) and _is_compacted(context, path):
         position = _behind_base_offset(bytes(disk.file(path).data), position)
-    stage.note(f"{path}: bits {mask:#x} of byte {position} of {size_bytes} flip")
+    context.note(f"{path}: bits {mask:#x} of byte {position} of {size_bytes} flip")
     disk.flip(path, position, mask)
 
 
-def _is_compacted(stage: Stage, path: str) -> bool:
+def _is_compacted(context: FaultContext, path: str) -> bool:
     topic = path.split("/")[-2].rpartition("-")[0]
-    every = stage.cluster.settings.compacted
-    return every or topic == CONSUMER_OFFSETS or topic in stage.cluster.settings.compacted_topics
+    every = context.cluster.settings.compacted
+    return every or topic == CONSUMER_OFFSETS or topic in context.cluster.settings.compacted_topics
 
 
 def _behind_base_offset(data: bytes, position: int) -> int:
@@ -237,33 +243,33 @@ def _behind_base_offset(data: bytes, position: int) -> int:
     return position
 
 
-def _operate(stage: Stage, broker: SimBroker) -> None:
+def _operate(context: FaultContext, broker: SimBroker) -> None:
     """Look now and then whether the broker refuses to start; then empty its directory, as the
     guide has it, where others have what it had."""
 
     def look() -> None:
         if not broker.was_damaged:
             return
-        may_be_emptied = stage.cluster.may_fail(broker.node_id, loses_data=True)
+        may_be_emptied = context.cluster.budget.may_fail(broker.node_id, loses_data=True)
         if broker.was_refused and broker.life is None and may_be_emptied:
-            stage.note(f"the operator empties the disk of {broker.node_id}")
+            context.note(f"the operator empties the disk of {broker.node_id}")
             broker.logs.disk.replace()
             broker.was_damaged = broker.was_refused = False
             return
-        stage.later(500, look)
+        context.later(500, look)
 
-    stage.later(500, look)
+    context.later(500, look)
 
 
-def _lose_everything(stage: Stage, broker: SimBroker, why: str) -> bool:
+def _lose_everything(context: FaultContext, broker: SimBroker, why: str) -> bool:
     """Kill a broker that may lose what it has."""
-    if not stage.cluster.may_fail(broker.node_id, loses_data=True):
+    if not context.cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     return broker.crash(Loss.ALL_UNSYNCED, why)
 
 
 def _fail_calls(
-    stage: Stage,
+    context: FaultContext,
     calls: tuple[str, ...],
     number: int,
     *,
@@ -271,23 +277,23 @@ def _fail_calls(
     once: bool = False,
 ) -> bool:
     """From a drawn call on, these fail with an errno, while the budget allows it."""
-    broker = stage.any_broker()
+    broker = context.any_broker()
     if broker is None or broker.logs.disk.fault is not None:
         return False
-    disk, cluster, node_id = broker.logs.disk, stage.cluster, broker.node_id
-    left = stage.draw.randrange(1, stage.draw.choice((2, 8, 60)))
-    stage.note(f"{calls[0]} of {node_id} fails with {errno.errorcode[number]} in {left} calls")
+    disk, cluster, node_id = broker.logs.disk, context.cluster, broker.node_id
+    left = context.draw.randrange(1, context.draw.choice((2, 8, 60)))
+    context.note(f"{calls[0]} of {node_id} fails with {errno.errorcode[number]} in {left} calls")
 
     def fault(call: str, _: str) -> int:
         nonlocal left
         if call not in calls:
             return 0
         left -= 1
-        if left > 0 or not cluster.may_fail(node_id, loses_data=loses_data):
+        if left > 0 or not cluster.budget.may_fail(node_id, loses_data=loses_data):
             return 0
         if once:
             disk.fault = None
-        cluster.world.note(node_id, "disk", f"{call} fails with {errno.errorcode[number]}")
+        cluster.simulator.note(node_id, "disk", f"{call} fails with {errno.errorcode[number]}")
         return number
 
     disk.fault = fault
@@ -296,6 +302,6 @@ def _fail_calls(
         if disk.fault is fault:
             disk.fault = None
 
-    stage.later(stage.draw.uniform(300, 4_000), repair)
-    stage.at_end(repair)
+    context.later(context.draw.uniform(300, 4_000), repair)
+    context.at_end(repair)
     return True

@@ -1,6 +1,6 @@
 """The registry: every kind of fault and every scenario by name.
 
-A kind is a function that injects one fault through the stage, and says whether there was anything
+A kind is a function that injects one fault through its context, and says whether there was anything
 to do it to. Its name in the registry is the function's; its docstring is one line for people.
 """
 
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.sim.faults.stage import Scenario, Stage
+from tidelog.sim.faults.context import FaultContext, Scenario
 
 #: Injects one fault; False where nothing could be done (nobody to do it to, refused by the budget).
-Inject = Callable[[Stage], bool]
+Inject = Callable[[FaultContext], bool]
 #: Plays one scenario over and over.
-Play = Callable[[Stage], Scenario]
+Play = Callable[[FaultContext], Scenario]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
-from tidelog.sim.checkers.logs import LogKey
-from tidelog.sim.cluster import STORE_HOST, SimBroker
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.disk import Loss
+from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.disks import put_back, take_away
 from tidelog.sim.faults.kinds import scenario
-from tidelog.sim.faults.stage import Scenario, Stage
 from tidelog.sim.faults.store import elect_preferred, expire
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.sim_cluster import STORE_HOST
 
 _STEP_MS = 5.0
 #: How long a scenario waits for what its next step needs, before it begins anew.
@@ -42,9 +43,9 @@ class _Case(NamedTuple):
         return self.preferred, self.second, self.third
 
 
-def _healthy(stage: Stage) -> list[_Case]:
+def _healthy(context: FaultContext) -> list[_Case]:
     """The partitions in which everybody is in sync."""
-    published = stage.cluster.published
+    published = context.cluster.published
     found = []
     for topic in published.topics.values():
         for partition, replicas in topic.assignment.items():
@@ -57,9 +58,9 @@ def _healthy(stage: Stage) -> list[_Case]:
     return found
 
 
-def _one_of(stage: Stage, cases: Iterable[_Case]) -> _Case | None:
+def _one_of(context: FaultContext, cases: Iterable[_Case]) -> _Case | None:
     among = list(cases)
-    return stage.draw.choice(among) if among else None
+    return context.draw.choice(among) if among else None
 
 
 def _in_time(condition: Callable[[], bool]) -> _Wait:
@@ -72,167 +73,167 @@ def _in_time(condition: Callable[[], bool]) -> _Wait:
     return True
 
 
-def _until_leader(stage: Stage, case: _Case, broker_id: int) -> _Wait:
+def _until_leader(context: FaultContext, case: _Case, broker_id: int) -> _Wait:
     """Until a broker is published as the leader."""
-    states = stage.cluster.published.partitions
+    states = context.cluster.published.partitions
     return _in_time(lambda: case.key in states and states[case.key].leader == broker_id)
 
 
-def _until_member(stage: Stage, case: _Case, broker_id: int) -> _Wait:
+def _until_member(context: FaultContext, case: _Case, broker_id: int) -> _Wait:
     """Until a broker is published as in sync."""
-    states = stage.cluster.published.partitions
+    states = context.cluster.published.partitions
     return _in_time(lambda: case.key in states and broker_id in states[case.key].isr)
 
 
-def _until_no_member(stage: Stage, case: _Case, broker_id: int) -> _Wait:
+def _until_no_member(context: FaultContext, case: _Case, broker_id: int) -> _Wait:
     """Until a broker is published as out of sync."""
-    states = stage.cluster.published.partitions
+    states = context.cluster.published.partitions
     return _in_time(lambda: case.key in states and broker_id not in states[case.key].isr)
 
 
-def _late(stage: Stage, source: int, target: int, late_ms: float) -> None:
+def _late(context: FaultContext, source: int, target: int, late_ms: float) -> None:
     """What one broker sends to another comes so much later from now on, 0: as ever."""
-    brokers = stage.cluster.brokers
+    brokers = context.cluster.brokers
     hosts = brokers[source].node.host, brokers[target].node.host
-    stage.note(f"{hosts[0]}>{hosts[1]} {late_ms:.0f} ms late")
-    stage.cluster.world.network.slow_down(*hosts, int(late_ms * NS_PER_MS), 0)
+    context.note(f"{hosts[0]}>{hosts[1]} {late_ms:.0f} ms late")
+    context.cluster.simulator.network.slow_down(*hosts, int(late_ms * NS_PER_MS), 0)
 
 
-def _punctual(stage: Stage, case: _Case) -> None:
+def _punctual(context: FaultContext, case: _Case) -> None:
     """No link of the replicas is late any more."""
     for source in case.replicas:
         for target in case.replicas:
-            _late(stage, source, target, 0)
+            _late(context, source, target, 0)
 
 
 @scenario
-def leader_returns(stage: Stage) -> Scenario:
+def leader_returns(context: FaultContext) -> Scenario:
     """A leader knows one follower ahead of the other, loses its leadership to that other, and leads
     again before the first, cut back meanwhile, has told how much it has now."""
     while True:
-        yield stage.draw.uniform(50, 400)
-        case = _one_of(stage, (one for one in _healthy(stage) if one.leader == one.preferred))
+        yield context.draw.uniform(50, 400)
+        case = _one_of(context, (one for one in _healthy(context) if one.leader == one.preferred))
         if case is None:
             continue
         leader, other, ahead = case.replicas
-        stage.count("scenario")
-        _late(stage, leader, other, 400)
-        yield stage.draw.uniform(100, 350)
-        expire(stage, stage.cluster.brokers[leader])
-        if (yield from _until_leader(stage, case, other)):
-            _late(stage, leader, other, 0)
-            _late(stage, other, ahead, stage.draw.uniform(100, 700))
-            is_back = yield from _until_member(stage, case, leader)
-            _late(stage, ahead, leader, 400)
-            if is_back and elect_preferred(stage):
-                yield from _until_leader(stage, case, leader)
-                yield stage.draw.uniform(100, 500)
-        _punctual(stage, case)
-        yield stage.draw.uniform(200, 1_000)
+        context.count("scenario")
+        _late(context, leader, other, 400)
+        yield context.draw.uniform(100, 350)
+        expire(context, context.cluster.brokers[leader])
+        if (yield from _until_leader(context, case, other)):
+            _late(context, leader, other, 0)
+            _late(context, other, ahead, context.draw.uniform(100, 700))
+            is_back = yield from _until_member(context, case, leader)
+            _late(context, ahead, leader, 400)
+            if is_back and elect_preferred(context):
+                yield from _until_leader(context, case, leader)
+                yield context.draw.uniform(100, 500)
+        _punctual(context, case)
+        yield context.draw.uniform(200, 1_000)
 
 
 @scenario
-def early_follower(stage: Stage) -> Scenario:
+def early_follower(context: FaultContext) -> Scenario:
     """A follower hears of a change of the leadership at once; the new leader, which has less, hears
     of it late, and the one before it, which goes on until then, last."""
     while True:
-        yield stage.draw.uniform(50, 400)
-        controller = stage.controller()
+        yield context.draw.uniform(50, 400)
+        controller = context.controller()
         if controller is None:
             continue
         old = controller.node_id
         case = _one_of(
-            stage, [one for one in _healthy(stage) if one.leader == old != one.preferred]
+            context, [one for one in _healthy(context) if one.leader == old != one.preferred]
         )
         if case is None:
             # Whoever is the controller leads nothing that is another's: a leader is to move.
-            expire(stage, stage.leader())
-            yield stage.draw.uniform(300, 1_000)
+            expire(context, context.leader())
+            yield context.draw.uniform(300, 1_000)
             continue
         new = case.preferred
-        stage.count("scenario")
-        _late(stage, old, new, stage.draw.uniform(150, 400))
-        _late(stage, old, old, 900)
-        yield stage.draw.uniform(100, 300)
-        if elect_preferred(stage):
-            yield from _until_leader(stage, case, new)
-            yield stage.draw.uniform(500, 1_000)
-        _punctual(stage, case)
-        yield stage.draw.uniform(200, 1_000)
+        context.count("scenario")
+        _late(context, old, new, context.draw.uniform(150, 400))
+        _late(context, old, old, 900)
+        yield context.draw.uniform(100, 300)
+        if elect_preferred(context):
+            yield from _until_leader(context, case, new)
+            yield context.draw.uniform(500, 1_000)
+        _punctual(context, case)
+        yield context.draw.uniform(200, 1_000)
 
 
 @scenario
-def unheard_of_return(stage: Stage) -> Scenario:
+def unheard_of_return(context: FaultContext) -> Scenario:
     """A leader loses its leadership and has it again before a follower, which goes on asking it,
     has heard of either; then that hears of the first change, while who led in between, cut off from
     the store, believes that it still does."""
-    network = stage.cluster.world.network
+    network = context.cluster.simulator.network
     while True:
-        yield stage.draw.uniform(50, 400)
-        controller = stage.controller()
+        yield context.draw.uniform(50, 400)
+        controller = context.controller()
         if controller is None:
             continue
         leader = controller.node_id
         case = _one_of(
-            stage, [one for one in _healthy(stage) if one.leader == leader == one.second]
+            context, [one for one in _healthy(context) if one.leader == leader == one.second]
         )
         if case is None:
-            expire(stage, stage.leader())
-            yield stage.draw.uniform(300, 1_000)
+            expire(context, context.leader())
+            yield context.draw.uniform(300, 1_000)
             continue
         between, follower = case.preferred, case.third
-        stage.count("scenario")
-        _late(stage, leader, follower, stage.draw.uniform(500, 900))
-        host = stage.cluster.brokers[between].node.host
+        context.count("scenario")
+        _late(context, leader, follower, context.draw.uniform(500, 900))
+        host = context.cluster.brokers[between].node.host
         links = ((host, STORE_HOST), (STORE_HOST, host))
         for link in links:
             network.cut(*link)
-        if elect_preferred(stage):
-            yield from _until_leader(stage, case, between)
-            yield stage.draw.uniform(20, 200)
-            expire(stage, stage.cluster.brokers[between])
-            yield from _until_leader(stage, case, leader)
+        if elect_preferred(context):
+            yield from _until_leader(context, case, between)
+            yield context.draw.uniform(20, 200)
+            expire(context, context.cluster.brokers[between])
+            yield from _until_leader(context, case, leader)
             yield 2
-            _late(stage, leader, follower, 0)
-            yield stage.draw.uniform(500, 1_000)
+            _late(context, leader, follower, 0)
+            yield context.draw.uniform(500, 1_000)
         for link in links:
             network.heal(*link)
-        _punctual(stage, case)
-        yield stage.draw.uniform(200, 1_000)
+        _punctual(context, case)
+        yield context.draw.uniform(200, 1_000)
 
 
 @scenario
-def two_terms_lost(stage: Stage) -> Scenario:
+def two_terms_lost(context: FaultContext) -> Scenario:
     """A leader writes under two leader epochs what its next leader never gets; sometimes its power
     goes when it has cut that off again."""
     while True:
-        yield stage.draw.uniform(50, 400)
-        case = _one_of(stage, (one for one in _healthy(stage) if one.leader == one.preferred))
+        yield context.draw.uniform(50, 400)
+        case = _one_of(context, (one for one in _healthy(context) if one.leader == one.preferred))
         if case is None:
             continue
         leader, behind, leaving = case.replicas
-        brokers = stage.cluster.brokers
-        stage.count("scenario")
-        _late(stage, leader, behind, 700)
-        yield stage.draw.uniform(50, 150)
-        expire(stage, brokers[leaving])
-        yield from _until_no_member(stage, case, leaving)
-        yield stage.draw.uniform(50, 300)
-        expire(stage, brokers[leader])
-        yield from _until_leader(stage, case, behind)
-        _punctual(stage, case)
-        if stage.draw.random() < 0.6:
+        brokers = context.cluster.brokers
+        context.count("scenario")
+        _late(context, leader, behind, 700)
+        yield context.draw.uniform(50, 150)
+        expire(context, brokers[leaving])
+        yield from _until_no_member(context, case, leaving)
+        yield context.draw.uniform(50, 300)
+        expire(context, brokers[leader])
+        yield from _until_leader(context, case, behind)
+        _punctual(context, case)
+        if context.draw.random() < 0.6:
             # High watermarks have been written down meanwhile, and not all records.
-            yield stage.draw.uniform(40, 500)
+            yield context.draw.uniform(40, 500)
             brokers[leader].crash(Loss.ALL_UNSYNCED, "the power goes after a truncation")
-        yield stage.draw.uniform(500, 2_000)
+        yield context.draw.uniform(500, 2_000)
 
 
 @scenario
-def missing_directory(stage: Stage) -> Scenario:
+def missing_directory(context: FaultContext) -> Scenario:
     """All brokers are stopped; the last member in sync of a partition begins without its directory,
     as if a disk was not mounted, and has it again after the next start (D3)."""
-    cluster = stage.cluster
+    cluster = context.cluster
     #: Of whom which partition is away: one at most.
     away: list[tuple[SimBroker, _Case]] = []
 
@@ -241,15 +242,15 @@ def missing_directory(stage: Stage) -> Scenario:
         if away:
             broker, case = away.pop()
             broker.crash(Loss.NONE, "its directory is there again")
-            put_back(stage, broker, case.name)
+            put_back(context, broker, case.name)
             del cluster.replication.missing[broker.node_id, case.key]
             broker.start()
 
-    stage.at_end(bring_back)
+    context.at_end(bring_back)
     while True:
-        yield stage.draw.uniform(300, 1_500)
+        yield context.draw.uniform(300, 1_500)
         truth = cluster.replication.truth
-        case = _one_of(stage, [one for one in _healthy(stage) if truth(one.key).committed])
+        case = _one_of(context, [one for one in _healthy(context) if truth(one.key).committed])
         if case is None:
             continue
         last = cluster.brokers[case.leader]
@@ -263,11 +264,11 @@ def missing_directory(stage: Stage) -> Scenario:
         isr = cluster.published.partitions[case.key].isr
         if last.life is not None or isr != (last.node_id,):
             continue
-        if take_away(stage, last, case.name):
-            stage.count("scenario")
+        if take_away(context, last, case.name):
+            context.count("scenario")
             cluster.replication.missing[last.node_id, case.key] = None
             away.append((last, case))
             last.start()
-            yield stage.draw.uniform(1_000, 3_000)
+            yield context.draw.uniform(1_000, 3_000)
             bring_back()
             yield 3_000

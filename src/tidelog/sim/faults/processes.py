@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog.sim.disk import Loss
+from tidelog.sim.faults.context import LOSSES, FaultContext, Scenario
 from tidelog.sim.faults.kinds import kind
-from tidelog.sim.faults.stage import LOSSES, Scenario, Stage
 from tidelog.sim.node import Strike
 
 #: Names of port calls that begin so are struck; the empty one is all of them.
@@ -24,85 +24,87 @@ _ROLLING_LOOK_MS: Final = 50
 
 
 @kind
-def strike(stage: Stage) -> bool:
+def strike(context: FaultContext) -> bool:
     """A broker crashes at a port call to come, of any name or of a certain one."""
-    broker = stage.draw.choice((stage.any_broker(), stage.leader()))
+    broker = context.draw.choice((context.any_broker(), context.leader()))
     if broker is None or broker.life is None:
         return False
     planned = Strike(
-        stage.draw.randrange(1, stage.draw.choice((4, 40, 400))),
-        stage.draw.choice(LOSSES),
-        stage.draw.choice(_STRIKE_PREFIXES),
+        context.draw.randrange(1, context.draw.choice((4, 40, 400))),
+        context.draw.choice(LOSSES),
+        context.draw.choice(_STRIKE_PREFIXES),
     )
-    stage.note(f"strike {broker.node_id} {planned.countdown} {planned.prefix}")
+    context.note(f"strike {broker.node_id} {planned.countdown} {planned.prefix}")
     broker.life.plan_strike(planned)
     return True
 
 
 @kind
-def crash_leader(stage: Stage) -> bool:
+def crash_leader(context: FaultContext) -> bool:
     """The leader of some partition is killed, or loses its power."""
-    return stage.crash(stage.leader(), "a leader crashes")
+    return context.crash(context.leader(), "a leader crashes")
 
 
 @kind
-def crash_any(stage: Stage) -> bool:
+def crash_any(context: FaultContext) -> bool:
     """Some broker is killed, or loses its power."""
-    return stage.crash(stage.any_broker(), "crashes")
+    return context.crash(context.any_broker(), "crashes")
 
 
 @kind
-def crash_controller(stage: Stage) -> bool:
+def crash_controller(context: FaultContext) -> bool:
     """The controller's broker is killed, or loses its power."""
-    controller = stage.controller()
-    return controller is not None and stage.crash(controller, "the controller crashes")
+    controller = context.controller()
+    return controller is not None and context.crash(controller, "the controller crashes")
 
 
 @kind
-def stop(stage: Stage) -> bool:
+def stop(context: FaultContext) -> bool:
     """A broker is told to stop, and may lose its power right after."""
-    broker = stage.any_broker()
+    broker = context.any_broker()
     if broker is None:
         return False
-    stage.note(f"stop {broker.node_id}")
-    broker.stop(stage.draw.choice(LOSSES))
+    context.note(f"stop {broker.node_id}")
+    broker.stop(context.draw.choice(LOSSES))
     return True
 
 
 @kind
-def pause(stage: Stage) -> bool:
+def pause(context: FaultContext) -> bool:
     """A broker's process stands still for a while; its watchdog may end it when it goes on."""
-    broker = stage.any_broker()
+    broker = context.any_broker()
     life = None if broker is None else broker.life
     if broker is None or life is None or life.paused:
         return False
-    pause_ms = stage.draw.choice((30, 500, 2_500)) * stage.draw.uniform(0.5, 1.5)
+    pause_ms = context.draw.choice((30, 500, 2_500)) * context.draw.uniform(0.5, 1.5)
     life.pause()
 
     def resume() -> None:
-        silent_too_long = pause_ms >= stage.cluster.settings.session_timeout_ms
-        if silent_too_long and stage.draw.random() < 0.5:
+        silent_too_long = pause_ms >= context.cluster.settings.session_timeout_ms
+        if silent_too_long and context.draw.random() < 0.5:
             broker.crash(Loss.NONE, "the watchdog ended it")
         life.resume()
 
-    stage.later(pause_ms, resume)
+    context.later(pause_ms, resume)
     return True
 
 
 @kind
-def rolling_restart(stage: Stage) -> bool:
+def rolling_restart(context: FaultContext) -> bool:
     """Brokers are restarted one after the other: told or killed, waiting for health or not."""
-    stage.play(_roll(stage, is_clean=stage.draw.random() < 0.6, waits=stage.draw.random() < 0.5))
+    context.play(
+        _roll(context, is_clean=context.draw.random() < 0.6, waits=context.draw.random() < 0.5)
+    )
     return True
 
 
-def _roll(stage: Stage, *, is_clean: bool, waits: bool) -> Scenario:
-    cluster = stage.cluster
+def _roll(context: FaultContext, *, is_clean: bool, waits: bool) -> Scenario:
+    cluster = context.cluster
     for broker in list(cluster.brokers.values()):
         life = broker.incarnation
-        stage.note(f"rolling: {broker.node_id} clean {is_clean} waits {waits}")
+        context.note(f"rolling: {broker.node_id} clean {is_clean} waits {waits}")
         if is_clean:
-            broker.stop(stage.draw.choice(LOSSES))
+            broker.stop(context.draw.choice(LOSSES))
         elif not broker.crash(Loss.NONE, "killed in its turn"):
             continue
         for _ in range(_ROLLING_LOOKS):
@@ -110,4 +112,4 @@ def _roll(stage: Stage, *, is_clean: bool, waits: bool) -> Scenario:
             is_back = broker.life is not None and broker.incarnation > life
             if is_back and not (waits and cluster.health()):
                 break
-        yield stage.draw.uniform(0, 300)
+        yield context.draw.uniform(0, 300)

@@ -10,8 +10,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection
 
-from tidelog.sim.cluster import Cluster, SimBroker
-
 # Each module registers its kinds.
 from tidelog.sim.faults import (  # noqa: F401
     clocks,
@@ -24,12 +22,14 @@ from tidelog.sim.faults import (  # noqa: F401
     stops,
     store,
 )
+from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS
-from tidelog.sim.faults.stage import Stage
 from tidelog.sim.loop import NS_PER_MS, Event
 from tidelog.sim.profiles import Profile
 from tidelog.sim.reductions import Played
 from tidelog.sim.seeds import stream
+from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.sim_cluster import SimCluster
 
 
 def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, float]:
@@ -56,7 +56,7 @@ class Faults:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         client_hosts: list[str],
         draw: random.Random,
         profile: Profile,
@@ -88,8 +88,8 @@ class Faults:
         self._pending: Event | None = None
         self._mean_interval_ms = draw.randrange(*profile.mean_interval_ms)
         self._restart_ms = draw.choice(profile.restart_ms)
-        self._weights = _weights(profile, draw, cluster.world.seed) or {"strike": 1.0}
-        cluster.keeps_budget = profile.keeps_budget
+        self._weights = _weights(profile, draw, cluster.simulator.seed) or {"strike": 1.0}
+        cluster.budget.is_kept = profile.keeps_budget
         cluster.history.keeps_promises = profile.keeps_promises
         cluster.on_broker_death = self._restart_later
 
@@ -105,8 +105,8 @@ class Faults:
             self._begin_script(self.script)
         name = self.profile.scenario
         if name and name not in self._leave_out:
-            stage = self._stage("scenario")
-            stage.play(SCENARIOS[name](stage))
+            context = self._stage("scenario")
+            context.play(SCENARIOS[name](context))
 
     def end(self) -> None:
         """No more faults: everything is healed, every broker is up."""
@@ -114,7 +114,7 @@ class Faults:
         if self._pending is not None:
             self._pending.cancel()
         cluster = self.cluster
-        cluster.world.network.heal_everything()
+        cluster.simulator.network.heal_everything()
         for broker in cluster.brokers.values():
             if broker.life is not None:
                 broker.life.plan_strike(None)
@@ -124,7 +124,7 @@ class Faults:
         for undo in self._undo:
             undo()
         cluster.start()
-        cluster.world.note(-1, "faults", "ended")
+        cluster.simulator.note(-1, "faults", "ended")
 
     def at_end(self, undo: Callable[[], None]) -> None:
         """Call back when the faults of the run end."""
@@ -146,7 +146,7 @@ class Faults:
         self._pending = self._later(delay_ms, self._next)
 
     def _inject(self, kind: str, index: int) -> None:
-        now_ns = self.cluster.world.now_ns
+        now_ns = self.cluster.simulator.now_ns
         self.played.append(Played(now_ns, kind, index, self._draw.getstate()))
         self.drawn += 1
         if kind not in self._leave_out and KINDS[kind].inject(self._stage(index)):
@@ -155,7 +155,7 @@ class Faults:
     def _begin_script(self, script: list[Played]) -> None:
         """What is played again happens at its time and draws what it drew; so does, in between,
         whatever shares its stream."""
-        scheduler = self.cluster.world.scheduler
+        scheduler = self.cluster.simulator.scheduler
 
         def play(fault: Played) -> None:
             if self.is_active:
@@ -166,16 +166,16 @@ class Faults:
         for fault in script:
             scheduler.at(fault.time_ns, None, play, fault)
 
-    def _stage(self, index: int | str) -> Stage:
+    def _stage(self, index: int | str) -> FaultContext:
         draw = self._draw
         if self.profile.has_own_streams:
-            draw = stream(self.cluster.world.seed, "fault", index)
-        return Stage(self, self.cluster, self._hosts, draw)
+            draw = stream(self.cluster.simulator.seed, "fault", index)
+        return FaultContext(self, self.cluster, self._hosts, draw)
 
     def _restart_later(self, broker: SimBroker) -> None:
         draw = self._draw
         if self.profile.has_own_streams:
-            seed = self.cluster.world.seed
+            seed = self.cluster.simulator.seed
             draw = stream(seed, "restart", broker.node_id, broker.incarnation)
 
         def restart() -> None:
@@ -185,4 +185,4 @@ class Faults:
         self._later(draw.uniform(*self._restart_ms), restart)
 
     def _later(self, delay_ms: float, callback: Callable[[], None]) -> Event:
-        return self.cluster.world.scheduler.after(int(delay_ms * NS_PER_MS), None, callback)
+        return self.cluster.simulator.scheduler.after(int(delay_ms * NS_PER_MS), None, callback)

@@ -13,8 +13,8 @@ from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.sim.story import facts
-from tidelog.sim.story.ending import ending
 from tidelog.sim.story.facts import Fact
+from tidelog.sim.story.verdict import ending
 from tidelog.sim.story.watching import Watcher
 
 _ROUTINE: Final = (

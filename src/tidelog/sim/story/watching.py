@@ -11,18 +11,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
-from tidelog.sim.checkers.groups import Commit
-from tidelog.sim.checkers.logs import LogKey, ReplicaLog
-from tidelog.sim.checkers.published import PublishedPartition
-from tidelog.sim.checkers.replication import Claim
-from tidelog.sim.history import Outcome, Produce
+from tidelog.sim.checkers.group_checker import Commit
+from tidelog.sim.checkers.published_state import PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey, ReplicaLog
+from tidelog.sim.checkers.replication_checker import Claim
+from tidelog.sim.client_history import Outcome, Produce
 from tidelog.sim.story import facts
 from tidelog.sim.story.facts import Fact
 
 if TYPE_CHECKING:
-    from tidelog.sim.cluster import SimBroker
     from tidelog.sim.node import Incarnation
     from tidelog.sim.run import SeedRun
+    from tidelog.sim.sim_broker import SimBroker
 
 LOSSES: Final = {
     "NONE": "its process ends, the machine goes on: nothing written is lost",
@@ -41,7 +41,7 @@ class Watcher:
         self.run = run
         self.facts: list[Fact] = []
         self._cluster = run.cluster
-        self._world = run.world
+        self._simulator = run.simulator
         self._controllers: dict[int, int] = {}
         self._proposed: dict[tuple[int, LogKey], tuple[int, ...]] = {}
         self._led: dict[tuple[int, str], bool] = {}
@@ -68,9 +68,9 @@ class Watcher:
         self._follow()
 
     def _follow(self) -> None:
-        cluster, world = self._cluster, self._world
-        world.on_note.append(self._noted)
-        world.on_traced.append(self._traced)
+        cluster, simulator = self._cluster, self._simulator
+        simulator.on_note.append(self._noted)
+        simulator.on_traced.append(self._traced)
         cluster.published.on_state.append(self._state_changed)
         cluster.published.on_broker.append(self._registered)
         cluster.replication.on_committed.append(self._committed)
@@ -105,7 +105,7 @@ class Watcher:
         who: str = "",
         offsets: tuple[int, int] | None = None,
     ) -> None:
-        self.facts.append(Fact(self._world.now_ns, kind, about, text, who, offsets))
+        self.facts.append(Fact(self._simulator.now_ns, kind, about, text, who, offsets))
 
     def name(self, key: LogKey) -> str:
         """What a partition is called."""

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol, TypeVar
 
 from tidelog.core.types import TopicPartition
-from tidelog.sim.cluster import Cluster
 from tidelog.sim.seeds import stream
+from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.consumers import PartitionConsumer
-from tidelog.sim.workload.groups import GroupMember
-from tidelog.sim.workload.producers import PartitionProducer
+from tidelog.sim.workload.group_clients import GroupMember
+from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_producers import PartitionProducer
 
 T = TypeVar("T", bound="type[ChurnKind]")
 
@@ -62,7 +62,7 @@ class Work:
     """The run, as far as churn has to do with it."""
 
     seed: int
-    cluster: Cluster
+    cluster: SimCluster
     #: Replicas of each topic.
     replication_factor: int
     #: What topics are made with.

@@ -24,7 +24,7 @@ from tidelog.core.errors import (
 )
 from tidelog.core.ports import Ports, TimerHandle, Transport
 from tidelog.core.tasks import Tasks
-from tidelog.sim.history import History
+from tidelog.sim.client_history import ClientHistory
 from tidelog.sim.node import SimNode
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.peer import LATE, Peer
@@ -131,7 +131,7 @@ class ClientNode:
     """One client process."""
 
     def __init__(
-        self, node: SimNode, history: History, bootstrap: Sequence[Address], timeout_ms: int
+        self, node: SimNode, history: ClientHistory, bootstrap: Sequence[Address], timeout_ms: int
     ) -> None:
         self.node_id = node.node_id
         self.bootstrap = tuple(bootstrap)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from tidelog.sim.seeds import stream
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
-from tidelog.sim.workload.groups import FAMILIES, GroupMember, GroupPlan
+from tidelog.sim.workload.group_clients import FAMILIES, GroupMember, GroupPlan
 
 _MOST_GUESTS = 4
 

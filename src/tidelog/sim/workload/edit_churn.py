@@ -20,8 +20,8 @@ from tidelog.metadata import layout
 from tidelog.metadata.layout import TopicAssignment
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, Op, SetData
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
-from tidelog.sim.workload.consumers import PartitionConsumer
-from tidelog.sim.workload.producers import PartitionProducer
+from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_producers import PartitionProducer
 
 _MAX_PARTITIONS: Final = 4
 #: A broker that does not exist.

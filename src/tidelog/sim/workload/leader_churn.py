@@ -12,8 +12,8 @@ from typing import ClassVar
 from tidelog.client.upkeep import ElectionType, PartitionAdmin
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import TopicPartition
-from tidelog.sim.checkers.logs import LogKey
-from tidelog.sim.checkers.published import PublishedPartition
+from tidelog.sim.checkers.published_state import PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
 
 
@@ -31,7 +31,7 @@ class LeadersElected(ChurnKind):
         work.cluster.published.on_state.append(self._follow)
 
     def _follow(self, before: PublishedPartition | None, now: PublishedPartition) -> None:
-        now_ns = self.work.cluster.world.now_ns
+        now_ns = self.work.cluster.simulator.now_ns
         self._led_ns[(now.key, now.leader)] = now_ns
         if before is not None:
             self._led_ns[(now.key, before.leader)] = now_ns

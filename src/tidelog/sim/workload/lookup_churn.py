@@ -18,9 +18,9 @@ from tidelog.client.upkeep import PartitionAdmin
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.history.operations import Operation
-from tidelog.sim.checkers.logs import LogKey
-from tidelog.sim.checkers.replication import Truth
-from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim.checkers.replication_checker import Truth
+from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
 
 _READ_UNCOMMITTED: Final = 0

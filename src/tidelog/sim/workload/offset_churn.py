@@ -16,7 +16,7 @@ from tidelog.client.steps import Call, Operation
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import TopicPartition
-from tidelog.sim.checkers.logs import LogKey
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
 from tidelog.wire.registry import DELETE_GROUPS, OFFSET_COMMIT, OFFSET_DELETE
 

@@ -16,13 +16,13 @@ from tidelog.client.upkeep import PartitionAdmin
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import NO_LEADER, TopicId, TopicPartition
 from tidelog.history.operations import Operation
-from tidelog.sim.checkers.logs import LogKey
-from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
-from tidelog.sim.workload.consumers import PartitionConsumer
+from tidelog.sim.workload.partition_consumers import PartitionConsumer
 
 if TYPE_CHECKING:
-    from tidelog.sim.cluster import SimBroker
+    from tidelog.sim.sim_broker import SimBroker
 
 _READ_UNCOMMITTED: Final = 0
 

@@ -21,9 +21,9 @@ from typing import Any
 from tidelog.client.producing import LogWriter
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.sim.history import Outcome
+from tidelog.sim.client_history import Outcome
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.producers import Numbers, PartitionProducer, Waiting
+from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer, Waiting
 
 _NO_ID = (-1, -1)
 

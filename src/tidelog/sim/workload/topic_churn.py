@@ -14,7 +14,7 @@ from tidelog.client.admin import TopicAdmin
 from tidelog.client.steps import Operation
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
-from tidelog.sim.workload.admin import Administrator
+from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
 

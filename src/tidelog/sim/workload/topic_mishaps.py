@@ -115,7 +115,9 @@ class TopicsMislaid(OfTopics):
         if not self.stopping and self.draw.random() < _CRASHES:
             broker = self.draw.choice(list(cluster.brokers.values()))
             delay_ns = self.draw.randrange(0, 60_000_000)
-            cluster.world.scheduler.after(delay_ns, None, lambda: broker.crash(Loss.NONE, "mishap"))
+            cluster.simulator.scheduler.after(
+                delay_ns, None, lambda: broker.crash(Loss.NONE, "mishap")
+            )
 
     async def _restore(self) -> None:
         """Try strays in any order until somebody leads and has all that was acknowledged."""
@@ -156,7 +158,7 @@ class TopicsMislaid(OfTopics):
             return False
         lost = {one: n for one, n in self._kept.items() if one < end and found.get(one) != n}
         if lost:
-            self.work.cluster.world.violate(
+            self.work.cluster.simulator.violate(
                 f"{_KEY}: records {lost} are lost after a restore (V35)"
             )
         missing = [one for one in self._kept if one not in found]
@@ -179,7 +181,7 @@ class TopicsMislaid(OfTopics):
             and partition.leader_epoch == state.leader_epoch
             and partition.log.log_end_offset <= offset
         ):
-            cluster.world.violate(
+            cluster.simulator.violate(
                 f"{_KEY}: broker {state.leader} leads from a stray that ends at"
                 f" {partition.log.log_end_offset}, offset {offset} was acknowledged (V35)"
             )

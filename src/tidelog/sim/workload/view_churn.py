@@ -55,7 +55,7 @@ class BrokersFollowed(ChurnKind):
         return answer
 
     def _check(self, address: Address, answer: MetadataResponse) -> None:
-        violate = self.work.cluster.world.violate
+        violate = self.work.cluster.simulator.violate
         if not answer.brokers:
             violate(
                 f"a client is hung for good: {address} answered Metadata without a broker, so the"

@@ -1,0 +1,75 @@
+"""How the brokers of a run are configured: short times, small segments, three offsets partitions.
+
+A seed and its profile vary some of it. Every broker listens on the same port of a host of its own,
+and has one log directory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.core.config import BrokerConfig
+
+PORT: Final = 9092
+LOG_DIRECTORY: Final = "/data"
+#: Partitions of `__consumer_offsets`.
+OFFSETS_PARTITIONS: Final = 3
+#: Delay of a message between a node and the store, in ms.
+STORE_LATENCY_MS: Final = (0.1, 1.5)
+
+
+def host_of(broker_id: int) -> str:
+    """The host name of a broker."""
+    return f"broker{broker_id}"
+
+
+@dataclass(slots=True)
+class Settings:
+    """What a run's brokers are told; times are short, so that much happens in little time."""
+
+    session_timeout_ms: int = 1_500
+    lag_time_max_ms: int = 2_000
+    #: How soon the store notices a dead process; None: at its session timeout.
+    detect_ms: float | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    #: Topics are compacted: checkers expect gaps.
+    compacted: bool = False
+    #: Topics that are compacted where not all are.
+    compacted_topics: tuple[str, ...] = ()
+    #: Range of the delays of messages between nodes and the store.
+    store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
+
+    def of(self, broker_id: int) -> BrokerConfig:
+        """The configuration of one broker."""
+        return BrokerConfig.from_properties(
+            {
+                "broker.id": str(broker_id),
+                "listeners": f"PLAINTEXT://{host_of(broker_id)}:{PORT}",
+                "log.dirs": LOG_DIRECTORY,
+                "metadata.session.timeout.ms": str(self.session_timeout_ms),
+                "replica.lag.time.max.ms": str(self.lag_time_max_ms),
+                "replica.fetch.wait.max.ms": "250",
+                "replica.fetch.backoff.ms": "100",
+                "replica.socket.timeout.ms": "1500",
+                "replica.high.watermark.checkpoint.interval.ms": "700",
+                "log.flush.offset.checkpoint.interval.ms": "1500",
+                "log.segment.bytes": "16384",
+                "log.index.interval.bytes": "512",
+                "log.segment.delete.delay.ms": "500",
+                "controller.socket.timeout.ms": "1500",
+                "controller.activity.timeout.ms": "0",
+                "request.timeout.ms": "2000",
+                "controlled.shutdown.enable": "false",
+                "auto.create.topics.enable": "false",
+                "default.replication.factor": "3",
+                "min.insync.replicas": "2",
+                "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+                "offsets.topic.segment.bytes": "16384",
+                "offsets.commit.timeout.ms": "1500",
+                "offsets.load.buffer.size": "4096",
+                "group.min.session.timeout.ms": "100",
+                "group.initial.rebalance.delay.ms": "200",
+                **self.properties,
+            }
+        )

@@ -1,0 +1,171 @@
+"""The topic `__cluster_events`, held against what was really published (V80).
+
+Follows the store's commits as they happen and reads the topic at the end of a run from the disk of
+its leader, by a reader of its own. Every event is there once at most; no state, registration or
+term is told of that there never was; and of the last term, whose controller lost nothing, every
+change of a leader or an ISR is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from tidelog.core.types import TopicId, topic_id_to_text
+from tidelog.sim.batches import read_records
+from tidelog.sim.checkers.published_state import Published, PublishedPartition
+from tidelog.sim.disk import Directory, File, SimDisk
+from tidelog.sim.loop import NS_PER_S
+
+TOPIC: Final = "__cluster_events"
+#: What was published so long ago is told, if it ever is.
+_SETTLED_NS: Final = 5 * NS_PER_S
+#: Topic id, partition, and one of its epochs.
+_Name = tuple[str, int, int]
+
+
+class _State(NamedTuple):
+    """What was published, when, by which term, and what held before."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    previous_leader_epoch: int
+    previous_isr: tuple[int, ...]
+    controller_epoch: int
+    time_ns: int
+
+    @property
+    def kind(self) -> str:
+        """Of its event; empty where it has none."""
+        if self.leader_epoch != self.previous_leader_epoch:
+            return "changed"
+        return "changed" if sorted(self.isr) != sorted(self.previous_isr) else ""
+
+
+class EventChecker:
+    """Of one run."""
+
+    def __init__(
+        self, published: Published, violate: Callable[[str], None], now_ns: Callable[[], int]
+    ) -> None:
+        self._published = published
+        self._violate = violate
+        self._now_ns = now_ns
+        self._states: dict[_Name, _State] = {}
+        self._leaders: dict[_Name, int] = {}
+        self._registrations: dict[tuple[int, int], None] = {}
+        #: Events read, by kind.
+        self.counts: dict[str, int] = {}
+        published.on_state.append(self._state)
+        published.on_broker.append(self._registered)
+
+    def _state(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
+        topic_id = topic_id_to_text(state.key.topic_id)
+        self._states[topic_id, state.key.partition, state.partition_epoch] = _State(
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+            -1 if before is None else before.leader_epoch,
+            () if before is None else before.isr,
+            self._published.controller_epoch,
+            self._now_ns(),
+        )
+        self._leaders[topic_id, state.key.partition, state.leader_epoch] = state.leader
+
+    def _registered(self, broker_id: int, broker_epoch: int) -> None:
+        self._registrations[broker_id, broker_epoch] = None
+
+    def check(self, disk: SimDisk, *, is_complete: bool) -> None:
+        """Read the topic from the disk of its leader; `is_complete`: the controller in office
+        dropped nothing, and nothing of it waits."""
+        told: dict[_Name, None] = {}
+        keys: dict[bytes, None] = {}
+        for key, value in _records(disk):
+            if key in keys:
+                self._violate(f"the event {key.decode()} was told twice (V80)")
+            keys[key] = None
+            event: dict[str, Any] = json.loads(value)
+            kind = event["kind"]
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+            if kind in ("leader_change", "isr_change"):
+                told[event["topic_id"], event["partition"], event["partition_epoch"]] = None
+            wrong = self._fault(event)
+            if wrong:
+                self._violate(f"the event {key.decode()} is invented: {wrong} (V80)")
+        if is_complete:
+            self._check_complete(told)
+
+    def _fault(self, event: Mapping[str, Any]) -> str:
+        """What is wrong with an event; empty where it happened."""
+        match event["kind"]:
+            case "leader_change" | "isr_change":
+                return self._state_fault(event)
+            case "session_loss" | "registration" | "shutdown":
+                if (event["broker"], event["broker_epoch"]) not in self._registrations:
+                    return f"broker {event['broker']} never had epoch {event['broker_epoch']}"
+            case "controller_election" | "controller_resignation":
+                if event["controller_epoch"] > self._published.controller_epoch:
+                    return f"there was no epoch {event['controller_epoch']}"
+            case "first_fetch" | "unclean_election":
+                name = (event["topic_id"], event["partition"], event["leader_epoch"])
+                if self._leaders.get(name) != event["leader"]:
+                    return f"{self._leaders.get(name)} led in that epoch"
+            case "takeover":
+                return self._takeover_fault(event)
+            case "failover":
+                if min(event["phases_ms"].values()) < 0 or len(event["sample"]) > 1_000:
+                    return f"phases {event['phases_ms']}"
+        return ""
+
+    def _takeover_fault(self, event: Mapping[str, Any]) -> str:
+        name = (event["topic_id"], event["partition"], event["leader_epoch"])
+        if self._leaders.get(name) != event["leader"]:
+            return f"{self._leaders.get(name)} led in that epoch"
+        for phase, ms in event["phases_ms"].items():
+            if ms >= 0:
+                reached = f"takeover/{phase}"
+                self.counts[reached] = self.counts.get(reached, 0) + 1
+        for one in event["followers"]:
+            times = [one["connected_ms"], one["diverged_ms"], one["fetched_ms"]]
+            happened = [ms for ms in times if ms >= 0]
+            if one["follower"] == event["leader"] or happened != sorted(happened) or times[0] < 0:
+                return f"follower {one}"
+        return ""
+
+    def _state_fault(self, event: Mapping[str, Any]) -> str:
+        name = (event["topic_id"], event["partition"], event["partition_epoch"])
+        state = self._states.get(name)
+        if state is None:
+            return "no such state was published"
+        said = (event["leader"], event["leader_epoch"], tuple(event["isr"]))
+        if said != (state.leader, state.leader_epoch, state.isr):
+            return f"published was {state}"
+        if sorted(event["previous_isr"]) != sorted(state.previous_isr):
+            return f"the ISR before was {state.previous_isr}"
+        return ""
+
+    def _check_complete(self, told: Mapping[_Name, None]) -> None:
+        epoch = self._published.controller_epoch
+        until_ns = self._now_ns() - _SETTLED_NS
+        for name, state in self._states.items():
+            is_due = state.controller_epoch == epoch and state.time_ns < until_ns
+            if is_due and state.kind and name not in told:
+                self._violate(f"{name} is not told: {state} (V80)")
+
+    def topic_id(self) -> TopicId | None:
+        """The topic's id; None where it was never made."""
+        topic = self._published.topics.get(TOPIC)
+        return None if topic is None else topic.topic_id
+
+
+def _records(disk: SimDisk) -> Iterable[tuple[bytes, bytes]]:
+    """Keys and values of the topic's records, in order."""
+    replica = disk.directory(disk.root).entries.get(f"{TOPIC}-0")
+    if not isinstance(replica, Directory):
+        return
+    for name in sorted(replica.entries):
+        entry = replica.entries[name]
+        if name.endswith(".log") and isinstance(entry, File):
+            yield from read_records(entry.undamaged())

@@ -1,0 +1,83 @@
+"""What a controlled shutdown promises, checked against published state (V43).
+
+When a controller answers a broker that is leaving, that leads nothing but what it was told of, or
+what nobody else alive is in sync of, and follows nowhere within the ISR. From the time when the
+broker has heard that nothing remains until its registration ends, it becomes leader of nothing and
+joins no ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from tidelog.core.types import NO_LEADER
+from tidelog.sim.checkers.published_state import Published, PublishedPartition
+
+
+class HandOverChecker:
+    """Looks at every hand-over of a cluster."""
+
+    def __init__(
+        self,
+        published: Published,
+        violate: Callable[[str], None],
+        is_leaving: Callable[[int], bool],
+    ) -> None:
+        """`is_leaving`: whether a broker has been told to stop."""
+        self._published = published
+        self._violate = violate
+        self._is_leaving = is_leaving
+        #: Broker epoch of each broker that has heard that nothing remains.
+        self._gone: dict[int, int] = {}
+        self.hand_overs = 0
+        published.on_state.append(self._changed)
+
+    def answered(self, broker_id: int, controller_epoch: int, remaining: Collection[str]) -> None:
+        """A controller has handed over what it could, and tells the broker what remains."""
+        published = self._published
+        if controller_epoch != published.controller_epoch:
+            return  # it is deposed, and does not know what has come since
+        self.hand_overs += 1
+        for key, state in published.partitions.items():
+            topic = published.all_topics[key.topic_id]
+            if published.promises_nothing(key.topic_id):
+                continue
+            name = f"{topic.name}-{key.partition}"
+            if state.leader == broker_id:
+                heirs = [one for one in state.isr if one != broker_id and self._stays(state, one)]
+                if heirs and name not in remaining:
+                    self._violate(
+                        f"{name}: broker {broker_id} is told that it may go, and leads although"
+                        f" {heirs} are in sync (V43)"
+                    )
+            elif state.leader != NO_LEADER and broker_id in state.isr:
+                self._violate(
+                    f"{name}: broker {broker_id} is told that it may go, and is in the ISR"
+                    f" {state.isr} of leader {state.leader} (V43)"
+                )
+
+    def handed_over(self, broker_id: int) -> None:
+        """A broker has heard that nothing remains, and is about to go."""
+        if broker_id in self._published.brokers:
+            self._gone[broker_id] = self._published.brokers[broker_id]
+
+    def _stays(self, state: PublishedPartition, member: int) -> bool:
+        """Whether a member of an ISR is alive in its recorded life and was not told to stop."""
+        epoch = self._published.brokers.get(member)
+        return (
+            epoch is not None and epoch == state.epoch_of(member) and not self._is_leaving(member)
+        )
+
+    def _changed(self, before: PublishedPartition | None, now: PublishedPartition) -> None:
+        if before is None:
+            return
+        for broker_id, epoch in self._gone.items():
+            if self._published.brokers.get(broker_id) != epoch:
+                continue
+            is_elected = now.leader == broker_id != before.leader != NO_LEADER
+            joins = broker_id in now.isr and broker_id not in before.isr
+            if is_elected or joins:
+                self._violate(
+                    f"{now.key}: broker {broker_id} has handed over and"
+                    f" {'leads again' if is_elected else f'joins the ISR {now.isr}'} (V43)"
+                )

@@ -1,0 +1,379 @@
+"""The published state, followed commit by commit: brokers, topics, leaders and ISRs.
+
+Parses the store's nodes by itself and checks what must hold in them whatever happens: leader and
+partition epochs only rise, an epoch has one leader, a leader is in its ISR and the ISR within the
+assignment, the controller epoch never goes back, no two controllers share one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidelog.core.types import NO_LEADER, TopicId, topic_id_from_text
+from tidelog.metadata.store import Create, Delete, Op, OpResult, SetData
+from tidelog.sim.checkers.replica_logs import LogKey, life_at
+
+_TOPICS: Final = "/brokers/topics/"
+_BROKERS: Final = "/brokers/ids/"
+_DELETIONS: Final = "/admin/delete_topics/"
+_REMOVALS: Final = "/admin/partitions_remove/"
+_TOPIC_CONFIGS: Final = "/config/topics/"
+_CONTROLLER_EPOCH: Final = "/controller_epoch"
+_ONE_LIFE: Final = (0,)
+
+
+@dataclass(slots=True)
+class PublishedPartition:
+    """What the state node of a partition says."""
+
+    key: LogKey
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    #: Broker epoch of each member; None where the node does not tell.
+    isr_epochs: tuple[int, ...] | None
+    #: The leader was elected uncleanly, and has not reported yet that it has recovered (V13).
+    is_recovering: bool = False
+    #: When the leader was published as such, after another one or none.
+    led_since_ns: int = 0
+
+    def epoch_of(self, member: int) -> int | None:
+        """The broker epoch recorded for a member of the ISR."""
+        if self.isr_epochs is None:
+            return None
+        return dict(zip(self.isr, self.isr_epochs, strict=False)).get(member)
+
+
+@dataclass(slots=True)
+class PublishedTopic:
+    """What the topic node says."""
+
+    name: str
+    topic_id: TopicId
+    created_ns: int
+    assignment: dict[int, tuple[int, ...]]
+    #: Replicas that a reassignment brings and takes, by partition (V50).
+    moving: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    #: The fewest replicas that each partition ever had.
+    fewest: dict[int, int] = field(default_factory=dict)
+    #: When the replicas of a partition became others, or another order.
+    assigned_ns: dict[int, int] = field(default_factory=dict)
+    #: Transaction since which a replica is to go, by partition and replica.
+    leaving_since: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: Transaction that removed the topic node; -1 while it is there.
+    deleted_zxid: int = -1
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether brokers alone write to it."""
+        return self.name.startswith("__")
+
+
+class Published:
+    """Follows the commits of a store."""
+
+    def __init__(
+        self,
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+        min_insync_replicas: int = 1,
+    ) -> None:
+        self._violate = violate
+        self._now_ns = now_ns
+        self._default_minimum = min_insync_replicas
+        #: The lowest min.insync.replicas that each topic's configuration ever had.
+        self._minimums: dict[str, int] = {}
+        #: Broker epoch of each registered broker.
+        self.brokers: dict[int, int] = {}
+        #: Topics that exist, by name.
+        self.topics: dict[str, PublishedTopic] = {}
+        #: Every topic there ever was.
+        self.all_topics: dict[TopicId, PublishedTopic] = {}
+        self.partitions: dict[LogKey, PublishedPartition] = {}
+        #: First leader epochs of the lives of partitions that were removed, ascending.
+        self._lives: dict[tuple[TopicId, int], list[int]] = {}
+        #: Partitions whose removal is on its way, or done: nothing of this life is promised.
+        self.removed: dict[LogKey, None] = {}
+        self.controller_epoch = 0
+        #: The latest transaction.
+        self.zxid = 0
+        #: Topics whose deletion is on its way, with the transaction that asked for it: replicas go
+        #: before the nodes do.
+        self.dying: dict[str, int] = {}
+        self.elections = 0
+        self.shrinks = 0
+        self.expansions = 0
+        #: Called when a partition's state changed: (state before or None, state now).
+        self.on_state: list[Callable[[PublishedPartition | None, PublishedPartition], None]] = []
+        #: Called when a broker has registered: (broker id, broker epoch).
+        self.on_broker: list[Callable[[int, int], None]] = []
+        #: Called when a replica is assigned no more: (partition, broker id, transaction since which
+        #: it was to go).
+        self.on_left: list[Callable[[LogKey, int, int], None]] = []
+        #: Called when the nodes of a topic go: (topic, transaction that asked for its deletion).
+        self.on_topic_gone: list[Callable[[PublishedTopic, int], None]] = []
+        self._leaders: dict[tuple[LogKey, int], int] = {}
+
+    def committed(
+        self, zxid: int, _session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
+    ) -> None:
+        """A transaction was applied."""
+        self.zxid = zxid
+        for op, result in zip(ops, results, strict=True):
+            path = result.path
+            if path.startswith(_TOPICS):
+                self._topic_changed(zxid, path[len(_TOPICS) :].split("/"), op, result)
+            elif path.startswith(_BROKERS):
+                self._broker_changed(int(path[len(_BROKERS) :]), op, result)
+            elif path.startswith(_TOPIC_CONFIGS):
+                self._config_changed(path[len(_TOPIC_CONFIGS) :], op)
+            elif path.startswith(_DELETIONS):
+                self._deletion_changed(zxid, path[len(_DELETIONS) :], op)
+            elif path.startswith(_REMOVALS) and path.count("/") == 4:
+                self._removal_changed(path[len(_REMOVALS) :].split("/"), op)
+            elif path == _CONTROLLER_EPOCH and isinstance(op, SetData | Create):
+                epoch = int(op.data or b"0")
+                if epoch < self.controller_epoch:
+                    self._violate(f"controller epoch {self.controller_epoch} went back to {epoch}")
+                self.controller_epoch = epoch
+
+    def _config_changed(self, name: str, op: Op) -> None:
+        if isinstance(op, Delete):
+            self._minimums.pop(name, None)
+        elif isinstance(op, Create | SetData) and op.data:
+            value = json.loads(op.data)["config"].get("min.insync.replicas")
+            minimum = self._default_minimum if value is None else int(value)
+            self._minimums[name] = min(minimum, self._minimums.get(name, minimum))
+
+    def effective_minimum(self, key: LogKey) -> int:
+        """How large the ISR of a partition must be for a record to be committed (V60), by what was
+        ever set: a leader may hear of a change late."""
+        topic = self.all_topics[key.topic_id]
+        minimum = self._minimums.get(topic.name, self._default_minimum)
+        return min(minimum, topic.fewest.get(key.partition, 0))
+
+    def _deletion_changed(self, zxid: int, name: str, op: Op) -> None:
+        if isinstance(op, Create):
+            self.dying[name] = zxid
+        elif isinstance(op, Delete):
+            self.dying.pop(name, None)
+
+    def _removal_changed(self, parts: list[str], op: Op) -> None:
+        """A removal is asked for: nothing of the present life is promised any more."""
+        topic = self.topics.get(parts[0])
+        if topic is not None and isinstance(op, Create):
+            self.removed[self.key(topic.topic_id, int(parts[1]))] = None
+
+    def lives(self, key: LogKey) -> Sequence[int]:
+        """The first leader epochs of a partition's lives, ascending."""
+        return self._lives.get(key[:2], _ONE_LIFE)
+
+    def key(self, topic_id: TopicId, partition: int, leader_epoch: int = -1) -> LogKey:
+        """A partition in the life that a leader epoch is of; -1: in the latest."""
+        lives = self._lives.get((topic_id, partition), _ONE_LIFE)
+        life = lives[-1] if leader_epoch < 0 else life_at(lives, leader_epoch)
+        return LogKey(topic_id, partition, life)
+
+    def is_over(self, key: LogKey) -> bool:
+        """Whether nothing is promised of a partition, as it is removed or its topic is."""
+        return key in self.removed or self.promises_nothing(key.topic_id)
+
+    def promises_nothing(self, topic_id: TopicId) -> bool:
+        """Whether a topic is gone or about to go."""
+        topic = self.all_topics.get(topic_id)
+        return topic is None or topic.deleted_zxid >= 0 or topic.name in self.dying
+
+    def _broker_changed(self, broker_id: int, op: Op, result: OpResult) -> None:
+        if isinstance(op, Create) and result.stat is not None:
+            epoch = result.stat.czxid
+            self.brokers[broker_id] = epoch
+            for callback in self.on_broker:
+                callback(broker_id, epoch)
+        elif isinstance(op, Delete):
+            self.brokers.pop(broker_id, None)
+
+    def _topic_changed(self, zxid: int, parts: list[str], op: Op, result: OpResult) -> None:
+        name = parts[0]
+        if len(parts) == 1:
+            if isinstance(op, Delete):
+                topic = self.topics.pop(name, None)
+                if topic is not None:
+                    topic.deleted_zxid = zxid
+                    if name in self.dying:
+                        for callback in self.on_topic_gone:
+                            callback(topic, self.dying[name])
+            elif isinstance(op, Create | SetData) and op.data:
+                self._topic_written(zxid, name, json.loads(op.data))
+        elif len(parts) == 4 and parts[3] == "state" and isinstance(op, Create | SetData):
+            topic = self.topics.get(name)
+            if topic is None:
+                self._violate(f"a state node of topic {name}, which does not exist, was written")
+            elif op.data and result.stat is not None:
+                value = json.loads(op.data)
+                key = self._begun_by(topic, int(parts[2]), value)
+                self._state_written(topic, key, value, result.stat.version)
+
+    def _begun_by(self, topic: PublishedTopic, partition: int, value: dict[str, Any]) -> LogKey:
+        """The partition of a state, which may begin another life: above the epochs of all before
+        it, and only when they are over (V71)."""
+        key = self.key(topic.topic_id, partition)
+        before = self.partitions.get(key)
+        begins = value.get("first_epochs", [0, 0])[0]
+        if before is None or not value["isr"]:
+            return key
+        is_again = begins > key.life or (not before.isr and bool(value["isr"]))
+        if not is_again:
+            return key
+        what = f"{topic.name}-{partition}"
+        if before.isr and key not in self.removed:
+            self._violate(f"{what} begins anew and was not removed (V71)")
+        if value["leader_epoch"] <= before.leader_epoch:
+            self._violate(
+                f"{what}: leader epoch {before.leader_epoch} of its former life is not below"
+                f" {value['leader_epoch']} of the next (V71)"
+            )
+        self._lives.setdefault(key[:2], [0]).append(max(begins, key.life + 1))
+        return self.key(topic.topic_id, partition)
+
+    def _topic_written(self, zxid: int, name: str, value: dict[str, Any]) -> None:
+        topic_id = topic_id_from_text(value["topic_id"])
+        assignment = {int(number): tuple(r) for number, r in value["partitions"].items()}
+        topic = self.topics.get(name)
+        if topic is not None and topic.topic_id == topic_id:
+            gone = [number for number in topic.assignment if number not in assignment]
+            if any(self.key(topic_id, number) not in self.removed for number in gone):
+                self._violate(f"partitions {gone} of topic {name} have vanished (V70)")
+            elif any(number < len(assignment) for number in gone):
+                self._violate(f"partitions {gone} of topic {name} are not its highest (V71)")
+            self._reassigned(topic, assignment)
+            self._note_moves(zxid, topic, value)
+            return
+        if topic_id in self.all_topics:
+            self._violate(f"topic id {topic_id.hex()} of topic {name} was used before")
+        self.topics[name] = self.all_topics[topic_id] = PublishedTopic(
+            name, topic_id, self._now_ns(), assignment
+        )
+        self._note_moves(zxid, self.topics[name], value)
+
+    def _reassigned(self, topic: PublishedTopic, assignment: dict[int, tuple[int, ...]]) -> None:
+        """The node names other replicas: it is written last, when the ISR is within them and those
+        that are gone from it were stopped (V52)."""
+        before, topic.assignment = topic.assignment, assignment
+        for number, replicas in before.items():
+            if number not in assignment:
+                continue
+            if replicas != assignment[number]:
+                topic.assigned_ns[number] = self._now_ns()
+            what = f"{topic.name}-{number}"
+            key = self.key(topic.topic_id, number)
+            state = self.partitions.get(key)
+            strangers = [
+                member
+                for member in (state.isr if state else ())
+                if member not in assignment[number]
+            ]
+            if strangers:
+                self._violate(f"{what}: {strangers} of the ISR are assigned no more (V52)")
+            for replica in replicas:
+                if replica in assignment[number]:
+                    continue
+                since = topic.leaving_since.get((number, replica))
+                if since is None:
+                    self._violate(
+                        f"{what}: {replica} is assigned no more, and nobody moved it (V52)"
+                    )
+                    continue
+                for callback in self.on_left:
+                    callback(key, replica, since)
+
+    @staticmethod
+    def _note_moves(zxid: int, topic: PublishedTopic, value: dict[str, Any]) -> None:
+        adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
+        topic.moving = {
+            int(number): (tuple(adding.get(number, ())), tuple(removing.get(number, ())))
+            for number in {**adding, **removing}
+        }
+        topic.leaving_since = {
+            (number, replica): topic.leaving_since.get((number, replica), zxid)
+            for number, (_, gone) in topic.moving.items()
+            for replica in gone
+        }
+        for number, replicas in topic.assignment.items():
+            topic.fewest[number] = min(topic.fewest.get(number, len(replicas)), len(replicas))
+
+    def _state_written(
+        self, topic: PublishedTopic, key: LogKey, value: dict[str, Any], version: int
+    ) -> None:
+        epochs = value.get("isr_epochs")
+        state = PublishedPartition(
+            key=key,
+            leader=value["leader"],
+            leader_epoch=value["leader_epoch"],
+            partition_epoch=version,
+            isr=tuple(value["isr"]),
+            isr_epochs=None if epochs is None else tuple(epochs),
+            is_recovering=bool(value.get("leader_recovery_state", 0)),
+        )
+        if value["controller_epoch"] != self.controller_epoch:
+            self._violate(
+                f"{topic.name}-{key.partition}: controller epoch {value['controller_epoch']} wrote"
+                f" its state, where the controller epoch is {self.controller_epoch} (V3)"
+            )
+        before = self.partitions.get(key)
+        same_leader = before is not None and before.leader == state.leader
+        state.led_since_ns = before.led_since_ns if before and same_leader else self._now_ns()
+        self.partitions[key] = state
+        self._check_state(topic, before, state)
+        if before is not None:
+            if state.leader not in (before.leader, NO_LEADER):
+                self.elections += 1
+            if any(member not in state.isr for member in before.isr):
+                self.shrinks += 1
+            if any(member not in before.isr for member in state.isr):
+                self.expansions += 1
+        for callback in self.on_state:
+            callback(before, state)
+
+    def _check_state(
+        self, topic: PublishedTopic, before: PublishedPartition | None, state: PublishedPartition
+    ) -> None:
+        what = f"{topic.name}-{state.key.partition}"
+        if before is not None:
+            if state.leader_epoch < before.leader_epoch:
+                self._violate(
+                    f"{what}: leader epoch {before.leader_epoch} went back to {state.leader_epoch}"
+                )
+            if state.partition_epoch <= before.partition_epoch:
+                self._violate(
+                    f"{what}: partition epoch {before.partition_epoch} became"
+                    f" {state.partition_epoch}"
+                )
+            if state.leader != before.leader and state.leader_epoch == before.leader_epoch:
+                self._violate(
+                    f"{what}: leader {before.leader} became {state.leader} within leader epoch"
+                    f" {state.leader_epoch}"
+                )
+        if state.leader != NO_LEADER:
+            self.leads(state.key, state.leader_epoch, state.leader, what)
+            if state.leader not in state.isr:
+                self._violate(f"{what}: leader {state.leader} is not in the ISR {state.isr}")
+        if state.is_recovering and len(state.isr) > 1:
+            self._violate(f"{what}: ISR {state.isr} of a leader that has not recovered (A3)")
+        if not state.isr and state.key not in self.removed:
+            self._violate(f"{what}: empty ISR")
+        assigned = topic.assignment.get(state.key.partition, ())
+        strangers = [member for member in state.isr if member not in assigned]
+        if strangers and state.key not in self.removed:
+            self._violate(f"{what}: {strangers} of the ISR are not assigned ({assigned})")
+        if state.isr_epochs is not None and len(state.isr_epochs) != len(state.isr):
+            self._violate(f"{what}: isr_epochs {state.isr_epochs} of ISR {state.isr}")
+
+    def leads(self, key: LogKey, leader_epoch: int, node_id: int, what: str) -> None:
+        """Somebody leads in an epoch, by published state or by its own claim."""
+        leader = self._leaders.setdefault((key, leader_epoch), node_id)
+        if leader != node_id:
+            self._violate(f"{what}: {leader} and {node_id} both lead in epoch {leader_epoch}")

@@ -1,0 +1,568 @@
+"""Replication, checked after every event: what is committed, who has it, who leads.
+
+Committed is what some leader's high watermark ever passed. From then on: its value never changes,
+every replica agrees with it below its own high watermark, every member of the maximal ISR that has
+not restarted since its recorded broker epoch has it, and the leader of every higher epoch has it;
+one of a lower epoch may take its role late, and commits nothing (V65). A leader's high watermark
+never goes back within its term; nor do epochs within an incarnation. Where a log begins, everything
+before it was committed and may be gone: it was asked for, or retention may take it.
+
+What only losses within the fault budget leave true is told as a promise, apart from what must hold
+whatever is lost: two logs that agree in epoch and offset agree in the record, nobody goes back
+within a life, an epoch has one leader, no follower knows of more than a leader ever committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple, Protocol
+
+from tidelog.core.types import TopicPartition
+from tidelog.sim.batches import GONE, is_tombstone, key_of
+from tidelog.sim.checkers.published_state import Published, PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs, ReplicaLog
+
+
+class Claim(NamedTuple):
+    """What a broker says about one of its replicas."""
+
+    key: LogKey
+    name: TopicPartition
+    is_leader: bool
+    leader_epoch: int
+    high_watermark: int
+    #: (member, broker epoch) of a leader's ISR changes that are not settled; empty otherwise.
+    in_flight: tuple[tuple[int, int], ...]
+    #: A leader's maximal ISR, for whose members it waits; empty otherwise.
+    maximal_isr: tuple[int, ...]
+
+
+class Observed(Protocol):
+    """One node, as the checkers may look at it."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def incarnation(self) -> int:
+        """Number of its present or last life."""
+
+    @property
+    def logs(self) -> NodeLogs: ...
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it hosts its replicas now."""
+
+    def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
+        """Its replicas with a changed log, and those that changed since they were last asked for;
+        nothing while it is down."""
+
+
+class _Seen:
+    """What was last seen of a replica."""
+
+    __slots__ = (
+        "high_watermark", "in_flight", "incarnation", "is_doubtful", "is_leader", "leader_epoch",
+        "log_version", "maximal_isr",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.incarnation = -1
+        self.is_leader = False
+        self.leader_epoch = -1
+        self.high_watermark = -1
+        self.in_flight: tuple[tuple[int, int], ...] = ()
+        self.maximal_isr: tuple[int, ...] = ()
+        self.log_version = -1
+        #: Its node lost data since it was last known in sync: what a truncation took may be back,
+        #: below a high watermark that was written down later. It must reconcile before it counts.
+        self.is_doubtful = False
+
+
+class Truth:
+    """What is known of one partition."""
+
+    __slots__ = ("committed", "ends", "last_of_key", "name", "stored_by", "values")
+
+    def __init__(self, name: TopicPartition) -> None:
+        self.name = name
+        #: The number of each committed record, by offset.
+        self.committed: list[int] = []
+        #: Where that ended when a leader last committed something, by leader epoch.
+        self.ends: dict[int, int] = {}
+        #: The last committed offset of each key.
+        self.last_of_key: dict[int, int] = {}
+        #: The number of each record ever seen, by (leader epoch, offset).
+        self.values: dict[tuple[int, int], int] = {}
+        #: Who ever had each of them: a bit for each node id.
+        self.stored_by: dict[tuple[int, int], int] = {}
+
+    def commit(self, numbers: list[int], leader_epoch: int) -> None:
+        """These records are committed, behind the others, by the leader of this epoch."""
+        for offset, number in enumerate(numbers, len(self.committed)):
+            self.last_of_key[key_of(number)] = offset
+        self.committed += numbers
+        self.ends[leader_epoch] = len(self.committed)
+
+    def committed_before(self, leader_epoch: int) -> int:
+        """The end of what leaders of lower epochs committed."""
+        return max((end for epoch, end in self.ends.items() if epoch < leader_epoch), default=0)
+
+    def agrees(self, offset: int, number: int) -> bool:
+        """Whether a log may hold this at a committed offset: the record, or, where compaction is
+        at work, nothing, if the key has a later committed record or this one is a tombstone."""
+        committed = self.committed[offset]
+        if number != GONE:
+            return number == committed
+        return is_tombstone(committed) or self.last_of_key[key_of(committed)] > offset
+
+
+class ReplicationChecker:
+    """Compares logs, claims and published state."""
+
+    def __init__(
+        self,
+        published: Published,
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+        promise: Callable[[str], None] | None = None,
+        deleted_before: Callable[[LogKey], int] = lambda key: 0,
+    ) -> None:
+        """`promise` hears what breaks the promise of an acknowledgement; without it, `violate`.
+        `deleted_before` says below which offset the records of a partition may be gone."""
+        self.published = published
+        self.truths: dict[LogKey, Truth] = {}
+        #: When each record was first seen in any log.
+        self.first_stored_ns: dict[int, int] = {}
+        self.truncations = 0
+        #: Replicas whose directory is away, unharmed: they have nothing now, and are not to lead.
+        self.missing: dict[tuple[int, LogKey], None] = {}
+        #: Called when a leader's high watermark commits more: (node id, its claim, first offset).
+        self.on_committed: list[Callable[[int, Claim, int], None]] = []
+        #: Called when the changes of the ISR that a leader waits for are others: (node id, claim).
+        self.on_proposed: list[Callable[[int, Claim], None]] = []
+        self._violate = violate
+        self._promise = promise or violate
+        self._deleted_before = deleted_before
+        self._now_ns = now_ns
+        self._nodes: dict[int, Observed] = {}
+        #: The broker epoch under which a node's data is what it was; gone after a lossy crash.
+        self._intact: dict[int, int] = {}
+        #: Which incarnation made a node's last registration, and its broker epoch.
+        self._registered_in: dict[int, tuple[int, int]] = {}
+        #: The newest broker epoch under which a node has lost data.
+        self._lost: dict[int, int] = {}
+        self._seen: dict[tuple[int, LogKey], _Seen] = {}
+        published.on_state.append(self._state_changed)
+        published.on_broker.append(self._broker_registered)
+
+    # What happens
+
+    def add(self, node: Observed) -> None:
+        """A broker to watch."""
+        self._nodes[node.node_id] = node
+        node.logs.on_cut = self._cut
+        node.logs.on_gone = self._gone
+        node.logs.on_grown = self._grown
+        node.logs.lives_of = self.published.lives
+
+    def after_event(self, node: Observed) -> None:
+        """An event of this node was executed."""
+        changed = [log.key for log in node.logs.follow()]
+        incarnation = node.incarnation
+        for claim in node.claims(changed):
+            log = node.logs.logs.get(claim.key) or node.logs.adopt(str(claim.name), claim.key)
+            if log is None and claim.key.life:
+                self._check_life(node, claim)
+            seen = self._seen.get((node.node_id, claim.key))
+            if seen is None:
+                seen = self._seen[(node.node_id, claim.key)] = _Seen()
+            if (
+                claim.high_watermark != seen.high_watermark
+                or claim.in_flight != seen.in_flight
+                or claim.maximal_isr != seen.maximal_isr
+                or claim.leader_epoch != seen.leader_epoch
+                or claim.is_leader != seen.is_leader
+                or seen.incarnation != incarnation
+                or (log is not None and log.version != seen.log_version)
+            ):
+                self._look(node, claim, log, seen)
+
+    def crashed(self, node: Observed, *, lossy: bool) -> None:
+        """A node died; its disk shows what is left."""
+        if lossy:
+            epoch = self._intact.pop(node.node_id, None)
+            if epoch is not None:
+                self._lost[node.node_id] = epoch
+            for (node_id, _), seen in self._seen.items():
+                if node_id == node.node_id:
+                    seen.is_doubtful = True
+        node.logs.follow()
+
+    def _broker_registered(self, broker_id: int, broker_epoch: int) -> None:
+        self._intact[broker_id] = broker_epoch
+        node = self._nodes.get(broker_id)
+        if node is not None:
+            self._registered_in[broker_id] = (broker_epoch, node.incarnation)
+
+    def high_watermark(self, node_id: int, key: LogKey) -> int:
+        """What a node last said it to be; -1 where it never said."""
+        seen = self._seen.get((node_id, key))
+        return -1 if seen is None else seen.high_watermark
+
+    # Logs
+
+    def truth(self, key: LogKey, name: TopicPartition | None = None) -> Truth:
+        """What is known of a partition."""
+        found = self.truths.get(key)
+        if found is None:
+            topic = self.published.all_topics.get(key.topic_id)
+            fallback = TopicPartition(topic.name if topic else "?", key.partition)
+            found = self.truths[key] = Truth(name or fallback)
+        return found
+
+    def _grown(self, log: ReplicaLog, first: int) -> None:
+        """Two logs that agree in epoch and offset agree in the record; a leader appends under its
+        own epoch, which begins where it took its role (V31)."""
+        truth = self.truth(log.key)
+        seen = self._seen.get((log.node_id, log.key))
+        led = -1
+        observed = self._nodes[log.node_id]
+        # The dead append nothing: a power loss that takes a truncation brings back what it cut off.
+        if seen is not None and observed.is_up and seen.incarnation == observed.incarnation:
+            led = seen.leader_epoch if seen.is_leader else -1
+        values, stored_by = truth.values, truth.stored_by
+        node = 1 << log.node_id
+        now_ns = self._now_ns()
+        for offset in range(first, log.end):
+            index = offset - log.start
+            number = log.numbers[index]
+            epoch = log.epochs[index]
+            if number == GONE:
+                continue
+            if epoch < led:
+                self._violate(
+                    f"{truth.name} offset {offset}: leader {log.node_id} appended record {number}"
+                    f" under epoch {epoch} when its epoch was {led} (V31)"
+                )
+            stored_by[(epoch, offset)] = stored_by.get((epoch, offset), 0) | node
+            known = values.setdefault((epoch, offset), number)
+            if known != number:
+                self._violate(
+                    f"{truth.name} offset {offset} epoch {epoch}: record {number} on node"
+                    f" {log.node_id}, record {known} elsewhere"
+                )
+            self.first_stored_ns.setdefault(number, now_ns)
+
+    def _gone(self, log: ReplicaLog) -> None:
+        """Who hosts a replica no more leads with it no more; restored, it comes back as it was."""
+        seen = self._seen.get((log.node_id, log.key))
+        if seen is not None:
+            seen.is_leader = False
+
+    def _cut(self, log: ReplicaLog, _end_before: int) -> None:
+        node = self._nodes[log.node_id]
+        if node.is_up:
+            self.truncations += 1
+        state = self.published.partitions.get(log.key)
+        if state is not None and log.node_id in state.isr:
+            self._check_member(state, log.node_id, "cut its log")
+
+    # Claims
+
+    def _look(self, node: Observed, claim: Claim, log: ReplicaLog | None, seen: _Seen) -> None:
+        truth = self.truth(claim.key, claim.name)
+        same_life = seen.incarnation == node.incarnation
+        end = log.end if log is not None else 0
+        if seen.is_doubtful:
+            seen.is_doubtful = not self._is_reconciled(node, claim, log, truth)
+            seen.log_version = -1
+        if claim.high_watermark > end and not seen.is_doubtful:
+            self._violate(
+                f"{truth.name}: node {node.node_id} has the high watermark {claim.high_watermark}"
+                f" and its log ends at {end}"
+            )
+            return
+        if same_life and claim.leader_epoch < seen.leader_epoch:
+            self._violate(
+                f"{truth.name}: node {node.node_id} went back from leader epoch"
+                f" {seen.leader_epoch} to {claim.leader_epoch}"
+            )
+        if claim.leader_epoch >= 0 and not (same_life and claim.leader_epoch == seen.leader_epoch):
+            self._check_topic(node, claim, truth)
+        same_term = same_life and seen.is_leader and claim.leader_epoch == seen.leader_epoch
+        if claim.is_leader and not same_term and not self._promises_nothing(claim.key):
+            self._new_leader(node, claim, log, truth)
+        if same_term and claim.is_leader and claim.high_watermark < seen.high_watermark:
+            self._violate(
+                f"{truth.name}: the high watermark of leader {node.node_id} in epoch"
+                f" {claim.leader_epoch} went back from {seen.high_watermark} to"
+                f" {claim.high_watermark}"
+            )
+        rewritten = not same_life or log is None or log.version != seen.log_version
+        if not seen.is_doubtful:
+            first = 0 if rewritten else max(0, seen.high_watermark)
+            self._compare(node, claim, log, truth, first)
+        if log is not None and log.start:
+            self._check_start(log, truth)
+        seen.incarnation = node.incarnation
+        seen.is_leader = claim.is_leader
+        seen.leader_epoch = claim.leader_epoch
+        seen.high_watermark = claim.high_watermark
+        if claim.in_flight != seen.in_flight:
+            seen.in_flight = claim.in_flight
+            for callback in self.on_proposed:
+                callback(node.node_id, claim)
+            self._check_joining(claim)
+        seen.maximal_isr = claim.maximal_isr
+        state = self.published.partitions.get(claim.key)
+        if state is not None and state.leader == node.node_id:
+            self._check_maximal(state, seen)
+        seen.log_version = -1 if log is None else log.version
+
+    def _check_start(self, log: ReplicaLog, truth: Truth) -> None:
+        """What a log does not have before its first record was committed, and may be gone: nobody
+        else would notice, as a replica is compared from where it begins."""
+        allowed = min(self._deleted_before(log.key), len(truth.committed))
+        if log.start > allowed:
+            self._violate(
+                f"{truth.name}: the log of node {log.node_id} begins at offset {log.start};"
+                f" {len(truth.committed)} records are committed, and nothing from offset"
+                f" {self._deleted_before(log.key)} on may be gone"
+            )
+
+    def _check_life(self, node: Observed, claim: Claim) -> None:
+        """Nobody has a role in a partition that was added again with records of the removed one."""
+        former = [key for key in node.logs.logs if key[:2] == claim.key[:2]]
+        for key in former:
+            log = node.logs.logs[key]
+            if key.life < claim.key.life and log.numbers and claim.leader_epoch >= 0:
+                self._violate(
+                    f"{claim.name}: node {node.node_id} has a role of epoch {claim.leader_epoch}"
+                    f" for its replica of the removed partition {key} (V71)"
+                )
+
+    def _check_topic(self, node: Observed, claim: Claim, truth: Truth) -> None:
+        """A role is told to the very registration of a broker. One made after a topic was gone can
+        only be told roles of its successor, which are none of the old replica's (V23)."""
+        topic = self.published.all_topics.get(claim.key.topic_id)
+        broker_epoch, incarnation = self._registered_in.get(node.node_id, (-1, -1))
+        if (
+            topic is not None
+            and 0 <= topic.deleted_zxid < broker_epoch
+            and incarnation == node.incarnation
+        ):
+            self._violate(
+                f"{truth.name}: node {node.node_id} took a role in epoch {claim.leader_epoch}"
+                f" for its replica of topic {claim.key}, which was gone before it registered"
+            )
+
+    def _is_reconciled(
+        self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth
+    ) -> bool:
+        """Whether a replica that lost data counts again: it leads, it is in sync, or its records
+        are the committed ones as far as its log goes. Below its high watermark is not enough: a
+        truncation lowers that first, and whoever dies before the cut begins with the old one."""
+        if claim.is_leader or self._is_in_sync(claim.key, node):
+            return True
+        end = 0 if log is None else log.end
+        if claim.high_watermark > end:
+            return False
+        return not _lacks(log, truth, min(end, len(truth.committed)))
+
+    def _is_in_sync(self, key: LogKey, node: Observed) -> bool:
+        state = self.published.partitions.get(key)
+        return (
+            state is not None and node.node_id in state.isr and self.is_intact(state, node.node_id)
+        )
+
+    def _new_leader(
+        self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth
+    ) -> None:
+        self.published.leads(claim.key, claim.leader_epoch, node.node_id, str(truth.name))
+        problem = _lacks(log, truth, truth.committed_before(claim.leader_epoch))
+        if problem:
+            self._promise(
+                f"{truth.name}: node {node.node_id} leads in epoch {claim.leader_epoch} without"
+                f" what was committed: {problem}"
+            )
+
+    def _compare(
+        self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth, first: int
+    ) -> None:
+        """Records below the high watermark are the committed ones; a leader commits more."""
+        if log is None or claim.high_watermark <= first:
+            return
+        committed = truth.committed
+        known_end = min(claim.high_watermark, len(committed))
+        for offset in range(max(first, log.start), known_end):
+            number = log.numbers[offset - log.start]
+            if not truth.agrees(offset, number):
+                self._promise(
+                    f"{truth.name} offset {offset}, below the high watermark of node"
+                    f" {node.node_id}: record {number} there, record {committed[offset]} was"
+                    " committed"
+                )
+                break
+        if claim.high_watermark <= len(committed):
+            return
+        if not claim.is_leader:
+            self._violate(
+                f"{truth.name}: follower {node.node_id} has the high watermark"
+                f" {claim.high_watermark}, no leader ever had more than {len(committed)}"
+            )
+            return
+        more = log.numbers[len(committed) - log.start : claim.high_watermark - log.start]
+        if GONE in more:
+            self._violate(
+                f"{truth.name} offset {len(committed) + more.index(GONE)}: leader {node.node_id}"
+                " has compacted it before it was committed"
+            )
+            return
+        self._check_copies(claim, log, truth)
+        for callback in self.on_committed:
+            callback(node.node_id, claim, len(committed))
+        truth.commit(more, claim.leader_epoch)
+        self._check_isr(claim)
+
+    def _check_copies(self, claim: Claim, log: ReplicaLog, truth: Truth) -> None:
+        """What is committed was on as many replicas as min.insync.replicas asks for (V60, V64);
+        some of them may have lost it since they told."""
+        if self._promises_nothing(claim.key):
+            return
+        minimum = self.published.effective_minimum(claim.key)
+        for offset in range(len(truth.committed), claim.high_watermark):
+            nodes = truth.stored_by[(log.epochs[offset - log.start], offset)]
+            if nodes.bit_count() < minimum:
+                holders = [node_id for node_id in self._nodes if nodes >> node_id & 1]
+                self._violate(
+                    f"{truth.name}: the leader of epoch {claim.leader_epoch} committed offset"
+                    f" {offset}, which nobody ever had but {holders} (V60)"
+                )
+                return
+
+    # The ISR
+
+    def _check_isr(self, claim: Claim) -> None:
+        """More was committed: who must have it?"""
+        state = self.published.partitions.get(claim.key)
+        if state is None:
+            return
+        for member in state.isr:
+            self._check_member(state, member, f"high watermark {claim.high_watermark}")
+        self._check_joining(claim)
+
+    def _check_joining(self, claim: Claim) -> None:
+        """Who is about to join counts from the moment that its leader proposes it (A7)."""
+        state = self.published.partitions.get(claim.key)
+        if state is None or state.leader_epoch != claim.leader_epoch:
+            return  # the claim of a deposed leader
+        for member, broker_epoch in claim.in_flight:
+            if member not in state.isr and self._intact.get(member) == broker_epoch:
+                self._check_log(state, member, "its joining was proposed")
+
+    def _state_changed(self, _: PublishedPartition | None, state: PublishedPartition) -> None:
+        for member in state.isr:
+            self._check_member(state, member, f"ISR {state.isr} was published")
+        seen = self._seen.get((state.leader, state.key))
+        if seen is not None:
+            self._check_maximal(state, seen)
+
+    def _check_maximal(self, state: PublishedPartition, leader: _Seen) -> None:
+        """The published leader waits for every member of the published ISR (A7, A8)."""
+        if not leader.is_leader or leader.leader_epoch != state.leader_epoch:
+            return
+        left_out = [member for member in state.isr if member not in leader.maximal_isr]
+        if left_out and self._nodes[state.leader].is_up:
+            self._violate(
+                f"{self.truth(state.key).name}: leader {state.leader} of epoch"
+                f" {state.leader_epoch} does not wait for {left_out} of the published ISR"
+                f" {state.isr}, only for {leader.maximal_isr}"
+            )
+
+    def _promises_nothing(self, key: LogKey) -> bool:
+        return self.published.is_over(key)
+
+    def is_intact(self, state: PublishedPartition, member: int) -> bool:
+        """Whether a member still lives under the broker epoch recorded for it, or died under it
+        without losing data."""
+        recorded = state.epoch_of(member)
+        return recorded is not None and self._intact.get(member) == recorded
+
+    def is_unchanged(self, state: PublishedPartition, member: int) -> bool:
+        """Whether the registration recorded for a member stands, and the very process lives that
+        made it. A process whose session has expired registers anew: a restart to V10."""
+        node = self._nodes.get(member)
+        recorded = state.epoch_of(member)
+        return (
+            node is not None
+            and self._registered_in.get(member) == (recorded, node.incarnation)
+            and self.published.brokers.get(member) == recorded
+        )
+
+    def is_leaving(self, state: PublishedPartition, member: int) -> bool:
+        """Whether the leader has asked for an ISR without this member, and has no answer yet."""
+        seen = self._seen.get((state.leader, state.key))
+        return (
+            seen is not None
+            and seen.is_leader
+            and seen.leader_epoch == state.leader_epoch
+            and bool(seen.in_flight)
+            and all(member != one for one, _ in seen.in_flight)
+        )
+
+    def has_lost_member(self, state: PublishedPartition) -> bool:
+        """Whether a member has lost data since the broker epoch recorded for it: it may have
+        registered anew before it did."""
+        lost = self._lost
+        return any((state.epoch_of(member) or 0) <= lost.get(member, -1) for member in state.isr)
+
+    def has_all_committed(self, key: LogKey, node_id: int) -> bool:
+        """Whether a node's files hold every committed record of a partition."""
+        node = self._nodes.get(node_id)
+        truth = self.truths.get(key)
+        if node is None or truth is None:
+            return node is not None
+        return not _lacks(node.logs.logs.get(key), truth)
+
+    def _check_member(self, state: PublishedPartition, member: int, when: str) -> None:
+        if self.is_intact(state, member):
+            self._check_log(state, member, when)
+
+    def _check_log(self, state: PublishedPartition, member: int, when: str) -> None:
+        node = self._nodes.get(member)
+        truth = self.truths.get(state.key)
+        if node is None or truth is None or self._promises_nothing(state.key):
+            return
+        if (member, state.key) in self.missing:
+            return  # what it does about it is judged: it must not lead (D3)
+        problem = _lacks(node.logs.logs.get(state.key), truth)
+        if problem:
+            self._promise(
+                f"{truth.name}: member {member} of the maximal ISR ({state.isr}, partition epoch"
+                f" {state.partition_epoch}) lacks committed records ({when}): {problem}"
+            )
+
+
+def _lacks(log: ReplicaLog | None, truth: Truth, end: int | None = None) -> str:
+    """What of the records committed (up to `end`) a log does not have; empty when it has all."""
+    committed = truth.committed if end is None else truth.committed[:end]
+    if not committed:
+        return ""
+    if log is None:
+        return f"it has no log, {len(committed)} records are committed"
+    if log.end < len(committed):
+        return f"its log ends at {log.end}, {len(committed)} records are committed"
+    agreed = max(log.agreed, log.start)
+    if log.numbers[agreed - log.start : len(committed) - log.start] == committed[agreed:]:
+        log.agreed = max(agreed, len(committed))
+        return ""
+    for offset in range(agreed, len(committed)):
+        if not truth.agrees(offset, log.numbers[offset - log.start]):
+            return (
+                f"offset {offset} holds record {log.numbers[offset - log.start]}, record"
+                f" {committed[offset]} was committed"
+            )
+    log.agreed = max(agreed, len(committed))
+    return ""

@@ -1,0 +1,60 @@
+"""A mutant: brokers with something replaced while a run lasts, to prove that a checker notices.
+
+A job names its mutant as text, `MODULE:NAME`, because a worker is another process: it imports the
+module and takes the attribute. This package has no mutants. Those of the project's own tests are
+`tests.mutants:NAME`, importable in a checkout.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol, runtime_checkable
+
+from tidelog.core.errors import TidelogError
+
+
+class MutantNotFoundError(TidelogError):
+    """A name that leads to no mutant: why, and what would be right."""
+
+
+@runtime_checkable
+class Mutant(Protocol):
+    """A replacement of part of the brokers."""
+
+    @property
+    def profile(self) -> str:
+        """The profile under which seeds catch it."""
+
+    def in_force(self) -> AbstractContextManager[None]:
+        """Replace within, and put back what was there."""
+
+
+def load(name: str) -> Mutant:
+    """Import the mutant that a text names; MutantNotFoundError where there is none."""
+    module_name, _, attribute = name.partition(":")
+    if not attribute or not all(word.isidentifier() for word in module_name.split(".")):
+        raise MutantNotFoundError(
+            f"no mutant {name!r}: MODULE:NAME is expected, in a checkout of tidelog"
+            f" tests.mutants:{attribute or module_name}"
+        )
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise MutantNotFoundError(f"no mutant {name!r}: {error}") from error
+    if not isinstance(found, Mutant):
+        raise MutantNotFoundError(
+            f"no mutant {name!r}: it is {found!r}; an object with `profile` and `in_force` is one"
+        )
+    return found
+
+
+@contextmanager
+def applied(name: str) -> Iterator[None]:
+    """The mutant is in force within; no name: nothing is."""
+    if not name:
+        yield
+        return
+    with load(name).in_force():
+        yield

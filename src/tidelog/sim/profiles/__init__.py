@@ -1,0 +1,76 @@
+"""Profiles: named biases of what happens to a run, so that what is rare comes often.
+
+Every seed draws its own subset of a profile's kinds of faults and its own rates. `sim/faults` has
+the kinds; a test compares the names here with those there. Each module here has the profiles of one
+concern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tidelog.sim.profiles.controller_profiles import CONTROLLERS
+from tidelog.sim.profiles.disk_profiles import DISKS
+from tidelog.sim.profiles.general_profiles import GENERAL
+from tidelog.sim.profiles.process_profiles import PROCESSES
+from tidelog.sim.profiles.profile import Profile
+from tidelog.sim.profiles.replica_profiles import REPLICAS
+from tidelog.sim.profiles.topic_profiles import TOPICS
+
+__all__ = ["PROFILES", "Profile"]
+
+#: Under `--profile mixed` a seed's profile follows from its place here: append, never reorder.
+_ORDER: Final = (
+    "default",
+    "topic_churn",
+    "thinned_logs",
+    "partition_removals",
+    "mislaid_topics",
+    "late_commands",
+    "quick_restarts",
+    "slow_catch_up",
+    "slow_followers",
+    "compaction",
+    "topic_changes",
+    "late_roles",
+    "late_isr",
+    "slow_store",
+    "controller_moves",
+    "lost_answers",
+    "everything",
+    "beyond",
+    "controller_writes",
+    "busy_leaders",
+    "reassignments",
+    "full_disks",
+    "lookups",
+    "shutdowns",
+    "failing_disks",
+    "damaged_disks",
+    "unreadable_topic",
+    "unreadable_partition",
+    "unlucky_elections",
+    "missing_directory",
+    "leader_returns",
+    "early_follower",
+    "unheard_of_return",
+    "two_terms_lost",
+    "unanswered_controllers",
+    "told_events",
+    "edited_nodes",
+    "unclean_elections",
+    "balance",
+    "refused_batches",
+    "pauses",
+    "last_replica_standing",
+    "recompressed",
+)
+_BY_NAME: Final = {
+    profile.name: profile
+    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS)
+    for profile in group
+}
+assert sorted(_BY_NAME) == sorted(_ORDER)
+
+PROFILES: Final[Mapping[str, Profile]] = {name: _BY_NAME[name] for name in _ORDER}

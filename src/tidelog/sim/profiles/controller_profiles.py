@@ -1,0 +1,109 @@
+"""Profiles of the controller and its store.
+
+Controllers are deposed with writes on their way, the store is slow or its responses are lost; the
+controller's events are written to their topic meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.sim.profiles.profile import Profile
+
+CONTROLLERS: Final = (
+    # The store takes its time, so that what is asked of the controller waits, while brokers
+    # come and go.
+    Profile(
+        "slow_store",
+        weights={
+            "crash_any": 4.0,
+            "crash_leader": 1.0,
+            "slow_link": 4.0,
+            "cut_one_way": 2.0,
+            "reset_connections": 2.0,
+        },
+        left_out=0.0,
+        mean_interval_ms=(80, 300),
+        restart_ms=((20, 200), (20, 600)),
+        store_latency_ms=(20.0, 250.0),
+    ),
+    # Controllers are deposed with writes on their way to a store that takes its time.
+    Profile(
+        "controller_moves",
+        weights={
+            "expire_controller": 6.0,
+            "expire_session": 3.0,
+            "crash_leader": 2.0,
+            "slow_link": 1.0,
+        },
+        left_out=0.0,
+        mean_interval_ms=(80, 300),
+        restart_ms=((20, 400),),
+        store_latency_ms=(2.0, 80.0),
+    ),
+    # Answers of the store are lost: what a controller has written is not known.
+    Profile(
+        "lost_answers",
+        weights={
+            "lose_answer": 6.0,
+            "lose_request": 6.0,
+            "crash_leader": 2.0,
+            "expire_session": 2.0,
+            "slow_link": 1.0,
+        },
+        left_out=0.0,
+        mean_interval_ms=(60, 250),
+        restart_ms=((20, 400), (200, 1_500)),
+    ),
+    # The controller is lost at its first write, before and after it, at its second, and so on.
+    Profile(
+        "controller_writes",
+        weights={"expire_session": 3.0, "crash_any": 1.0, "lose_answer": 1.0, "slow_link": 1.0},
+        left_out=0.25,
+        mean_interval_ms=(150, 600),
+        restart_ms=((20, 400), (200, 1_500)),
+        scenario="controller_lost_at_each_write",
+        has_own_streams=True,
+    ),
+    # Controllers are deposed with writes on their way, or elected without hearing of it (V42).
+    Profile(
+        "unlucky_elections",
+        weights={"slow_link": 1.0, "crash_any": 1.0},
+        left_out=0.0,
+        mean_interval_ms=(500, 1_500),
+        store_latency_ms=(2.0, 40.0),
+        scenario="unlucky_elections",
+        has_own_streams=True,
+    ),
+    # Answers of the store reach nobody: a controller does not act, and its session lives (V42).
+    Profile(
+        "unanswered_controllers",
+        weights={"slow_link": 1.0, "crash_any": 1.0, "expire_session": 1.0},
+        left_out=0.0,
+        mean_interval_ms=(500, 1_500),
+        properties={"controller.activity.timeout.ms": "400"},
+        scenario="unanswered_controllers",
+        has_own_streams=True,
+    ),
+    # What happens in the cluster is written to a topic of it, while all of it happens (V80).
+    Profile(
+        "told_events",
+        weights={
+            "crash_leader": 3.0,
+            "crash_any": 2.0,
+            "crash_controller": 3.0,
+            "expire_session": 3.0,
+            "expire_controller": 2.0,
+            "elect_preferred": 2.0,
+            "cut_one_way": 4.0,
+            "reset_connections": 6.0,
+            "slow_link": 3.0,
+            "lose_answer": 2.0,
+            "stop": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(150, 800),
+        properties={"cluster.events.enable": "true"},
+        has_own_streams=True,
+    ),
+)

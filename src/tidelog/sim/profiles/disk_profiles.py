@@ -1,0 +1,85 @@
+"""Profiles of disks.
+
+Disks are full, fail calls, lose what was not synced, are damaged or replaced.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.sim.profiles.profile import Profile
+
+DISKS: Final = (
+    # Disks are full, now for one batch and not for the next, as topics grow and come anew: what
+    # a new producer writes first finds no room.
+    Profile(
+        "full_disks",
+        weights={"full_disk": 6.0, "slow_disk": 3.0, "crash_leader": 2.0},
+        left_out=0.0,
+        mean_interval_ms=(100, 400),
+        restart_ms=((20, 200), (20, 600)),
+        topic_life_ms=(300, 1_200),
+        recreates=1.0,
+        churn_share=0.5,
+        has_own_streams=True,
+    ),
+    # Disks fail calls, fill up, lose what was not synced in every way, and are replaced.
+    Profile(
+        "failing_disks",
+        weights={
+            "lose_power": 4.0,
+            "read_errors": 2.0,
+            "write_errors": 2.0,
+            "sync_errors": 3.0,
+            "full_disk": 3.0,
+            "short_writes": 1.5,
+            "replaced_disk": 2.0,
+            "slow_disk": 1.5,
+            "slow_link": 1.5,
+        },
+        left_out=0.2,
+        mean_interval_ms=(200, 800),
+        restart_ms=((20, 400), (200, 2_500)),
+        properties={"log.flush.interval.messages": "20"},
+        has_own_streams=True,
+    ),
+    # Files are damaged on one broker at a time, while it is down; disks are replaced.
+    Profile(
+        "damaged_disks",
+        weights={
+            "damaged_batches": 5.0,
+            "damaged_indexes": 3.0,
+            "damaged_checkpoints": 3.0,
+            "replaced_disk": 1.0,
+            "crash_leader": 2.0,
+            "stop": 3.0,
+            "slow_link": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(200, 800),
+        restart_ms=((20, 400), (200, 1_500)),
+        properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        has_own_streams=True,
+    ),
+    # Disks are full and ISRs small for one batch and not for those behind it, while leaders of
+    # other partitions die with batches that are stored and not acknowledged. An idempotent
+    # producer of all these partitions bumps its epoch for what comes out of sequence (V38).
+    Profile(
+        "refused_batches",
+        weights={
+            "full_disk": 5.0,
+            "slow_disk": 2.0,
+            "crash_leader": 3.0,
+            "slow_link": 3.0,
+            "cut_two_ways": 1.0,
+            "elect_preferred": 2.0,
+            "reset_connections": 3.0,
+        },
+        left_out=0.0,
+        mean_interval_ms=(80, 350),
+        restart_ms=((20, 200), (20, 600)),
+        recreates=0.0,
+        shared_producer=True,
+        has_own_streams=True,
+    ),
+)

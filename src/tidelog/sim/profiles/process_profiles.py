@@ -1,0 +1,53 @@
+"""Profiles of brokers' processes.
+
+Brokers shut down in a controlled way, alone or together; processes pause beyond their sessions.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.sim.profiles.profile import Profile
+
+PROCESSES: Final = (
+    # Brokers are told to stop, by themselves or together, and hand over what they lead, while
+    # others and the controller fall (V43).
+    Profile(
+        "shutdowns",
+        weights={
+            "slow_link": 3.0,
+            "cut_two_ways": 1.5,
+            "crash_controller": 1.5,
+            "crash_any": 1.0,
+            "expire_session": 1.0,
+            "lose_answer": 1.0,
+            "slow_disk": 1.0,
+        },
+        left_out=0.25,
+        mean_interval_ms=(300, 1_200),
+        restart_ms=((20, 400), (200, 2_500)),
+        properties={
+            "controlled.shutdown.enable": "true",
+            "controlled.shutdown.retry.backoff.ms": "300",
+        },
+        scenario="stop_together",
+        has_own_streams=True,
+    ),
+    # Processes stand still beyond their sessions; clients follow lists of brokers (V47, V82).
+    Profile(
+        "pauses",
+        weights={
+            "pause": 6.0,
+            "expire_session": 4.0,
+            "crash_any": 2.0,
+            "slow_link": 2.0,
+            "cut_store": 0.5,
+        },
+        left_out=0.1,
+        mean_interval_ms=(300, 1_200),
+        restart_ms=((20, 400), (200, 2_500)),
+        recreates=0.3,
+        churn=("brokers_followed",),
+        has_own_streams=True,
+    ),
+)

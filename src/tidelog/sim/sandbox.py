@@ -1,0 +1,155 @@
+"""The sandbox of simulated nodes: no real clock, randomness, files, sockets or threads.
+
+While a run lasts, the standard library's ways out of the process raise SandboxError when an event
+of a node is being executed. The running loop identifies that event, and it belongs to one thread:
+what other threads do (a progress bar), or the run itself between events, is not restricted. Calls
+that Python audits are caught however they were imported; the others by their names in their
+modules. For names that were imported before, a test reads the syntax trees
+(`tests/tidy/test_forbidden_calls.py`). The sandbox also remembers what was reached, because an
+exception may be swallowed on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final
+
+from tidelog.sim.loop import NodeLoop
+
+#: Functions that Python does not audit, by module, with what to use in their place.
+_NAMES: Final = {
+    "time": (
+        "the Clock port",
+        "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time"
+        " process_time_ns thread_time thread_time_ns clock_gettime clock_gettime_ns sleep"
+        " localtime gmtime ctime",
+    ),
+    "random": (
+        "the Random port",
+        "random randrange randint randbytes choice choices sample shuffle uniform getrandbits"
+        " gauss expovariate betavariate normalvariate triangular seed _urandom",
+    ),
+    "os": ("the Random port", "urandom getrandom"),
+    "uuid": ("the Random port", "uuid1 uuid4"),
+    "secrets": ("the Random port", "token_bytes token_hex token_urlsafe randbits randbelow choice"),
+    "threading": ("a lane", "Timer _start_new_thread _start_joinable_thread"),
+    "_thread": ("a lane", "start_new_thread start_joinable_thread"),
+    "asyncio": ("core/tasks.py", "run new_event_loop set_event_loop to_thread Runner"),
+}
+#: Audited events, by prefix.
+_AUDITED: Final = {
+    "open": "the Files port",
+    "os.": "the Files port",
+    "shutil.": "the Files port",
+    "tempfile.": "the Files port",
+    "glob.": "the Files port",
+    "fcntl.": "the Files port",
+    "mmap.": "the Files port",
+    "sqlite3.": "the MetadataStore port",
+    "socket.": "the Network port",
+    "ssl.": "the Network port",
+    "subprocess.": "nothing: brokers start no processes",
+    "pty.": "nothing: brokers start no processes",
+    "time.sleep": "the Clock port",
+    "_thread.": "a lane",
+}
+#: Modules are read from files, and so are the lines of a traceback.
+_READERS: Final = ("importlib._bootstrap", "pkgutil", "linecache")
+
+
+#: What a loop of asyncio offers beside callbacks and tasks.
+_LOOP_NAMES: Final = (
+    "run_in_executor call_soon_threadsafe run_forever run_until_complete stop close"
+    " create_connection create_server create_unix_connection create_unix_server"
+    " create_datagram_endpoint connect_accepted_socket sendfile start_tls sock_recv sock_sendall"
+    " sock_connect sock_accept add_reader add_writer add_signal_handler getaddrinfo getnameinfo"
+    " subprocess_exec subprocess_shell connect_read_pipe connect_write_pipe"
+)
+
+
+class SandboxError(AssertionError):
+    """Code under simulation has reached something real. Not to be handled: rule 9 of DESIGN.md."""
+
+
+class _Guard:
+    """What is forbidden at present, and what was reached."""
+
+    def __init__(self) -> None:
+        self.is_active = False
+        self.is_hooked = False
+        self.reached: list[str] = []
+
+    def look(self, what: str, instead: str) -> None:
+        """Raise where a node's event is being executed."""
+        if self.is_active and isinstance(asyncio._get_running_loop(), NodeLoop):
+            text = f"{what} was reached under simulation; use {instead}"
+            self.reached.append(text)
+            raise SandboxError(text)
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Python's audit hook; it stays for the life of the process."""
+        if not self.is_active or not event.startswith(_PREFIXES) or _is_reading_code():
+            return
+        instead = next(one for prefix, one in _AUDITED.items() if event.startswith(prefix))
+        shown = f" of {arguments[0]!r}" if arguments and isinstance(arguments[0], str) else ""
+        self.look(f"{event}{shown}", instead)
+
+
+_PREFIXES: Final = tuple(_AUDITED)
+_GUARD: Final = _Guard()
+
+
+@contextmanager
+def sandboxed() -> Iterator[list[str]]:
+    """Within, events of nodes reach nothing real; yields what they reached in spite of that."""
+    if _GUARD.is_active:
+        yield _GUARD.reached
+        return
+    if not _GUARD.is_hooked:
+        sys.addaudithook(_GUARD.audit)
+        _GUARD.is_hooked = True
+    replaced: list[tuple[Any, str, Any]] = []
+    for module_name, (instead, names) in _NAMES.items():
+        module = importlib.import_module(module_name)
+        for name in names.split():
+            original = getattr(module, name, None)
+            if original is not None:
+                replaced.append((module, name, original))
+                setattr(module, name, _guarded(original, f"{module_name}.{name}", instead))
+    for name in _LOOP_NAMES.split():
+        original = getattr(NodeLoop, name)
+        replaced.append((NodeLoop, name, original))
+        setattr(NodeLoop, name, _guarded(original, f"loop.{name}", "core/tasks.py and ports"))
+    _GUARD.reached = []
+    _GUARD.is_active = True
+    try:
+        yield _GUARD.reached
+    finally:
+        _GUARD.is_active = False
+        for module, name, original in replaced:
+            setattr(module, name, original)
+
+
+def _guarded(original: Callable[..., Any], what: str, instead: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        _GUARD.look(f"{what}()", instead)
+        return original(*args, **kwargs)
+
+    return guarded
+
+
+def _is_reading_code() -> bool:
+    """Whether a module is being imported, or a traceback made."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_READERS):
+            return True
+        frame = frame.f_back
+    return False

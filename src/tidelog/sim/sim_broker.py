@@ -1,0 +1,265 @@
+"""One simulated broker: the composition of real processes on a simulated node.
+
+A `SimBroker` outlives its process: it starts and stops incarnations of it
+(`tidelog.broker.broker.Broker` each), does what a real process does around its broker, and shows
+the checkers what the broker believes of its replicas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator
+from typing import Protocol
+
+from tidelog.broker.broker import Broker
+from tidelog.broker.replicas.partition import Partition
+from tidelog.core.config import BrokerConfig
+from tidelog.core.errors import NodeDead, StorageError, TidelogError
+from tidelog.core.ports import Ports
+from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.replication import isr as isr_rules
+from tidelog.sim.broker_settings import LOG_DIRECTORY, Settings
+from tidelog.sim.checkers.published_state import Published
+from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
+from tidelog.sim.checkers.replication_checker import Claim, ReplicationChecker
+from tidelog.sim.disk import Loss
+from tidelog.sim.node import Incarnation, SimNode
+from tidelog.sim.seeds import stream
+from tidelog.sim.sim_store import SimStoreClient, SimStoreServer
+from tidelog.sim.simulator import Simulator
+
+
+class BrokerCluster(Protocol):
+    """The cluster of a run as its brokers use it."""
+
+    @property
+    def simulator(self) -> Simulator:
+        """The simulator that the nodes are part of."""
+
+    @property
+    def settings(self) -> Settings:
+        """How brokers are configured."""
+
+    @property
+    def store(self) -> SimStoreServer:
+        """The metadata store."""
+
+    @property
+    def published(self) -> Published:
+        """What the store holds."""
+
+    @property
+    def replication(self) -> ReplicationChecker:
+        """Checks what a broker believes after each of its events."""
+
+    def reaches_store(self, host: str) -> bool:
+        """Whether a node and the store can talk."""
+
+    def refuses_stop(self, node_id: int) -> bool:
+        """Whether the fault budget keeps a broker from stopping now."""
+
+    def start_failed(self, broker: SimBroker, error: BaseException) -> None:
+        """A broker could not start."""
+
+
+def _claim(partition: Partition, published: Published) -> Claim:
+    leadership = partition.leadership
+    in_flight: tuple[tuple[int, int], ...] = ()
+    if leadership is not None and (leadership.isr.in_flight or leadership.isr.queued):
+        queued = leadership.isr.queued
+        in_flight = tuple(
+            pair
+            for change in (*leadership.isr.in_flight, *(() if queued is None else (queued,)))
+            for pair in zip(change.isr, change.isr_epochs, strict=True)
+        )
+    maximal_isr = () if leadership is None else isr_rules.maximal_isr(leadership.isr)
+    name = partition.topic_partition
+    return Claim(
+        published.key(partition.topic_id, name.partition, partition.leader_epoch),
+        name,
+        leadership is not None,
+        partition.leader_epoch,
+        partition.high_watermark,
+        in_flight,
+        maximal_isr,
+    )
+
+
+class SimBroker:
+    """One broker over all its incarnations; `checkers.replication_checker.Observed` and
+    `checkers.command_checker.Commanded`."""
+
+    def __init__(self, cluster: BrokerCluster, node: SimNode, config: BrokerConfig) -> None:
+        self._cluster = cluster
+        self.node = node
+        self.config = config
+        self.broker: Broker | None = None
+        self.store: SimStoreClient | None = None
+        #: Whether it stopped as told: then nothing may be lost, not even with the power.
+        self.stopped_cleanly = False
+        #: Whether it was told to stop and has not ended yet.
+        self.is_stopping = False
+        #: Something damaged its disk since that was empty, and it would not start on it.
+        self.was_damaged = self.was_refused = False
+        self._has_started = False
+        self._is_ending = False
+        #: Calls of earlier lives that faults made fail.
+        self._failed_calls_before = 0
+        self._looked_at: dict[Partition, object] = {}
+        disk = cluster.simulator.disk(node.node_id, LOG_DIRECTORY)
+        self._logs = NodeLogs(
+            node.node_id,
+            disk,
+            gaps=cluster.settings.compacted,
+            compacted=cluster.settings.compacted_topics,
+        )
+
+    @property
+    def node_id(self) -> int:
+        """The broker id."""
+        return self.node.node_id
+
+    @property
+    def logs(self) -> NodeLogs:
+        """What its files hold."""
+        return self._logs
+
+    @property
+    def life(self) -> Incarnation | None:
+        """The present incarnation, None while it is down."""
+        incarnation = self.node.incarnation
+        return incarnation if incarnation is not None and incarnation.alive else None
+
+    @property
+    def incarnation(self) -> int:
+        """Number of its present or last life."""
+        return 0 if self.node.incarnation is None else self.node.incarnation.number
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it hosts its replicas now."""
+        return self.broker is not None and (self.life is not None or self._is_ending)
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of its present registration, as far as it knows."""
+        return NO_BROKER_EPOCH if self.broker is None else self.broker.broker_epoch
+
+    def hosted(self) -> Iterator[tuple[TopicPartition, TopicId]]:
+        """The replicas that it has open."""
+        if self.broker is not None:
+            for partition in self.broker.replicas.all():
+                yield partition.topic_partition, partition.topic_id
+
+    @property
+    def has_met_failed_call(self) -> bool:
+        """Whether a fault has made a call of its present or last life fail on its disk."""
+        return self._logs.disk.failed_calls > self._failed_calls_before
+
+    def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
+        """Its replicas as it sees them: those with a changed log, and those that changed since
+        they were seen."""
+        if self.broker is None or not self.is_up:
+            return
+        looked_at = self._looked_at
+        for partition in self.broker.replicas.all():
+            leadership = partition.leadership
+            look = (
+                leadership or partition.followership,
+                partition.high_watermark,
+                partition.leader_epoch,
+                None if leadership is None else leadership.isr,
+            )
+            if looked_at.get(partition) == look and not (
+                changed
+                and any(
+                    key[:2] == (partition.topic_id, partition.topic_partition.partition)
+                    for key in changed
+                )
+            ):
+                continue
+            looked_at[partition] = look
+            if partition.topic_id != ZERO_TOPIC_ID:
+                # else a power loss took its partition.metadata: nobody can say what it is
+                yield _claim(partition, self._cluster.published)
+
+    # What is done to it
+
+    def start(self) -> None:
+        """Begin a new incarnation."""
+        ports = self.node.start()
+        incarnation = self.node.incarnation
+        assert incarnation is not None
+        cluster = self._cluster
+        draw = stream(cluster.simulator.seed, "store", self.node_id, incarnation.number)
+        self.broker = None
+        self.stopped_cleanly = self.is_stopping = self._has_started = False
+        self._looked_at = {}
+        self._failed_calls_before = self._logs.disk.failed_calls
+        store = self.store = SimStoreClient(
+            cluster.store,
+            loop=ports.loop,
+            clock=ports.clock,
+            latency=lambda: draw.uniform(*cluster.settings.store_latency_ms),
+            alive=lambda: incarnation.port_call("store"),
+            reachable=lambda: cluster.reaches_store(self.node.host),
+            session_timeout_ms=cluster.settings.session_timeout_ms,
+            detect_ms=cluster.settings.detect_ms,
+        )
+        incarnation.on_death.append(self._ends)
+        incarnation.on_death.append(lambda _: store.crashed())
+        cluster.simulator.scheduler.after(0, incarnation, self._begin, ports, store)
+
+    def _ends(self, _: Loss) -> None:
+        """Dying in the middle of an event: what it did in it before counts too, for it may have
+        told somebody."""
+        self._is_ending = True
+        self._cluster.replication.after_event(self)
+        self._is_ending = False
+
+    def _begin(self, ports: Ports, store: SimStoreClient) -> None:
+        broker = self.broker = Broker(self.config, ports, store)
+        asyncio.Task(self._main(broker), loop=ports.loop, name=f"broker {self.node_id}")
+
+    async def _main(self, broker: Broker) -> None:
+        """What a real process does around its broker."""
+        incarnation = self.life
+        assert incarnation is not None
+        try:
+            await broker.start()
+        except (TidelogError, OSError) as error:
+            self._cluster.start_failed(self, error)
+            incarnation.die(Loss.NONE, f"start failed: {error!r}", judged=False)
+            raise NodeDead(f"start failed: {error!r}") from error
+        self._has_started = True
+        self._cluster.simulator.note(self.node_id, "started", "")
+
+    def stop(self, loss: Loss) -> None:
+        """Stop it as an operator does; the power may go right after (E3 promises its log)."""
+        if self.life is not None:
+            self._cluster.simulator.scheduler.after(0, self.life, self._begin_stop, self.life, loss)
+
+    def _begin_stop(self, life: Incarnation, loss: Loss) -> None:
+        broker = self.broker
+        if broker is None or not self._has_started or self.is_stopping:
+            return
+        if self._cluster.refuses_stop(self.node_id):
+            return
+        self.is_stopping = True
+        stopping = self._stop(broker, life, loss)
+        asyncio.Task(stopping, loop=life.loop, name=f"stop broker {self.node_id}")
+
+    async def _stop(self, broker: Broker, life: Incarnation, loss: Loss) -> None:
+        try:
+            await broker.stop()
+        except StorageError as error:
+            # Its disk fails as it writes everything down: no clean end, and a process that is over.
+            life.die(Loss.NONE, f"stop failed: {error!r}", judged=False)
+            raise NodeDead(f"stop failed: {error!r}") from error
+        self.stopped_cleanly = True
+        life.die(loss, "stopped as told", judged=False)
+        raise NodeDead("stopped as told")
+
+    def crash(self, loss: Loss, reason: str) -> bool:
+        """End it at once; False where it is down already, or the budget spares it."""
+        return self.life is not None and self.life.die(loss, reason)

@@ -1,0 +1,271 @@
+"""Simulated brokers, their metadata store and the checkers of a run.
+
+The cluster starts its brokers, feeds the checkers after every event, with every write of the store
+and every traced state change, and says what is missing to health. `fault_budget.py` decides which
+losses it can survive.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tidelog.client.steps import Address
+from tidelog.core.errors import ConfigError
+from tidelog.log.recovery import DamagedLog
+from tidelog.metadata.store import Delete, Op, OpResult
+from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, Settings, host_of
+from tidelog.sim.checkers.answer_checker import AnswerChecker
+from tidelog.sim.checkers.client_checker import ClientChecker
+from tidelog.sim.checkers.command_checker import CommandChecker
+from tidelog.sim.checkers.event_checker import EventChecker
+from tidelog.sim.checkers.group_checker import GroupChecker
+from tidelog.sim.checkers.hand_over_checker import HandOverChecker
+from tidelog.sim.checkers.published_state import Published
+from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim.checkers.replication_checker import ReplicationChecker
+from tidelog.sim.client_history import ClientHistory
+from tidelog.sim.disk import Loss
+from tidelog.sim.fault_budget import FaultBudget
+from tidelog.sim.loop import NS_PER_MS, EventOwner
+from tidelog.sim.node import Incarnation
+from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.sim_store import SimStoreServer
+from tidelog.sim.simulator import Simulator
+from tidelog.sim.trace import canonical
+
+#: The store's side of links between it and nodes.
+STORE_HOST: Final = "store"
+#: Reasons of halts that damage explains, or a call which a fault made fail.
+_EXPECTED_HALTS: Final = ("log directory failed",)
+#: Traced by a broker when one of its parts is wrong.
+_ROLE_EVENTS: Final = ("became_leader", "became_follower")
+_DEFECT_EVENTS: Final = ("unexpected_error", "task_failed")
+
+
+class SimCluster:
+    """Brokers, store, clients' history and checkers."""
+
+    def __init__(self, simulator: Simulator, broker_count: int, settings: Settings) -> None:
+        self.simulator = simulator
+        self.settings = settings
+        self.history = ClientHistory()
+        self.store = SimStoreServer(
+            lambda delay_ms, callback: simulator.scheduler.after(
+                int(delay_ms * NS_PER_MS), None, callback
+            )
+        )
+        self.published = Published(
+            simulator.violate, lambda: simulator.now_ns, settings.of(0).min_insync_replicas
+        )
+        self.store.on_commit(self._trace_commit)
+        self.store.on_commit(self._check_session)
+        self.store.on_commit(self.published.committed)
+        self.replication = ReplicationChecker(
+            self.published,
+            simulator.violate,
+            lambda: simulator.now_ns,
+            self._promise,
+            self.history.may_be_gone_before,
+        )
+        self.clients = ClientChecker(
+            self.history, self.replication, simulator.violate, self._promise
+        )
+        self.groups = GroupChecker(
+            simulator.violate, lambda: simulator.now_ns, OFFSETS_PARTITIONS, self._promise
+        )
+        self.hand_overs = HandOverChecker(self.published, simulator.violate, self._is_leaving)
+        #: Where brokers tell of what happens.
+        self.events: EventChecker | None = None
+        if settings.of(1).cluster_events_enable:
+            self.events = EventChecker(self.published, simulator.violate, lambda: simulator.now_ns)
+        #: What losses beyond the budget broke, where they are no violations.
+        self.broken_promises = 0
+        self.lossy_crashes = 0
+        self.brokers: dict[int, SimBroker] = {}
+        self.budget = FaultBudget(simulator, self.brokers, self.published, self.replication)
+        #: Called when a broker's process has ended.
+        self.on_broker_death: Callable[[SimBroker], None] | None = None
+        self._last_start_error: dict[int, str] = {}
+        simulator.network.add_host(STORE_HOST)
+        for broker_id in range(1, broker_count + 1):
+            node = simulator.add_node(broker_id, host_of(broker_id))
+            broker = SimBroker(self, node, settings.of(broker_id))
+            self.brokers[broker_id] = broker
+            self.replication.add(broker)
+        self.answers = AnswerChecker(
+            simulator.violate,
+            lambda: simulator.now_ns,
+            self._heard_ms,
+            lambda node_id: simulator.nodes[node_id].monotonic_ns(simulator.now_ns) // NS_PER_MS,
+            settings.session_timeout_ms,
+        )
+        simulator.on_note.append(self.answers.noted)
+        simulator.network.frame_watch = self.answers
+        self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
+        simulator.scheduler.after_event = self._after_event
+        simulator.judge_crash = self.budget.judge_crash
+        self.store.may_expire = self.budget.may_expire
+        simulator.on_death.append(self._died)
+        simulator.on_halt = self._halted
+        simulator.on_traced.append(self._traced)
+
+    @property
+    def bootstrap(self) -> list[Address]:
+        """Where clients begin."""
+        return [Address(host_of(broker_id), PORT) for broker_id in self.brokers]
+
+    def start(self) -> None:
+        """Start every broker that is down."""
+        for broker in self.brokers.values():
+            if broker.life is None:
+                broker.start()
+
+    def reaches_store(self, host: str) -> bool:
+        """Whether a node and the store can talk."""
+        network = self.simulator.network
+        if not self.store.is_available:
+            return False
+        return not (network.link(host, STORE_HOST).cut or network.link(STORE_HOST, host).cut)
+
+    def refuses_stop(self, node_id: int) -> bool:
+        """Whether the fault budget keeps a broker from stopping now."""
+        return self.budget.refuses_stop(node_id)
+
+    # What the simulator tells
+
+    def _promise(self, what: str) -> None:
+        """Something is lost that was acknowledged, or told otherwise than it was before."""
+        if self.history.keeps_promises:
+            self.simulator.violate(what)
+        else:
+            self.broken_promises += 1
+
+    def _trace_commit(
+        self, zxid: int, session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
+    ) -> None:
+        changes = [
+            f"{type(op).__name__} {result.path}{canonical(getattr(op, 'data', b''))}"
+            for op, result in zip(ops, results, strict=True)
+        ]
+        self.simulator.note(-1, "store", f"{zxid} session {session_id}: {'; '.join(changes)}")
+
+    def _check_session(
+        self, zxid: int, session_id: int, ops: Sequence[Op], _: Sequence[OpResult]
+    ) -> None:
+        """A session that is over writes nothing (S1); with its end its own nodes go."""
+        if not self.store.is_live(session_id) and not all(isinstance(op, Delete) for op in ops):
+            self.simulator.violate(f"transaction {zxid} is of session {session_id}, which is over")
+
+    def _after_event(self, owner: EventOwner | None) -> None:
+        if owner is not None and owner.alive:
+            broker = self.brokers.get(owner.node_id)
+            if broker is not None:
+                self.replication.after_event(broker)
+
+    def _died(self, incarnation: Incarnation, loss: Loss) -> None:
+        broker = self.brokers.get(incarnation.node_id)
+        if broker is None:
+            return
+        lossy = loss is not Loss.NONE and not broker.stopped_cleanly
+        if lossy:
+            self.lossy_crashes += 1
+        # What is damaged may be cut off when it starts again, however it has ended (V68).
+        is_damaged = self.simulator.is_damaged(broker.node_id)
+        self.replication.crashed(broker, lossy=lossy or is_damaged)
+        self.groups.died(broker.node_id)
+        if self.on_broker_death is not None:
+            self.on_broker_death(broker)
+
+    def _halted(self, incarnation: Incarnation, reason: str) -> None:
+        broker = self.brokers.get(incarnation.node_id)
+        is_explained = broker is not None and (broker.has_met_failed_call or broker.was_damaged)
+        if not (is_explained and reason.startswith(_EXPECTED_HALTS)):
+            self.simulator.violate(f"node {incarnation.node_id} halted: {reason}")
+
+    def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
+        if name == "groups_loaded":
+            self.groups.loaded(incarnation.node_id, fields["partition"])
+        elif name == "groups_unloaded":
+            self.groups.unloaded(incarnation.node_id, fields["partition"])
+        elif name in _ROLE_EVENTS:
+            self.commands.role_taken(incarnation.node_id, fields["partition"], fields["leader"])
+        elif name == "brokers_told":
+            self.commands.brokers_told(incarnation.node_id, fields["brokers"])
+        elif name == "unread_topic_deleted":
+            self.commands.unread_deleted(fields["topic"])
+        elif name == "broker_handed_over":
+            self.hand_overs.answered(fields["broker"], fields["epoch"], fields["remaining"])
+        elif name == "handed_over":
+            self.hand_overs.handed_over(incarnation.node_id)
+        elif name in _DEFECT_EVENTS:
+            text = " ".join(f"{key}={value}" for key, value in fields.items())
+            self.simulator.violate(f"node {incarnation.node_id}: {name} {text}")
+
+    def _heard_ms(self, node_id: int) -> int | None:
+        broker = self.brokers.get(node_id)
+        return None if broker is None or broker.store is None else broker.store.heard_ms
+
+    def _is_leaving(self, broker_id: int) -> bool:
+        broker = self.brokers[broker_id]
+        return broker.is_stopping or broker.life is None
+
+    def start_failed(self, broker: SimBroker, error: BaseException) -> None:
+        """A broker could not start; it will be started again, as an operator would."""
+        self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
+        self.simulator.note(broker.node_id, "start failed", repr(error))
+        if isinstance(error, (DamagedLog, ConfigError)):
+            if broker.was_damaged:
+                broker.was_refused = True
+            else:
+                self.simulator.violate(
+                    f"node {broker.node_id} does not believe a disk that nobody damaged: {error}"
+                )
+
+    # How it is
+
+    def waits_for_operator(self, key: LogKey) -> bool:
+        """Whether a partition is one that D3 leaves to an operator: its ISR is up and has no log.
+
+        Its creation was cut short in a way that published state cannot tell from a loss. Right
+        only where nothing was ever committed; else records are lost, and health tells.
+        """
+        state = self.published.partitions.get(key)
+        if state is None or state.leader >= 0:
+            return False
+        if self.replication.truth(key).committed and self.history.keeps_promises:
+            return False
+        return all(
+            self.brokers[member].life is not None and key not in self.brokers[member].logs.logs
+            for member in state.isr
+        )
+
+    def health(self) -> str:
+        """What is missing to a cluster in which everything is in sync; empty when nothing is."""
+        for broker in self.brokers.values():
+            if broker.life is None:
+                error = self._last_start_error.get(broker.node_id, "")
+                return f"broker {broker.node_id} is down {error}"
+            if broker.node_id not in self.published.brokers:
+                return f"broker {broker.node_id} is not registered"
+        for topic in self.published.topics.values():
+            for partition, replicas in topic.assignment.items():
+                key = self.published.key(topic.topic_id, partition)
+                state = self.published.partitions.get(key)
+                if state is None:
+                    return f"{topic.name}-{partition} has no state"
+                if not state.isr:
+                    return f"{topic.name}-{partition} is being removed"
+                if self.waits_for_operator(key):
+                    continue
+                if state.leader < 0:
+                    return f"{topic.name}-{partition} has no leader; ISR {state.isr}"
+                if state.is_recovering:
+                    return f"{topic.name}-{partition}: leader {state.leader} has not recovered"
+                if sorted(state.isr) != sorted(replicas):
+                    return (
+                        f"{topic.name}-{partition}: ISR {state.isr} of {replicas}, leader"
+                        f" {state.leader} epoch {state.leader_epoch}"
+                    )
+        return ""

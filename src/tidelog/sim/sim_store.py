@@ -1,0 +1,463 @@
+"""The simulated metadata store as one incarnation of a node sees it (rules S1-S3, S5).
+
+Implements `metadata.store.MetadataStore`. Requests wait while the store cannot be reached, for a
+session timeout at most; a transaction whose connection breaks has an unknown outcome, a read is
+sent again. The session is renewed only while the node's loop proves that it turns (`beat`).
+Everything that arrives is handled as an event of the node, so a paused or dead node hears nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from tidelog.core.ports import Clock, TimerHandle
+from tidelog.metadata.paths import validate_ops, validate_path
+from tidelog.metadata.store import (
+    Node,
+    Op,
+    OpResult,
+    OutcomeUnknown,
+    SessionCallback,
+    SessionEvent,
+    SessionExpired,
+    StoreError,
+    StoreUnavailable,
+    WatchCallback,
+)
+from tidelog.sim.sim_store_server import (
+    Answer,
+    Children,
+    Connection,
+    End,
+    Fired,
+    Get,
+    Loss,
+    Message,
+    Notice,
+    Renew,
+    ServerSession,
+    SimStoreServer,
+    Transact,
+    Value,
+)
+
+__all__ = ["SimStoreClient", "SimStoreServer"]
+
+#: Renewals per session timeout.
+_RENEWALS = 6
+#: Attempts to reconnect per session timeout.
+_RECONNECTS = 60
+
+
+@dataclass(slots=True)
+class WriteStrike:
+    """What becomes of the `countdown`-th transaction from now that contains a check or a write of
+    the node `path`: `strike` is called before it is sent, or, with `is_applied`, when it was
+    applied and nobody has been told."""
+
+    countdown: int
+    path: str
+    is_applied: bool
+    strike: Callable[[], object]
+
+    def meets(self, ops: Sequence[Op]) -> bool:
+        """Count a transaction; whether it is the one."""
+        if all(op.path != self.path for op in ops):
+            return False
+        self.countdown -= 1
+        return self.countdown <= 0
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    message: Message
+    future: asyncio.Future[Value]
+    #: When it was last sent, on the node's own clock.
+    sent_ms: int = 0
+
+    def names(self, path: str) -> bool:
+        """Whether it reads, checks or writes that node, or lists its children."""
+        message = self.message
+        match message:
+            case Transact():
+                return any(op.path == path for op in message.ops)
+            case Get():
+                return path in message.paths
+            case Children():
+                return message.path == path
+            case _:
+                return False
+
+
+class SimStoreClient:
+    """One incarnation's handle of the store.
+
+    `latency` draws the delay of a message in ms; `alive` raises NodeDead when the incarnation is
+    dead and is called first in every port call; `reachable` says whether node and store can talk.
+    `detect_ms` is how soon the store notices the death of the process (`crashed()`), None: not
+    before the session timeout.
+    """
+
+    def __init__(
+        self,
+        server: SimStoreServer,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        latency: Callable[[], float],
+        alive: Callable[[], None],
+        reachable: Callable[[], bool],
+        session_timeout_ms: int = 6000,
+        detect_ms: float | None = None,
+    ) -> None:
+        self._server = server
+        self._loop = loop
+        self._clock = clock
+        self._latency = latency
+        self._alive = alive
+        self._reachable = reachable
+        self._session_timeout_ms = session_timeout_ms
+        self._detect_ms = detect_ms
+        self._session: ServerSession | None = None
+        self._expired = False
+        self._connection: Connection | None = None
+        self._connecting = False
+        #: Counts lives of the session, so that timers of an earlier one do nothing.
+        self._life = 0
+        self._last_beat_ms = 0
+        #: When the request was sent that the store answered last, on the node's own clock.
+        self.heard_ms = 0
+        self._in_flight: deque[_Request] = deque()
+        self._waiting: deque[_Request] = deque()
+        self._openers: list[asyncio.Future[None]] = []
+        self._reconnect_timer: TimerHandle | None = None
+        self._next_loss = Loss.NOTHING
+        self._write_strike: WriteStrike | None = None
+        #: The next answer about this node is never given to who asked.
+        self._forgotten_path = ""
+        self._session_callbacks: list[SessionCallback] = []
+
+    # faults
+
+    def lose_next_answer(self) -> None:
+        """The next transaction is applied, its answer is lost: OutcomeUnknown."""
+        self._next_loss = Loss.ANSWER
+
+    def lose_next_request(self) -> None:
+        """The next transaction is lost on its way, not applied: OutcomeUnknown too."""
+        self._next_loss = Loss.REQUEST
+
+    def strike_write(self, planned: WriteStrike | None) -> None:
+        """Replace the planned strike at a write."""
+        self._write_strike = planned
+
+    def forget_answer(self, path: str) -> None:
+        """The next answer about a node arrives and is given to nobody, against the contract, as by
+        a client library with a defect; empty: none is forgotten."""
+        self._forgotten_path = path
+
+    @property
+    def will_forget(self) -> bool:
+        """Whether an answer is still to be forgotten."""
+        return self._forgotten_path != ""
+
+    def crashed(self) -> None:
+        """The process has died: with `detect_ms` the store notices then, as flock does."""
+        session = self._session
+        if session is None or self._detect_ms is None:
+            return
+
+        def noticed() -> None:
+            self._server.expire(session.session_id)
+
+        self._server.schedule(self._detect_ms, noticed)
+
+    # the port
+
+    @property
+    def session_id(self) -> int | None:
+        """The live session's id."""
+        return None if self._session is None else self._session.session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """How long the session outlives its last sign of life."""
+        return self._session_timeout_ms
+
+    def on_session(self, callback: SessionCallback) -> None:
+        """Call back at every change of the session's state."""
+        self._alive()
+        self._session_callbacks.append(callback)
+
+    def beat(self) -> None:
+        """The loop turns."""
+        self._alive()
+        self._last_beat_ms = self._clock.monotonic_ms()
+
+    async def open(self) -> None:
+        """Connect and start a session; StoreUnavailable after a session timeout."""
+        self._alive()
+        if self._session is not None:
+            return
+        if not self._openers:
+            self._life += 1
+            self._expired = False
+            self._last_beat_ms = self._clock.monotonic_ms()
+            self._clock.call_later(self._session_timeout_ms, self._open_timer(self._life))
+            self._reconnect()
+        opener: asyncio.Future[None] = self._loop.create_future()
+        self._openers.append(opener)
+        await opener
+
+    async def close(self) -> None:
+        """End the session; a store that cannot be reached notices at its timeout."""
+        self._alive()
+        if self._session is not None and self._connection is not None and self._reachable():
+            # Where the message does not get through, the session ends at its timeout.
+            with contextlib.suppress(OutcomeUnknown, StoreUnavailable, SessionExpired):
+                await self._ask(End())
+        self._over(StoreUnavailable("the store is closed"))
+
+    async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:
+        """Read a node."""
+        self._alive()
+        validate_path(path)
+        nodes = cast("list[Node | None]", await self._ask(Get((path,), watch)))
+        return nodes[0]
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read many nodes."""
+        self._alive()
+        for path in paths:
+            validate_path(path)
+        return cast("list[Node | None]", await self._ask(Get(tuple(paths), None)))
+
+    async def children(self, path: str, watch: WatchCallback | None = None) -> list[str] | None:
+        """List children."""
+        self._alive()
+        validate_path(path)
+        return cast("list[str] | None", await self._ask(Children(path, watch)))
+
+    async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
+        """Apply operations."""
+        self._alive()
+        validate_ops(ops)
+        loss, self._next_loss = self._next_loss, Loss.NOTHING
+        message = Transact(tuple(ops), loss)
+        planned = self._write_strike
+        if planned is not None and planned.meets(ops):
+            self._write_strike = None
+            if planned.is_applied:
+                message.applied = planned.strike
+            else:
+                planned.strike()
+                self._alive()
+        return cast("list[OpResult]", await self._ask(message))
+
+    # requests
+
+    def _ask(self, message: Message) -> asyncio.Future[Value]:
+        if self._session is None:
+            raise SessionExpired() if self._expired else StoreUnavailable("there is no session")
+        request = _Request(message, self._loop.create_future())
+        if self._connection is None:
+            self._wait(request)
+        else:
+            self._send(self._connection, request)
+        return request.future
+
+    def _send(self, connection: Connection, request: _Request) -> None:
+        if connection.is_open and self._reachable():
+            request.sent_ms = self._clock.monotonic_ms()
+            self._in_flight.append(request)
+            connection.request(request.message)
+        else:  # never sent: certainly not applied
+            connection.cut()
+            self._wait(request)
+
+    def _wait(self, request: _Request) -> None:
+        self._waiting.append(request)
+
+        def give_up() -> None:
+            if request in self._waiting:
+                self._waiting.remove(request)
+                _fail(
+                    request.future,
+                    StoreUnavailable(f"no connection for {self._session_timeout_ms} ms"),
+                )
+
+        self._clock.call_later(self._session_timeout_ms, give_up)
+
+    # the connection
+
+    def _reconnect(self) -> None:
+        """Try to connect until it works or the session is over."""
+        if self._reconnect_timer is not None:
+            self._reconnect_timer.cancel()
+            self._reconnect_timer = None
+        if self._connection is not None:
+            return
+        life = self._life
+        if self._reachable() and not self._connecting:
+            self._connecting = True
+            self._server.schedule(self._latency(), lambda: self._connect_arrives(life))
+        self._reconnect_timer = self._clock.call_later(
+            self._session_timeout_ms / _RECONNECTS, self._reconnect
+        )
+
+    def _connect_arrives(self, life: int) -> None:
+        """At the server."""
+        server = self._server
+        if life != self._life:
+            return
+        if not self._reachable():
+            self._connecting = False
+            return
+        session: ServerSession | None
+        if self._session is None:
+            session = server.start_session(self._session_timeout_ms)
+        else:
+            session = server.session(self._session.session_id)
+        if session is None:
+            server.schedule(self._latency(), lambda: self._on_loop(lambda: self._refused(life)))
+            return
+        connection = Connection(
+            server,
+            session,
+            self._latency,
+            self._reachable,
+            receive=lambda notice: self._on_loop(lambda: self._receive(connection, notice)),
+            broken=lambda: self._on_loop(lambda: self._broken(connection)),
+        )
+        server.schedule(
+            self._latency(),
+            lambda: self._on_loop(lambda: self._connected(life, session, connection)),
+        )
+
+    def _on_loop(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(callback)
+
+    def _connected(self, life: int, session: ServerSession, connection: Connection) -> None:
+        if life != self._life:
+            return  # a session that was started for nothing ends at its timeout
+        self._connecting = False
+        is_new = self._session is None
+        if not self._server.is_live(session.session_id):
+            if not is_new:
+                self._session_expired()
+            return
+        if not self._reachable():
+            return
+        self._session = session
+        self._connection = connection
+        # From here on the server may use it; watches that fired meanwhile come first.
+        session.connected(connection)
+        if is_new:
+            self._renewal_timer(life)
+        else:
+            self._renew()
+        waiting, self._waiting = self._waiting, deque()
+        for request in waiting:
+            self._send(connection, request)
+        self._emit(SessionEvent.CONNECTED)
+        openers, self._openers = self._openers, []
+        for opener in openers:
+            if not opener.done():
+                opener.set_result(None)
+
+    def _refused(self, life: int) -> None:
+        if life == self._life:
+            self._session_expired()
+
+    def _broken(self, connection: Connection) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        in_flight, self._in_flight = self._in_flight, deque()
+        behind, self._waiting = self._waiting, deque()
+        for request in in_flight:
+            if isinstance(request.message, Transact):
+                _fail(request.future, OutcomeUnknown("the connection broke before the answer"))
+            else:
+                self._wait(request)
+        self._waiting.extend(behind)
+        self._emit(SessionEvent.SUSPENDED)
+        self._reconnect()
+
+    def _receive(self, connection: Connection, notice: Notice) -> None:
+        if connection.session is not self._session:
+            return
+        if isinstance(notice, Fired):
+            notice.callback(notice.event)
+        elif connection is not self._connection:
+            return
+        elif isinstance(notice, Answer):
+            request = self._in_flight.popleft()
+            self.heard_ms = request.sent_ms
+            future = request.future
+            if self._forgotten_path and request.names(self._forgotten_path):
+                self._forgotten_path = ""
+            elif notice.error is not None:
+                _fail(future, notice.error)
+            elif not future.done():
+                future.set_result(notice.value)
+        else:
+            self._session_expired()
+
+    # the session
+
+    def _renewal_timer(self, life: int) -> None:
+        if life != self._life or self._session is None:
+            return
+        self._renew()
+        self._clock.call_later(
+            self._session_timeout_ms / _RENEWALS, lambda: self._renewal_timer(life)
+        )
+
+    def _renew(self) -> None:
+        age_ms = self._clock.monotonic_ms() - self._last_beat_ms
+        if self._connection is not None and age_ms * 3 < self._session_timeout_ms:
+            self._connection.request(Renew())
+
+    def _session_expired(self) -> None:
+        self._expired = True
+        self._over(SessionExpired())
+        self._emit(SessionEvent.EXPIRED)
+
+    def _over(self, error: StoreError) -> None:
+        self._life += 1
+        self._session = None
+        self._connection = None
+        self._connecting = False
+        if self._reconnect_timer is not None:
+            self._reconnect_timer.cancel()
+            self._reconnect_timer = None
+        openers, self._openers = self._openers, []
+        for opener in openers:
+            _fail(opener, error)
+        requests = [*self._in_flight, *self._waiting]
+        self._in_flight.clear()
+        self._waiting.clear()
+        for request in requests:
+            _fail(request.future, error)
+
+    def _open_timer(self, life: int) -> Callable[[], None]:
+        def give_up() -> None:
+            if life == self._life and self._session is None:
+                self._over(StoreUnavailable(f"not reached within {self._session_timeout_ms} ms"))
+
+        return give_up
+
+    def _emit(self, event: SessionEvent) -> None:
+        for callback in list(self._session_callbacks):
+            callback(event)
+
+
+def _fail(future: asyncio.Future[Value] | asyncio.Future[None], error: StoreError) -> None:
+    if not future.done():
+        future.set_exception(error)

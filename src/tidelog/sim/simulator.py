@@ -1,0 +1,207 @@
+"""The simulator of one run: the scheduler, the network, the nodes with their disks, and the trace.
+
+Faults act on it from outside (`SimNode`, `SimNetwork`, `SimDisk`); whoever checks follows it
+through `on_traced`, `Scheduler.after_event` and `violate`. Knows nothing of brokers.
+"""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from tidelog.core.errors import ConfigError
+from tidelog.core.ports import Lane
+from tidelog.sim.disk import Loss, SimDisk
+from tidelog.sim.files import SimFiles
+from tidelog.sim.lanes import SimLane
+from tidelog.sim.loop import EventOwner, Scheduler
+from tidelog.sim.network import SimNetwork
+from tidelog.sim.node import Incarnation, SimNode, trace_detail
+from tidelog.sim.seeds import stream
+from tidelog.sim.trace import Trace
+
+
+class ViolationError(Exception):
+    """Something that must never happen has happened; the run ends."""
+
+
+class Simulator:
+    """Virtual time, nodes, network, disks and trace of one run."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.trace = Trace()
+        self.scheduler = Scheduler(self.trace)
+        self.scheduler.on_unhandled = self._unhandled
+        self.network = SimNetwork(self.scheduler, self.note, stream(seed, "network"))
+        self.nodes: dict[int, SimNode] = {}
+        self.disks: dict[tuple[int, str], SimDisk] = {}
+        #: What was violated, in order; the first one ends the run.
+        self.violations: list[str] = []
+        #: Called with (incarnation, event name, fields) for each traced state change.
+        self.on_traced: list[Callable[[Incarnation, str, dict[str, Any]], None]] = []
+        #: Called with (node id, kind, detail) for each line of the trace; -1 is no node.
+        self.on_note: list[Callable[[int, str, str], None]] = []
+        #: Says what a crash may really lose, None for no crash at all (a fault budget).
+        self.judge_crash: Callable[[Incarnation, Loss], Loss | None] | None = None
+        #: Called when an incarnation has died, after its disks and connections were dealt with.
+        self.on_death: list[Callable[[Incarnation, Loss], None]] = []
+        #: Called with the reason when a node halts itself; without it every halt is a violation.
+        self.on_halt: Callable[[Incarnation, str], None] | None = None
+        self._incarnations: list[Incarnation] = []
+
+    @property
+    def now_ns(self) -> int:
+        """Virtual time."""
+        return self.scheduler.now_ns
+
+    # Nodes
+
+    def add_node(self, node_id: int, host: str) -> SimNode:
+        """A node that does not run yet."""
+        if node_id in self.nodes:
+            raise ValueError(f"node {node_id} exists")
+        node = self.nodes[node_id] = SimNode(self, node_id, host)
+        self.network.add_host(host)
+        return node
+
+    def disk(self, node_id: int, directory: str) -> SimDisk:
+        """The disk of a log directory, made when it is new; outlives every incarnation."""
+        found = self.disks.get((node_id, directory))
+        if found is None:
+            found = self.disks[(node_id, directory)] = SimDisk(directory)
+        return found
+
+    def open_lane(self, incarnation: Incarnation, directory: str) -> Lane:
+        """The lane of a log directory for one incarnation."""
+        incarnation.port_call("lane.open")
+        if not directory.startswith("/"):
+            raise ConfigError(f"log directory {directory!r}: an absolute path is expected")
+        disk = self.disk(incarnation.node_id, directory)
+        draw = stream(self.seed, "disk", incarnation.node_id, directory, incarnation.number)
+        files = SimFiles(incarnation, disk, draw)
+        return SimLane(incarnation, self.scheduler, directory, files, draw)
+
+    def node_started(self, incarnation: Incarnation) -> None:
+        """An incarnation begins."""
+        self._incarnations.append(incarnation)
+        self.note(incarnation.node_id, "start", str(incarnation.number))
+
+    def node_died(self, incarnation: Incarnation, loss: Loss) -> None:
+        """An incarnation has ended: its connections break, its disks lose what they lose."""
+        self.network.process_died(incarnation, power_lost=loss is not Loss.NONE)
+        if loss is not Loss.NONE:
+            for (node_id, directory), disk in self.disks.items():
+                if node_id == incarnation.node_id:
+                    draw = stream(self.seed, "loss", node_id, directory, incarnation.number)
+                    for line in disk.lose_power(draw, loss):
+                        self.note(node_id, "lost data", line)
+        for callback in self.on_death:
+            callback(incarnation, loss)
+
+    def loss_of(self, node_id: int, wanted: Loss) -> Loss:
+        """What the end of a process takes: pages that a failed fsync dropped are gone with the
+        mount, though the power stays."""
+        if wanted is Loss.NONE and self.has_dropped(node_id):
+            return Loss.ALL_UNSYNCED
+        return wanted
+
+    def has_dropped(self, node_id: int) -> bool:
+        """Whether a node reads what a failed fsync has dropped (see SimDisk.has_dropped)."""
+        return any(owner == node_id and disk.has_dropped for (owner, _), disk in self.disks.items())
+
+    def is_damaged(self, node_id: int) -> bool:
+        """Whether bits of a node's files were flipped and are still so."""
+        return any(owner == node_id and disk.is_damaged for (owner, _), disk in self.disks.items())
+
+    def node_halted(self, incarnation: Incarnation, reason: str) -> None:
+        """A node ends itself."""
+        self.note(incarnation.node_id, "halt", reason)
+        if self.on_halt is not None:
+            self.on_halt(incarnation, reason)
+        else:
+            self.violate(f"node {incarnation.node_id} halted: {reason}")
+        incarnation.die(Loss.NONE, f"halt: {reason}", judged=False)
+
+    # What happens
+
+    def note(self, node_id: int, kind: str, detail: str) -> None:
+        """A line of the trace."""
+        self.trace.line(self.scheduler.now_ns, node_id, kind, detail)
+        for callback in self.on_note:
+            callback(node_id, kind, detail)
+
+    def traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
+        """A node traced a state change."""
+        self.note(incarnation.node_id, "event", trace_detail(name, fields))
+        for callback in self.on_traced:
+            callback(incarnation, name, fields)
+
+    def violate(self, what: str) -> None:
+        """Something that must never happen has happened."""
+        self.violations.append(f"{self.scheduler.now_ns / 1e9:.6f} s: {what}")
+        self.note(-1, "violation", what.partition("\n")[0])
+
+    def _unhandled(self, owner: EventOwner | None, what: str, error: BaseException) -> None:
+        if owner is None:
+            raise error  # a fault of the simulator itself
+        text = "".join(traceback.format_exception(error))
+        self.violate(f"node {owner.node_id}: unhandled ({what}) {error!r}\n{text}")
+
+    # Running
+
+    def run_until(self, time_ns: int) -> None:
+        """Run to an instant; stops early after a violation."""
+        scheduler = self.scheduler
+        violations = self.violations
+        while not violations:
+            next_ns = scheduler.next_time_ns()
+            if next_ns is None or next_ns > time_ns:
+                scheduler.now_ns = max(scheduler.now_ns, time_ns)
+                return
+            scheduler.run_next()
+
+    def run_while(self, unfinished: Callable[[], bool], limit_ns: int) -> bool:
+        """Run while `unfinished()` holds; False when the limit came first or all events ended."""
+        scheduler = self.scheduler
+        while unfinished():
+            next_ns = scheduler.next_time_ns()
+            if self.violations or next_ns is None or next_ns > limit_ns:
+                return False
+            scheduler.run_next()
+        return True
+
+    def check(self) -> None:
+        """Raise ViolationError when there was one."""
+        if self.violations:
+            raise ViolationError(self.violations[0])
+
+    def close(self) -> None:
+        """End the run: coroutines that were held are ended without acting."""
+        for incarnation in self._incarnations:
+            incarnation.bury()
+        self._incarnations.clear()
+
+
+class CollectorPaused:
+    """No collection of cycles at instants that memory use decides, while runs are simulated.
+
+    A collected coroutine would run its `finally` blocks then. What was there before is set apart
+    meanwhile, so that the collection at the end goes through what the runs made alone.
+    """
+
+    def __enter__(self) -> None:
+        self._was_enabled = gc.isenabled()
+        self._froze = gc.get_freeze_count() == 0
+        gc.disable()
+        if self._froze:
+            gc.freeze()
+
+    def __exit__(self, *_: object) -> None:
+        gc.collect()
+        if self._froze:
+            gc.unfreeze()
+        if self._was_enabled:
+            gc.enable()

@@ -1,0 +1,131 @@
+"""The verdict of a story: the violated rule, and what each replica holds around the offset.
+
+The rule follows from how the violation reads, the offset from what it names, or from where logs and
+what was committed part. Logs are shown as the files showed them in the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from tidelog.sim.batches import GONE
+from tidelog.sim.checkers.replica_logs import LogKey, ReplicaLog
+
+if TYPE_CHECKING:
+    from tidelog.sim.story.watching import Watcher
+
+#: Offsets before and behind the one in question that are shown.
+_AROUND: Final = 3
+#: Where a violation names the offset that it is about, the surest place first.
+_OFFSETS: Final = (
+    re.compile(r"\boffset (\d+)"),
+    re.compile(r"log ends at (\d+)"),
+    re.compile(r"no leader ever had more than (\d+)"),
+)
+#: What must hold, by how the violations of it read; the first that fits.
+_RULES: Final = (
+    (r"lacks committed records \(cut its log\)",
+     "V32: a follower cuts only what its leader does not have, and never what is committed"),
+    (r"lacks committed records",
+     "V60, A7: who is in the maximal ISR has everything that is committed"),
+    (r"leads in epoch \d+ without", "V12: who leads has everything that is committed"),
+    (r"below the high watermark of node", "V60: what lies below a high watermark never changes"),
+    (r"which nobody has but", "V60, V64: committed is what min.insync.replicas replicas have"),
+    (r"no leader ever had more", "V60: no follower's high watermark is above its leaders'"),
+    (r"its log ends at \d+$", "V60: no high watermark is above the end of its log"),
+    (r"the high watermark of leader", "V60: a leader's high watermark never goes back"),
+    (r"acknowledged and not committed", "V64: acks=all is answered when the batch is committed"),
+    (r"^client \d+ (read|was given)", "V60: consumers are given committed records alone"),
+    (r"both lead in epoch", "V14: a leader epoch has one leader"),
+    (r"which was gone before it registered", "V23: a replica never serves a topic made anew"),
+    (r"\(V(\d+)\)", "the rule that it names"),
+    (r"is of session \d+, which is over", "S1: a session that is over writes nothing"),
+    (r"not in time", "liveness: a minute after the faults everything is in sync, told and read"),
+    (r"refused the sequence", "V64: a leader has what idempotent producers were acknowledged"),
+    (r"went back", "V14: epochs never go back"),
+    (r"generation", "G1: one generation of a group at a time, handed out once"),
+    (r"\bgroup\b", "G1: committed offsets of a group are never lost or invented"),
+)  # fmt: skip
+
+
+def rule_of(violation: str) -> str:
+    """The rule that was violated, with its sentence; empty where none is known to read so."""
+    text = re.sub(r"^[\d.]+ s: ", "", violation.partition("\n")[0])
+    return next((rule for pattern, rule in _RULES if re.search(pattern, text)), "")
+
+
+def ending(watcher: Watcher, violation: str, subjects: Sequence[str]) -> list[str]:
+    """The violation, the rule, and the logs of the partitions that it names."""
+    lines = [f"VIOLATION {violation.partition(chr(10))[0]}"]
+    rule = rule_of(violation)
+    if rule:
+        lines.append(f"The rule: {rule}.")
+    for key in watcher.run.cluster.published.partitions:
+        if watcher.name(key) in subjects:
+            lines += _logs(watcher, key, violation)
+    return lines
+
+
+def _logs(watcher: Watcher, key: LogKey, violation: str) -> list[str]:
+    """A table: one row for each replica, one column for each offset."""
+    cluster = watcher.run.cluster
+    state = cluster.published.partitions[key]
+    committed = cluster.replication.truth(key).committed
+    logs = {node_id: broker.logs.logs.get(key) for node_id, broker in cluster.brokers.items()}
+    offset = _offset(violation, list(logs.values()), committed)
+    offsets = range(max(0, offset - _AROUND), offset + _AROUND + 1)
+    rows = [["", *map(str, offsets), "log end", "high watermark"]]
+    for node_id, log in logs.items():
+        cells = [_cell(log, each) for each in offsets]
+        mark = cluster.replication.high_watermark(node_id, key)
+        who = f"broker {node_id}{' (down)' if node_id in watcher.down else ''}"
+        end = "no log" if log is None else str(log.end)
+        rows.append([who, *cells, end, "-" if mark < 0 else str(mark)])
+    known = [_record(committed[each]) if each < len(committed) else "-" for each in offsets]
+    rows.append(["committed", *known, str(len(committed)), ""])
+    return [
+        f"What the logs of {watcher.name(key)} hold around offset {offset} (leader epoch:record);"
+        f" published: leader {state.leader}, leader epoch {state.leader_epoch}, ISR {state.isr},"
+        f" partition epoch {state.partition_epoch}",
+        *_aligned(rows),
+    ]
+
+
+def _offset(violation: str, logs: Sequence[ReplicaLog | None], committed: Sequence[int]) -> int:
+    """The offset that a violation names; else the first at which a log differs from what was
+    committed, or ends before it."""
+    for pattern in _OFFSETS:
+        found = pattern.search(violation)
+        if found is not None:
+            return int(found[1])
+    differing = [
+        offset
+        for log in logs
+        if log is not None
+        for offset in range(log.start, len(committed))
+        if offset >= log.end or log.numbers[offset - log.start] not in (GONE, committed[offset])
+    ]
+    return min(differing, default=max(len(committed) - 1, 0))
+
+
+def _cell(log: ReplicaLog | None, offset: int) -> str:
+    if log is None or not log.start <= offset < log.end:
+        return "-"
+    number = log.numbers[offset - log.start]
+    return "gone" if number == GONE else f"{log.epochs[offset - log.start]}:{_record(number)}"
+
+
+def _record(number: int) -> str:
+    """Numbers of coordinators' records are checksums: their last digits tell them apart."""
+    text = str(number)
+    return text if len(text) <= 8 else f"..{text[-5:]}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]

@@ -1,0 +1,328 @@
+"""Producers of one partition each: idempotent as librdkafka is, plain, and fire-and-hope.
+
+The idempotent one keeps up to five batches in flight, repeats all that were not acknowledged in
+their order and with their sequences until they are, whatever went wrong, and takes a new id only
+where the broker says that its own is not known. The plain one (acks=all, one batch in flight)
+repeats too and may so store a batch twice. With acks=1 or 0 nothing is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from typing import Any, Final
+
+from tidelog.client.cluster import BrokerNode
+from tidelog.client.producing import LogWriter
+from tidelog.client.retries import Patience
+from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.types import TopicPartition
+from tidelog.sim.batches import encode_batch
+from tidelog.sim.client_history import Outcome, Produce
+from tidelog.sim.workload.client import ClientConnection, ClientNode
+from tidelog.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tidelog.wire.registry import PRODUCE
+
+MAX_IN_FLIGHT: Final = 5
+#: What the broker may wait for replicas, and what we wait beyond it.
+PRODUCE_TIMEOUT_MS: Final = 1_500
+_ANSWER_MARGIN_MS: Final = 700
+_BACKOFF_MS: Final = (5, 100)
+#: Refused before anything was appended, and may pass.
+NOT_APPENDED: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+#: May have been appended, and may pass.
+UNCERTAIN: Final = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+        # Losing leadership answers whatever waits with it, appended or not (V38).
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+_NEW_ID: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+
+class Numbers:
+    """Record numbers that are unique in a run."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def take(self, count: int) -> tuple[int, ...]:
+        """The next `count` numbers."""
+        first = self._last + 1
+        self._last += count
+        return tuple(range(first, first + count))
+
+
+class Waiting:
+    """A batch that is not settled."""
+
+    __slots__ = ("batch", "operation", "paddings")
+
+    def __init__(self, operation: Produce, paddings: list[int]) -> None:
+        self.operation = operation
+        #: Bytes of padding of each record.
+        self.paddings = paddings
+        #: As it is sent.
+        self.batch = b""
+
+
+class PartitionProducer:
+    """Sends batches to one partition, one every `pace_ms` or so, until told to stop."""
+
+    def __init__(
+        self,
+        client: ClientNode,
+        partition: TopicPartition,
+        numbers: Numbers,
+        draw: random.Random,
+        *,
+        acks: int = -1,
+        idempotent: bool = True,
+        pace_ms: int = 30,
+        highest_version: int | None = None,
+        keyed: bool = False,
+    ) -> None:
+        self.client = client
+        self.partition = partition
+        self.acks = acks
+        self._keyed = keyed
+        self.idempotent = idempotent
+        self.pace_ms = pace_ms
+        #: No new batches; what was begun is brought to its end.
+        self.stopping = False
+        self._numbers = numbers
+        self._draw = draw
+        self._highest_version = highest_version
+        self._repeats = acks == -1
+        self._window = MAX_IN_FLIGHT if idempotent else 1
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._next_sequence = 0
+        self._waiting: deque[Waiting] = deque()
+        self._next_batch_ns = 0
+        self._broker_id = -1
+
+    @property
+    def is_done(self) -> bool:
+        """Told to stop, and nothing is open."""
+        return self.stopping and not self._waiting
+
+    def abandon(self) -> None:
+        """Wait for nothing any more: whatever is open stays unknown."""
+        self.stopping = True
+        self._waiting_end_unknown()
+
+    async def run(self) -> None:
+        """Produce until stopped."""
+        while not self.is_done:
+            try:
+                if self.idempotent and self._producer_id < 0:
+                    await self._take_id()
+                leader = await self.client.run(self._leader())
+                self._broker_id = leader.broker_id
+                connection = await self.client.connection(leader.address)
+            except TidelogError:
+                await self._back_off()
+                continue
+            await self._pump(connection)
+            await self._back_off()
+
+    async def _take_id(self) -> None:
+        writer = LogWriter(self.client.router)
+        self._producer_id, self._producer_epoch = await self.client.run(writer.init_producer_id())
+        self.client.history.producer_id_given(self.client.node_id, self._producer_id)
+        self._next_sequence = 0
+
+    def _leader(self) -> Any:
+        router = self.client.router
+
+        def attempt(patience: Patience) -> Any:
+            leader: BrokerNode = yield from router.leader(self.partition, patience)
+            return leader
+
+        return router.repeat(f"finding the leader of {self.partition}", attempt)
+
+    async def _back_off(self) -> None:
+        self.client.router.forget()
+        await self.client.tasks.sleep(self._draw.randrange(*_BACKOFF_MS))
+
+    async def _pump(self, connection: ClientConnection) -> None:
+        """Keep the window full until something goes wrong or all is done."""
+        in_flight: deque[tuple[Waiting, asyncio.Future[Any]]] = deque()
+        healthy = True
+        while True:
+            while healthy and len(in_flight) < self._window:
+                waiting = await self._next(len(in_flight), may_wait=not in_flight)
+                if waiting is None:
+                    break
+                in_flight.append((waiting, self._send(connection, waiting)))
+            if not in_flight:
+                return
+            waiting, future = in_flight.popleft()
+            settled = self._settle(waiting, *await _outcome(future))
+            healthy = healthy and settled
+            if self.is_done and not in_flight:
+                return
+
+    async def _next(self, position: int, *, may_wait: bool) -> Waiting | None:
+        """The batch to send at a position of the window; a new one when it is time for it."""
+        if position < len(self._waiting):
+            return self._waiting[position]
+        if self.stopping:
+            return None
+        early_ns = self._next_batch_ns - self.client.now_ns
+        if early_ns > 0:
+            if not may_wait:
+                return None
+            await self.client.tasks.sleep(early_ns / 1e6)
+            if self.stopping:
+                return None
+        return self._new_batch()
+
+    def _new_batch(self) -> Waiting:
+        draw = self._draw
+        count = draw.randrange(1, 5)
+        numbers = self._numbers.take(count)
+        timestamp_ms = self.client.ports.clock.wall_ms()
+        paddings = [draw.randrange(120) for _ in numbers]
+        operation = Produce(
+            client=self.client.node_id,
+            topic=self.partition.topic,
+            partition=self.partition.partition,
+            acks=self.acks,
+            producer_id=self._producer_id,
+            numbers=numbers,
+            begin_ns=self.client.now_ns,
+            timestamp_ms=timestamp_ms,
+        )
+        self.client.history.produce_begins(operation)
+        burst = draw.random() < 0.2
+        pause_ms = 0.0 if burst else self.pace_ms * 2 * draw.random()
+        self._next_batch_ns = self.client.now_ns + int(pause_ms * 1e6)
+        waiting = Waiting(operation, paddings)
+        self._encode(waiting)
+        self._waiting.append(waiting)
+        return waiting
+
+    def _encode(self, waiting: Waiting) -> None:
+        """Give a batch the producer's next sequence numbers."""
+        operation = waiting.operation
+        waiting.batch = encode_batch(
+            operation.numbers,
+            waiting.paddings,
+            timestamp_ms=operation.timestamp_ms,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=self._next_sequence if self.idempotent else -1,
+            keyed=self._keyed,
+        )
+        self._next_sequence += len(operation.numbers)
+
+    def _send(self, connection: ClientConnection, waiting: Waiting) -> asyncio.Future[Any]:
+        waiting.operation.sent_ns.append(self.client.now_ns)
+        data = PartitionProduceData(index=self.partition.partition, records=waiting.batch)
+        topic = TopicProduceData(name=self.partition.topic, partition_data=[data])
+        request = ProduceRequest(acks=self.acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        version = connection.version(PRODUCE, self._highest_version)
+        if self.acks == 0:
+            connection.post(PRODUCE, version, request)
+            done: asyncio.Future[Any] = self.client.ports.loop.create_future()
+            done.set_result(None)
+            return done
+        return connection.call(PRODUCE, version, request, PRODUCE_TIMEOUT_MS + _ANSWER_MARGIN_MS)
+
+    def _settle(self, waiting: Waiting, answer: Any, failed: bool) -> bool:
+        """Take an answer; False when what follows must be sent again."""
+        if failed:
+            return self._lost(waiting)
+        if answer is None:
+            self._end(waiting, Outcome.UNKNOWN)
+            return True
+        result: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+        error = ErrorCode(result.error_code)
+        if error is ErrorCode.NONE:
+            self._end(waiting, Outcome.DONE, result.base_offset)
+            return True
+        if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self._end(waiting, Outcome.DONE)
+            return True
+        return self._refused(waiting, error)
+
+    def _refused(self, waiting: Waiting, error: ErrorCode) -> bool:
+        if waiting not in self._waiting:
+            return False  # given up with the producer id that an earlier answer made useless
+        if error in NOT_APPENDED or error in UNCERTAIN:
+            if not self._repeats:
+                self._end(waiting, Outcome.UNKNOWN if error in UNCERTAIN else Outcome.REFUSED)
+            return False
+        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._waiting[0] is not waiting:
+            return False  # a batch before it was refused
+        operation = waiting.operation
+        remade = self.client.history.was_remade_since(operation.topic, operation.begin_ns)
+        if error in _NEW_ID or (error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and remade):
+            # The new topic may have taken a later batch first: it knows nothing of the producer.
+            self._renew()
+            return False
+        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            self.client.history.sequence_refused(operation, self._broker_id)
+            if not self.client.history.keeps_promises:
+                self._renew()  # what was acknowledged before is lost: it never fits again
+            return False  # another broker may lead by now
+        self.client.history.anomaly(f"{error.name} for the oldest open {operation}")
+        self._end(waiting, Outcome.UNKNOWN)
+        return False
+
+    def _lost(self, waiting: Waiting) -> bool:
+        """No answer: appended or not."""
+        if not self._repeats:
+            self._end(waiting, Outcome.UNKNOWN)
+        return False
+
+    def _renew(self) -> None:
+        """The broker does not know the producer: whatever is open stays unknown for ever."""
+        self._waiting_end_unknown()
+        self._producer_id = -1
+
+    def _waiting_end_unknown(self) -> None:
+        for each in list(self._waiting):
+            self._end(each, Outcome.UNKNOWN)
+
+    def _end(self, waiting: Waiting, outcome: Outcome, base_offset: int = -1) -> None:
+        if waiting not in self._waiting:
+            return
+        self._waiting.remove(waiting)
+        history = self.client.history
+        history.produce_ends(waiting.operation, outcome, self.client.now_ns, base_offset)
+
+
+async def _outcome(future: asyncio.Future[Any]) -> tuple[Any, bool]:
+    """(answer, whether there is none)."""
+    try:
+        return await future, False
+    except TidelogError:
+        return None, True

@@ -1,0 +1,201 @@
+"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V42, V43, V46, V80, E3,
+S1, S2).
+
+Each takes one rule out of how state is decided, written and believed; what it does stands in its
+docstring, and from there in docs/internals/mutants.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tests.mutants.mutant import Catalogue
+
+from tidelog.controller.activity import Verdict
+from tidelog.controller.adoption import Adopted
+from tidelog.controller.decision import Written
+from tidelog.metadata import layout
+from tidelog.metadata.store import Check, StoreUnavailable
+from tidelog.sim.sim_store_server import Transact
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks("V10", "tidelog.controller.liveness:restarted_members", profile="quick_restarts")
+def bounce_unnoticed(_: Any) -> Any:
+    """Recorded broker epochs are not looked at."""
+    return lambda state, brokers: ()
+
+
+@_breaks("E3", "tidelog.controller.liveness:shut_down_cleanly", profile="quick_restarts")
+def every_restart_is_clean(_: Any) -> Any:
+    """A broker that comes back is taken to have everything, with no proof that it ended cleanly."""
+    return lambda broker, recorded_epoch: True
+
+
+@_breaks("V13", "tidelog.controller.elections:elect", profile="slow_followers")
+def unclean_election(original: Any) -> Any:
+    """Where nobody in sync is alive, somebody else leads, allowed or not."""
+
+    def elect(
+        state: Any, replicas: Any, brokers: Any, absent: Any, _: bool, controller_epoch: int
+    ) -> Any:
+        return original(state, replicas, brokers, absent, True, controller_epoch)
+
+    return elect
+
+
+@_breaks("V13", "tidelog.controller.elections:_leaderless", profile="slow_followers")
+def last_isr_forgotten(original: Any) -> Any:
+    """A partition without a leader keeps no ISR: whoever comes first leads."""
+
+    def leaderless(state: Any, survivors: Any, controller_epoch: int) -> Any:
+        election = original(state, survivors, controller_epoch)
+        if election is None:
+            return None
+        everybody = tuple(sorted({*state.isr, 1, 2, 3}))
+        return replace(election, state=replace(election.state, isr=everybody, isr_epochs=None))
+
+    return leaderless
+
+
+@_breaks(
+    "V3",
+    "tidelog.broker.controller.store_writer:StoreWriter._transact",
+    "tidelog.broker.controller.store_writer:StoreWriter._settle",
+    "tidelog.broker.controller.runtime:ControllerShell._check_claim",
+    profile="unlucky_elections",
+)
+def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -> Any:
+    """A controller writes without the check of its epoch, and does not look whether it still is."""
+
+    async def transact_unchecked(writer: Any, ops: Any) -> Any:
+        while True:
+            try:
+                return await writer._store.transact(ops)
+            except StoreUnavailable as error:
+                await writer._wait(error)
+
+    async def settle_unchecked(writer: Any, *rest: Any) -> Any:
+        nodes = await writer._read([layout.CONTROLLER_EPOCH])
+        writer._epoch_check = Check(layout.CONTROLLER_EPOCH, nodes[0].stat.version)
+        return await settle(writer, *rest)
+
+    async def check_claim(shell: Any) -> None:
+        del shell
+
+    return transact_unchecked, settle_unchecked, check_claim
+
+
+@_breaks("V42", "tidelog.controller.activity:Activity.tick", profile="unanswered_controllers")
+def idle_controller_unnoticed(_: Any) -> Any:
+    """A controller whose requests the store never answers stays in office."""
+    return lambda activity: Verdict.WAIT
+
+
+@_breaks("V80", "tidelog.broker.events.cluster_events:ClusterEvents._failed", profile="told_events")
+def events_sent_again_as_new(failed: Any) -> Any:
+    """Events whose outcome is not known are sent again under another producer id."""
+
+    def forgetful(events: Any, reason: str) -> Any:
+        events._producer_id = -1
+        return failed(events, reason)
+
+    return forgetful
+
+
+@_breaks("S1", "tidelog.sim.sim_store_server:SimStoreServer.handle", profile="controller_moves")
+def expired_session_writes(handle: Any) -> Any:
+    """The store takes writes of a session that has expired."""
+
+    def handle_anyway(server: Any, session: Any, connection: Any, message: Any) -> None:
+        if session.session_id not in server._sessions and isinstance(message, Transact):
+            server._transact(session, connection, message)
+        else:
+            handle(server, session, connection, message)
+
+    return handle_anyway
+
+
+@_breaks("S2", "tidelog.broker.controller.store_writer:StoreWriter._settle", profile="lost_answers")
+def unknown_outcome_is_success(original: Any) -> Any:
+    """A write of unknown outcome is taken for written."""
+
+    async def settle(writer: Any, units: Any, outcomes: Any, failure: Any) -> Any:
+        if failure is not None:
+            return await original(writer, units, outcomes, failure)
+        for unit in units:
+            outcomes.setdefault(unit.write, Written())
+        return []
+
+    return settle
+
+
+@_breaks(
+    "V25",
+    "tidelog.broker.configs.live_configs:LiveConfigs.session_renewed",
+    profile="topic_changes",
+)
+def missed_changes_stay_missed(_: Any) -> Any:
+    """Who registers anew does not look for the changes of configurations that it missed."""
+    return lambda live_configs: None
+
+
+@_breaks("V46", "tidelog.controller.elections:elect_preferred", profile="balance")
+def preferred_out_of_sync(original: Any) -> Any:
+    """A preferred replica leads again as soon as it is alive, in sync or not."""
+
+    def elect_preferred(
+        state: Any, replicas: Any, brokers: Any, absent: Any, controller_epoch: int
+    ) -> Any:
+        preferred = brokers.get(replicas[0])
+        if preferred is not None and replicas[0] not in state.isr and state.isr_epochs is not None:
+            members = (*state.isr, replicas[0])
+            lives = (*state.isr_epochs, preferred.broker_epoch)
+            state = replace(state, isr=members, isr_epochs=lives)
+        return original(state, replicas, brokers, absent, controller_epoch)
+
+    return elect_preferred
+
+
+@_breaks("V25", "tidelog.controller.adoption:fault", profile="edited_nodes")
+def edits_believed_at_load(_: Any) -> Any:
+    """A new controller goes by whatever a topic's node says, against its partitions' states."""
+    return lambda found: ""
+
+
+@_breaks("V25", "tidelog.controller.adoption:adopt", profile="edited_nodes")
+def edits_believed_in_office(_: Any) -> Any:
+    """Whatever somebody writes into a topic's node counts, as it stands there."""
+    return lambda before, found, image: Adopted(found)
+
+
+@_breaks("V43", "tidelog.controller.elections:elect", profile="shutdowns")
+def handed_to_anybody(original: Any) -> Any:
+    """What a leaving broker leads goes to whoever is assigned and alive, in sync or not."""
+
+    def elect(
+        state: Any, replicas: Any, brokers: Any, absent: Any, unclean: bool, controller_epoch: int
+    ) -> Any:
+        leader = brokers.get(state.leader)
+        others = [one for one in replicas if one in brokers and not brokers[one].is_leaving]
+        if leader is not None and leader.is_leaving and others:
+            everybody = (state.leader, *others)
+            lives = tuple(brokers[one].broker_epoch for one in everybody)
+            state = replace(state, isr=everybody, isr_epochs=lives)
+        return original(state, replicas, brokers, absent, unclean, controller_epoch)
+
+    return elect
+
+
+@_breaks("V43", "tidelog.controller.shutdowns:look_at", profile="shutdowns")
+def leaving_stays_in_sync(original: Any) -> Any:
+    """A leaving broker stays in the ISRs of what it follows."""
+
+    def look_at(hand_over: Any, image: Any, topic_partitions: Any) -> None:
+        original(hand_over, image, topic_partitions)
+        hand_over.followed.clear()
+
+    return look_at

@@ -1,0 +1,83 @@
+"""Mutants of coordinators of groups (G1).
+
+Each lets a coordinator tell members what is not written down, or believe what is not told any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.mutants.mutant import Catalogue
+
+from tidelog.core.errors import ErrorCode
+from tidelog.group.partition import Phase
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks(
+    "G1",
+    "tidelog.broker.coordinators.appends:await_replication",
+    profile="slow_followers",
+)
+def offsets_acked_before_replicated(_: Any) -> Any:
+    """A coordinator answers when its records are in its own log."""
+    return lambda partition, offset, wait: wait.acknowledged()
+
+
+@_breaks("G1", "tidelog.group.offsets:is_current")
+def generation_unchecked(_: Any) -> Any:
+    """Members commit for whatever generation they believe in."""
+    return lambda group, generation_id: True
+
+
+@_breaks("G1", "tidelog.group.offsets:_commit_error", profile="lookups")
+def fenced_instance_commits(original: Any) -> Any:
+    """A static member commits although another process has taken its place."""
+
+    def commit_error(group: Any, asked: Any) -> Any:
+        error = original(group, asked)
+        return ErrorCode.NONE if error is ErrorCode.FENCED_INSTANCE_ID else error
+
+    return commit_error
+
+
+@_breaks("G1", "tidelog.broker.coordinators.loading:load_end", profile="slow_catch_up")
+def loaded_to_hw_only(_: Any) -> Any:
+    """A coordinator loads what is surely committed, not what may be."""
+    return lambda partition: partition.high_watermark
+
+
+@_breaks(
+    "G1",
+    "tidelog.broker.coordinators.groups:GroupCoordinators.role_ended",
+    "tidelog.group.partitions:GroupPartitions.load",
+    profile="leader_returns",
+)
+def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
+    """A coordinator keeps what it knows while others lead, and goes on with it when it leads again,
+    under whatever leader epoch."""
+
+    def role_ended_with_replica(groups: Any, partition: Any) -> None:
+        if partition._context.hosted(partition.topic_partition) is not partition:
+            role_ended(groups, partition)
+
+    def load_once(partitions: Any, partition: int, leader_epoch: int) -> Any:
+        former = partitions._loaded.get(partition)
+        if former is None or former.phase is Phase.LOADING:
+            return load(partitions, partition, leader_epoch)
+        former.leader_epoch = partitions._epochs[partition] = leader_epoch
+        return None, ()
+
+    return role_ended_with_replica, load_once
+
+
+@_breaks("G1", "tidelog.broker.coordinators.loading:committed", profile="late_roles")
+def answers_before_load_is_committed(_: Any) -> Any:
+    """A coordinator answers from what it has loaded although that may still be lost."""
+
+    async def at_once(*_: Any) -> None:
+        return
+
+    return at_once

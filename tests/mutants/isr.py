@@ -1,0 +1,142 @@
+"""Mutants of the ISR and the high watermark (V60 to V64, A3 to A9).
+
+Each lets a replica count that may lack what is committed, or commits what too few replicas have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tests.mutants.mutant import Catalogue
+
+from tidelog.replication.isr import target_isr
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks(
+    "V60",
+    "tidelog.replication.isr:maximal_isr",
+    "tidelog.replication.watermark:high_watermark",
+    profile="slow_catch_up",
+)
+def watermark_of_confirmed_isr(*_: Any) -> Any:
+    """The high watermark waits for the confirmed ISR alone, and for nobody who joins or leaves."""
+
+    def high_watermark(log_end_offset: int, followers: Any, *_: Any) -> int:
+        members = [each.log_end_offset for each in followers if each.in_maximal_isr]
+        lowest: int = min([log_end_offset, *members])
+        return lowest
+
+    return (lambda state: state.committed), high_watermark
+
+
+@_breaks(
+    "A7",
+    "tidelog.replication.isr:maximal_isr",
+    "tidelog.replication.watermark:high_watermark",
+    profile="slow_catch_up",
+)
+def pending_expand_ignored(_: Any, high_watermark: Any) -> Any:
+    """Who is proposed for the ISR is not waited for until the controller has agreed."""
+
+    def without_who_joins(log_end_offset: int, followers: Any, *rest: Any) -> Any:
+        waited_for = [one for one in followers if one.in_maximal_isr or not one.in_target_isr]
+        return high_watermark(log_end_offset, waited_for, *rest)
+
+    return (lambda state: state.committed), without_who_joins
+
+
+@_breaks("A6", "tidelog.replication.isr:maximal_isr", profile="slow_followers")
+def optimistic_shrink(_: Any) -> Any:
+    """Who is proposed to leave the ISR does not count any more."""
+
+    return target_isr
+
+
+@_breaks("V63", "tidelog.replication.isr:reached", profile="slow_catch_up")
+def expand_without_epoch_rule(_: Any) -> Any:
+    """A follower joins the ISR at the leader's high watermark, wherever its epoch begins."""
+    return lambda log_end_offset, high_watermark, start_offset: log_end_offset >= high_watermark
+
+
+@_breaks("V63", "tidelog.replication.isr:reached", profile="slow_catch_up")
+def expand_at_once(_: Any) -> Any:
+    """A follower joins the ISR with its first fetch, whatever it has."""
+    return lambda log_end_offset, high_watermark, start_offset: log_end_offset >= 0
+
+
+@_breaks(
+    "A3",
+    "tidelog.controller.isr:judge",
+    profile="slow_store",
+    uncaught="a change has to be overtaken by the next one of the same leadership",
+)
+def partition_epoch_unchecked(judge: Any) -> Any:
+    """An ISR change that builds on an older state is accepted."""
+
+    def judged(wanted: Any, state: Any, *rest: Any) -> Any:
+        if wanted.partition_epoch < state.partition_epoch:
+            wanted = replace(wanted, partition_epoch=state.partition_epoch)
+        return judge(wanted, state, *rest)
+
+    return judged
+
+
+@_breaks(
+    "A3",
+    "tidelog.controller.isr:judge",
+    profile="late_roles",
+    uncaught="a change has to be judged after the next leadership began, which it must not name",
+)
+def deposed_leader_alters_isr(judge: Any) -> Any:
+    """An ISR change is accepted from whoever led before."""
+
+    def judged(wanted: Any, state: Any, *rest: Any) -> Any:
+        if 0 <= wanted.leader_epoch < state.leader_epoch and state.leader in wanted.isr:
+            wanted = replace(
+                wanted,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+            )
+        return judge(wanted, state, *rest)
+
+    return judged
+
+
+@_breaks(
+    "V63",
+    "tidelog.controller.isr:_is_eligible",
+    profile="slow_store",
+    uncaught="a member has to restart with a loss while its joining is on its way",
+)
+def stale_member_joins(_: Any) -> Any:
+    """A member is accepted into the ISR, whatever life of its broker the leader counted."""
+    return lambda member, epoch, state, brokers, bounced: member in brokers
+
+
+@_breaks("V60", "tidelog.replication.leader:LeaderReplica.fetched", profile="slow_followers")
+def sent_counts_as_stored(original: Any) -> Any:
+    """What a follower is being sent counts as what it has."""
+
+    def fetched(leader: Any, replica_id: int, epoch: int, offset: int, *rest: Any) -> Any:
+        return original(leader, replica_id, epoch, max(offset, leader.log_end_offset), *rest)
+
+    return fetched
+
+
+@_breaks("V64", "tidelog.replication.watermark:effective_minimum", profile="slow_followers")
+def minimum_ignored(_: Any) -> Any:
+    """acks=all needs no more than the leader, whatever min.insync.replicas says."""
+    return lambda min_insync_replicas, replica_count: 1
+
+
+@_breaks("V61", "tidelog.replication.watermark:on_follower", profile="slow_catch_up")
+def watermark_beyond_log(_: Any) -> Any:
+    """A follower takes the leader's high watermark, also beyond its own log."""
+    return lambda leader_high_watermark, log_start_offset, log_end_offset: max(
+        leader_high_watermark, log_start_offset
+    )

@@ -1,0 +1,96 @@
+"""Mutants of the log: flushing, producers, compaction (V38, V60, E3).
+
+Each takes out one rule of what a log keeps, forgets, or knows of its producers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.mutants.mutant import Catalogue
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import PRODUCER_BATCHES_REMEMBERED
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks("E3", "tidelog.log.log_directory:close_logs")
+def clean_stop_unflushed(_: Any) -> Any:
+    """A clean stop leaves its marker and does not flush its logs."""
+
+    async def close_logs(logs: Any) -> None:
+        del logs
+
+    return close_logs
+
+
+@_breaks("V38", "tidelog.log.producer_state:ProducerState.check", profile="slow_followers")
+def sequence_window_off_by_one(original: Any) -> Any:
+    """Of a producer's last five batches four are recognised when they are repeated."""
+
+    def check(producers: Any, batch: Any, now_ms: int) -> Any:
+        known = original(producers, batch, now_ms)
+        entry = producers.entry(batch.producer_id)
+        if (
+            known is not None
+            and len(entry.batches) == PRODUCER_BATCHES_REMEMBERED
+            and known is entry.batches[0]
+        ):
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "forgotten too early")
+        return known
+
+    return check
+
+
+@_breaks("V38", "tidelog.log.producer_state:ProducerState.check", profile="slow_followers")
+def last_batch_not_recognised(original: Any) -> Any:
+    """A producer's newest batch is appended again when it is repeated."""
+
+    def check(producers: Any, batch: Any, now_ms: int) -> Any:
+        known = original(producers, batch, now_ms)
+        entry = producers.entry(batch.producer_id)
+        return None if entry is not None and known is entry.batches[-1] else known
+
+    return check
+
+
+@_breaks("V38", "tidelog.log.producer_state:ProducerState._check_awaited", profile="full_disks")
+def later_batch_comes_first(_: Any) -> Any:
+    """A new producer's second batch is appended though its first was just turned away."""
+    return lambda producers, batch, now_ms: None
+
+
+@_breaks(
+    "V38", "tidelog.log.refused_batches:RefusedBatches.check_behind", profile="refused_batches"
+)
+def refused_batch_not_awaited(_: Any) -> Any:
+    """What a known producer sends behind a batch that was just refused is out of order."""
+    return lambda refused, batch, expected, now_ms: None
+
+
+@_breaks("V38", "tidelog.log.producer_state:ProducerState.truncate_to", profile="late_roles")
+def producers_not_rolled_back(_: Any) -> Any:
+    """A log that was cut still knows the batches that were cut off."""
+    return lambda producers, offset: True
+
+
+@_breaks("V60", "tidelog.log.log_cleaner:cleanable", profile="compaction")
+def compaction_ignores_high_watermark(original: Any) -> Any:
+    """Compaction takes the log's end for its high watermark."""
+
+    def cleanable(
+        segments: Any, config: Any, checkpoint: Any, start: Any, end: Any, _: Any, *rest: Any
+    ) -> Any:
+        return original(segments, config, checkpoint, start, end, end, *rest)
+
+    return cleanable
+
+
+@_breaks("V60", "tidelog.log.compaction:BatchFilter._stays", profile="compaction")
+def compaction_drops_last_value(_: Any) -> Any:
+    """Compaction drops the last record of a key with those before it."""
+    return lambda batch_filter, batch, record: (
+        batch.base_offset + record.offset_delta > batch_filter._map.latest_offset
+    )

@@ -1,0 +1,88 @@
+"""Mutants of reassignments (V51, V52).
+
+Each takes one step of the order out in which a move is completed; what it does stands in its
+docstring, and from there in docs/internals/mutants.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.mutants.mutant import Catalogue
+
+from tidelog.controller.commands import Stop
+from tidelog.core.types import NO_LEADER
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+_PROFILE: Final = "reassignments"
+
+
+@_breaks("V52", "tidelog.controller.moving:MovingDraft.advance", profile=_PROFILE)
+def completion_order_reversed(original: Any) -> Any:
+    """The topic's node is written as soon as the target is in sync, before the ISR shrinks and the
+    old replicas are stopped."""
+
+    def advance(self: Any, topic_partition: Any) -> None:
+        image = self._image
+        move, state = image.move(topic_partition), image.states.get(topic_partition)
+        if move is not None and state is not None and self._is_free(topic_partition):
+            target = tuple(
+                one for one in image.assigned(topic_partition) if one not in move.removing
+            )
+            if state.leader != NO_LEADER and all(one in state.isr for one in target):
+                self._end(topic_partition, target)
+                return
+        original(self, topic_partition)
+
+    return advance
+
+
+@_breaks(
+    "V52",
+    "tidelog.controller.image:Image.replicas",
+    "tidelog.controller.commands:CommandBuilder.leave",
+    profile=_PROFILE,
+)
+def old_replica_readded(_replicas: Any, _leave: Any) -> Any:
+    """While a move completes, leaders and the controller still count the old replicas as assigned:
+    they come back into the ISR, and are deleted there."""
+
+    def leave(self: Any, topic_partition: Any) -> tuple[int, ...]:
+        image = self._image
+        stop = Stop(image.states[topic_partition].leader_epoch, True)
+        told = tuple(one for one in image.move(topic_partition).removing if one in image.brokers)
+        for one in told:
+            self._of(one).stops[topic_partition] = stop
+        return told
+
+    return (lambda self, topic_partition: self.assigned(topic_partition), leave)
+
+
+@_breaks("V52", "tidelog.controller.image:Image.has_left", profile=_PROFILE)
+def old_replicas_not_awaited(_: Any) -> Any:
+    """The topic's node is written before the old replicas have answered that they are gone."""
+    return lambda self, topic_partition: True
+
+
+@_breaks("V51", "tidelog.controller.moves:completed", profile=_PROFILE)
+def complete_with_the_first_in_sync(original: Any) -> Any:
+    """A move is taken to be complete when one replica of the target is in sync."""
+
+    def completed(state: Any, target: Any, brokers: Any, absent: Any, controller_epoch: int) -> Any:
+        there = tuple(one for one in target if one in state.isr and one in brokers)
+        done = original(state, there, brokers, absent, controller_epoch) if there else None
+        if done is None:
+            return None
+        return type(done)(
+            **{
+                name: getattr(done, name)
+                for name in done.__slots__
+                if name not in ("isr", "isr_epochs", "reassigned_to")
+            },
+            isr=target,
+            isr_epochs=tuple(brokers[one].broker_epoch if one in brokers else -1 for one in target),
+            reassigned_to=target,
+        )
+
+    return completed

@@ -1,0 +1,72 @@
+"""Mutants of what is told to whom, and when (V17, V22, V41, V45).
+
+Each takes one step of an order out; what it does stands in its docstring, and from there in
+docs/internals/mutants.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.mutants.mutant import Catalogue
+
+from tidelog.controller.commands import Part
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks(
+    "V41",
+    "tidelog.controller.controller:Controller.decide",
+    "tidelog.controller.draft:Draft.elect",
+    profile="quick_restarts",
+)
+def full_before_bounces(decide: Any, elect: Any) -> Any:
+    """A new controller sends what it has read in full before it has decided who has bounced or died
+    and who leads instead."""
+    held: dict[Any, None] = {}
+
+    def decide_later(self: Any) -> Any:
+        is_first = not self._agenda.has_read_brokers
+        held.clear()
+        if is_first:
+            held[None] = None
+        try:
+            decision = decide(self)
+            late = [one for one in held if one is not None]
+        finally:
+            held.clear()
+        self._agenda.dirty.update(dict.fromkeys(late))
+        return decision
+
+    def elect_later(self: Any, topic_partition: Any) -> None:
+        if held:
+            held[topic_partition] = None
+        else:
+            elect(self, topic_partition)
+
+    return decide_later, elect_later
+
+
+@_breaks("V17", "tidelog.controller.commands:Commands.requests", profile="quick_restarts")
+def roles_before_brokers(original: Any) -> Any:
+    """Brokers are told of their roles before they are told who is alive."""
+
+    def requests(self: Any, sender: Any, broker_epoch: int) -> Any:
+        told = original(self, sender, broker_epoch)
+        return [one for one in told if one.part is not Part.BROKERS]
+
+    return requests
+
+
+@_breaks("V22", "tidelog.controller.image:Deletion.done", profile="late_commands")
+def topic_removed_before_stops(_: Any) -> Any:
+    """The nodes of a deleted topic go as soon as the brokers are told, whoever has answered."""
+    return property(lambda self: self.commanded)
+
+
+@_breaks("V45", "tidelog.replication.commands:strays", profile="topic_churn")
+def strays_stay(_: Any) -> Any:
+    """Whoever was away when a replica went keeps it."""
+    return lambda hosted, listed, kept: []

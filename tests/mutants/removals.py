@@ -1,0 +1,45 @@
+"""Mutants of partitions that are removed and added again (V71), and of replicas that return (V35).
+
+Each forgets that there was a life before: the controller its epochs, or a broker its records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tests.mutants.mutant import Catalogue
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks("V71", "tidelog.controller.elections:first_state", profile="partition_removals")
+def tombstone_forgotten(original: Any) -> Any:
+    """A partition added again begins with the leader epoch of one that never was."""
+
+    def first_state(replicas: Any, brokers: Any, epoch: int, former: Any = None) -> Any:
+        state = original(replicas, brokers, epoch)
+        if state is None or former is None:
+            return state
+        return replace(state, partition_epoch=former.partition_epoch + 1)
+
+    return first_state
+
+
+@_breaks("V71", "tidelog.replication.commands:is_of_former_life", profile="partition_removals")
+def former_life_continued(_: Any) -> Any:
+    """A broker that was away during a removal takes its old replica for one of the new life."""
+    return lambda **known: False
+
+
+@_breaks(
+    "V35", "tidelog.broker.replicas.stray_replicas:Strays._check_latest", profile="mislaid_topics"
+)
+def older_stray_returns(_: Any) -> Any:
+    """A stray is restored though the broker has a later one with more records."""
+
+    async def check_latest(strays: Any, found: Any) -> None:
+        return None
+
+    return check_latest

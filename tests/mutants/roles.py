@@ -1,0 +1,338 @@
+"""Mutants of leading and following: truncation, epochs, commands, answers (V30 to V38, V64, D3).
+
+Each takes out one rule of what a replica obeys, cuts, serves or answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tests.mutants.mutant import Catalogue
+
+from tidelog.broker.replicas.fetch_checks import Refusal
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import NO_EPOCH, EpochEnd
+from tidelog.replication.commands import Placement
+from tidelog.replication.effects import NOTHING
+from tidelog.replication.leader import LeaderReplica
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks("V32", "tidelog.replication.truncation:offset_on_becoming_follower")
+def truncate_to_high_watermark(_: Any) -> Any:
+    """A follower cuts its log to its high watermark, as Design V3 had it."""
+    return min
+
+
+@_breaks(
+    "V32",
+    "tidelog.replication.truncation:diverging_epoch",
+    "tidelog.replication.truncation:truncation_offset",
+    profile="late_roles",
+)
+def kip101_only(*_: Any) -> Any:
+    """The leader tells where an epoch ends and not which one it means (KIP-101 without KIP-279)."""
+
+    def diverging_epoch(
+        epochs: Any, log_end_offset: int, last_fetched_epoch: int, fetch_offset: int
+    ) -> Any:
+        if last_fetched_epoch < 0:
+            return None
+        end = epochs.end_offset_for(last_fetched_epoch, log_end_offset)
+        return end if 0 <= end.end_offset < fetch_offset else None
+
+    def truncation_offset(diverging: Any, epochs: Any, log_end_offset: int) -> int:
+        offset: int = min(diverging.end_offset, log_end_offset)
+        return offset
+
+    return diverging_epoch, truncation_offset
+
+
+@_breaks(
+    "V33",
+    "tidelog.broker.replicas.partition:epoch_error",
+    "tidelog.replication.follower:FollowerReplica.appended",
+    profile="leader_returns",
+)
+def kip279_only(_: Any, appended: Any) -> Any:
+    """Histories are compared when a term of a follower begins and never again, and fetches of
+    other leader epochs are answered (KIP-279 without KIP-320)."""
+
+    def appended_unchecked(follower: Any, log_end_offset: int, latest_epoch: int) -> Any:
+        effects = appended(follower, log_end_offset, latest_epoch)
+        follower.position = follower.position._replace(last_fetched_epoch=NO_EPOCH)
+        return effects
+
+    return (lambda own, asked: ErrorCode.NONE), appended_unchecked
+
+
+@_breaks("V37", "tidelog.broker.replicas.partition:epoch_error", profile="unheard_of_return")
+def fetch_epoch_unfenced(_: Any) -> Any:
+    """A leader answers whoever asks, whatever leader epoch the asker believes in."""
+    return lambda own, asked: ErrorCode.NONE
+
+
+@_breaks(
+    "V32",
+    "tidelog.broker.replicas.delayed_fetch:readable",
+    profile="early_follower",
+)
+def truncation_unfenced(readable: Any) -> Any:
+    """Where to cut its log is told to a follower of any leader epoch, and by who leads no more."""
+
+    def told_anyway(replicas: Any, session: Any, item: Any) -> Any:
+        found = readable(replicas, session, item)
+        if not isinstance(found, Refusal) or session.replica_id < 0:
+            return found
+        if item.topic_partition is None or found.error not in (
+            ErrorCode.FENCED_LEADER_EPOCH,
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ):
+            return found
+        partition = replicas.get(item.topic_partition)
+        if partition is None:
+            return found
+        try:
+            end = partition.diverging_epoch(item.last_fetched_epoch, item.fetch_offset)
+        except KafkaError:
+            return found
+        return found if end is None else Refusal(ErrorCode.NONE, end, partition)
+
+    return told_anyway
+
+
+@_breaks(
+    "V31",
+    "tidelog.broker.replicas.partition:Partition.become_leader",
+    profile="leader_returns",
+)
+def follower_state_kept(become_leader: Any) -> Any:
+    """A new leader goes on with what it knew of its followers when it led before."""
+    earlier: dict[Any, LeaderReplica] = {}
+
+    def become_leader_again(partition: Any, state: Any) -> None:
+        become_leader(partition, state)
+        leadership = partition.leadership
+        before = earlier.get(partition)
+        if before is not None:
+            for replica_id, follower in leadership.followers.items():
+                known = before.followers.get(replica_id)
+                if known is not None:
+                    follower.log_end_offset = min(known.log_end_offset, leadership.log_end_offset)
+                    follower.last_caught_up_ms = known.last_caught_up_ms
+                    follower.counted_broker_epoch = known.counted_broker_epoch
+                    follower.broker_epoch = known.broker_epoch
+        earlier[partition] = leadership
+
+    return become_leader_again
+
+
+@_breaks(
+    "V31",
+    "tidelog.broker.replicas.partition:Partition._starting_high_watermark",
+    profile="slow_followers",
+)
+def new_leader_commits_its_log(_: Any) -> Any:
+    """A new leader takes all of its log for committed."""
+    return lambda partition: partition.log.log_end_offset
+
+
+@_breaks(
+    "V30",
+    "tidelog.replication.commands:is_current",
+    "tidelog.replication.leader:LeaderReplica.commanded",
+    profile="late_roles",
+    uncaught="an answer of the controller has to overtake a command that was sent before it",
+)
+def older_command_of_epoch_obeyed(_: Any, commanded: Any) -> Any:
+    """A command of the replica's leader epoch is obeyed, also one of an older partition epoch."""
+
+    def obey(leader: Any, isr: Any, replicas: Any, partition_epoch: int, *rest: Any) -> Any:
+        if partition_epoch < leader.isr.partition_epoch:
+            leader.isr = replace(leader.isr, partition_epoch=partition_epoch - 1)
+        return commanded(leader, isr, replicas, partition_epoch, *rest)
+
+    return (
+        lambda own_leader_epoch, own_partition_epoch, leader_epoch, partition_epoch: (
+            leader_epoch >= own_leader_epoch
+        )
+    ), obey
+
+
+@_breaks("V30", "tidelog.replication.commands:is_overtaken", profile="late_commands")
+def commands_out_of_order(_: Any) -> Any:
+    """Commands are carried out in whatever order they come."""
+    return lambda latest_correlation_id, correlation_id: False
+
+
+@_breaks(
+    "V30",
+    "tidelog.replication.commands:request_error",
+    profile="quick_restarts",
+    uncaught="a role for an earlier life has to come when the next one has lost records",
+)
+def stale_broker_epoch_obeyed(original: Any) -> Any:
+    """A command for an earlier registration of the broker is obeyed."""
+
+    def request_error(*, broker_epoch: int, own_broker_epoch: int, **others: Any) -> Any:
+        newest = max(broker_epoch, own_broker_epoch)
+        return original(broker_epoch=newest, own_broker_epoch=own_broker_epoch, **others)
+
+    return request_error
+
+
+@_breaks("V30", "tidelog.replication.commands:request_error", profile="late_roles")
+def deposed_controller_obeyed(original: Any) -> Any:
+    """A command of an earlier controller is obeyed."""
+
+    def request_error(*, known_controller_epoch: int, controller_epoch: int, **others: Any) -> Any:
+        return original(known_controller_epoch=0, controller_epoch=0, **others)
+
+    return request_error
+
+
+@_breaks("V23", "tidelog.replication.commands:topic_id_matches", profile="topic_churn")
+def topic_id_unchecked(_: Any) -> Any:
+    """Topics are told apart by name alone."""
+    return lambda own, asked: True
+
+
+@_breaks("V35", "tidelog.replication.commands:strays", profile="unreadable_topic")
+def unreadable_topic_is_stray(original: Any) -> Any:
+    """Replicas of a topic that the controller could not read are moved aside."""
+    return lambda hosted, commanded, kept_topics: original(hosted, commanded, {})
+
+
+@_breaks(
+    "V35", "tidelog.controller.commands:CommandBuilder._unreadable", profile="unreadable_partition"
+)
+def unreadable_partition_is_stray(_: Any) -> Any:
+    """Full commands do not list partitions whose state nodes the controller could not read."""
+    return lambda builder: {}
+
+
+@_breaks("V64", "tidelog.broker.replicas.purgatory:PartitionWatchers.wait_for_acks")
+def ack_before_replication(_: Any) -> Any:
+    """acks=all is answered when the leader has the batch."""
+    return lambda watchers, offset, wait: wait.acknowledged()
+
+
+@_breaks(
+    "V38",
+    "tidelog.broker.replicas.purgatory:PartitionWatchers.leadership_lost",
+    profile="slow_followers",
+)
+def lost_leadership_acknowledges(original: Any) -> Any:
+    """Who waits for acks=all is told success when the leadership ends."""
+
+    def leadership_lost(watchers: Any, partition: Any, error: Any) -> None:
+        waiting = list(watchers._acks)
+        watchers._acks.clear()
+        for _, wait in waiting:
+            wait.acknowledged()
+        original(watchers, partition, error)
+
+    return leadership_lost
+
+
+@_breaks("V36", "tidelog.broker.replicas.delayed_fetch:FetchWait._look", profile="slow_followers")
+def consumers_read_uncommitted(original: Any) -> Any:
+    """Consumers are given all that the leader has."""
+
+    def look(wait: Any, item: Any, *limits: Any) -> Any:
+        name = item.topic_partition
+        partition = None if name is None else wait._replicas.get(name)
+        leadership = None if partition is None else partition.leadership
+        if wait._session.replica_id >= 0 or leadership is None:
+            return original(wait, item, *limits)
+        kept, leadership.high_watermark = leadership.high_watermark, leadership.log_end_offset
+        try:
+            return original(wait, item, *limits)
+        finally:
+            leadership.high_watermark = kept
+
+    return look
+
+
+@_breaks(
+    "V33",
+    "tidelog.replication.follower:FollowerReplica.answered",
+    "tidelog.broker.replicas.fetchers:Fetcher._handle",
+    profile="late_roles",
+    uncaught="an answer that tells a divergence has to come again after records that replaced it",
+)
+def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
+    """An answer is obeyed that belongs to an earlier position of the follower."""
+
+    def answered_anyway(
+        role: Any, position: Any, error: int, diverging: Any, epochs: Any, *rest: Any
+    ) -> Any:
+        has_records = rest[-1]
+        if has_records and not diverging and position.fetch_offset != role.log_end_offset:
+            return NOTHING  # a log takes no records but those that continue it
+        return answered(role, role.position, error, diverging, epochs, *rest)
+
+    def handle(fetcher: Any, sequence: int, connection: Any, response: Any) -> None:
+        keep = False
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = fetcher._followed.get((topic.topic_id, data.partition_index))
+                if followed is not None:
+                    keep = followed.answered(data) or keep
+        if keep:
+            connection.keep_frames()
+
+    return answered_anyway, handle
+
+
+@_breaks(
+    "V67",
+    "tidelog.core.epochs:LeaderEpochs.truncate_from_start",
+    "tidelog.replication.truncation:diverging_epoch",
+    profile="thinned_logs",
+)
+def first_epoch_moves(truncate_from_start: Any, diverging_epoch: Any) -> Any:
+    """An epoch begins where the log does once that has moved over its start, and whatever ends
+    there continues it (as in Kafka)."""
+
+    def moved(epochs: Any, start_offset: int) -> None:
+        truncate_from_start(epochs, start_offset)
+        while len(epochs._starts) > 1 and epochs._starts[1] <= start_offset:
+            del epochs._starts[0], epochs._epochs[0]
+        if epochs._starts and epochs._starts[0] < start_offset:
+            epochs._starts[0] = start_offset
+            epochs.changed = True
+
+    def believed(epochs: Any, end: int, last_fetched_epoch: int, fetch_offset: int) -> Any:
+        if 0 <= last_fetched_epoch < epochs.earliest_epoch:
+            first = epochs.entries()[0][1]
+            return EpochEnd(last_fetched_epoch, first) if first < fetch_offset else None
+        return diverging_epoch(epochs, end, last_fetched_epoch, fetch_offset)
+
+    return moved, believed
+
+
+@_breaks("V31", "tidelog.broker.replicas.commands:_LeaderAndIsr._quieten", profile="busy_leaders")
+def appends_straddle_epochs(_: Any) -> Any:
+    """A leader that leads on appends under its old leader epoch when the new one has begun."""
+
+    async def quieten(command: Any) -> None:
+        for partition in command.changing:
+            await partition.quiet()
+
+    return quieten
+
+
+@_breaks("D3", "tidelog.replication.commands:placement", profile="missing_directory")
+def empty_replica_leads(original: Any) -> Any:
+    """A replica that is to lead or is in sync, and is not there, is made anew, empty."""
+
+    def placement(**found: Any) -> Any:
+        place = original(**found)
+        return Placement.CREATE if place is Placement.LOST else place
+
+    return placement

@@ -1,0 +1,103 @@
+"""`python -m tests.mutants`: which seeds are tried, what is printed, which exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pytest
+from tests.mutants import MUTANTS, Mutant, importable
+from tests.mutants import __main__ as command
+from tests.mutants.search import MutantSearch
+
+from tidelog.sim import job as jobs
+from tidelog.sim.job import Job
+from tidelog.sim.results import RunResult
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["mutants", *words])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    code = ended.value.code
+    assert isinstance(code, int)
+    return code
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
+    """Replaces the simulator: seed 3 shows a violation, others none. What was asked for."""
+    calls: list[tuple[int, str, str]] = []
+
+    def run_seed(seed: int, profile: str, mutant: str, **_: object) -> RunResult:
+        calls.append((seed, profile, mutant))
+        violation = "two leaders" if seed == 3 else ""
+        return RunResult(seed, profile, "", 10, 0, {}, mutant=mutant, violation=violation)
+
+    monkeypatch.setattr(jobs, "run_seed", run_seed)
+    return calls
+
+
+class TestCommand:
+    def test_each_is_told_with_how_many_seeds_catch_it(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        asked: list[tuple[int, str, str]],
+    ) -> None:
+        broken = Mutant("", "V1", "", ("tidelog.x:y",), lambda original: original, "quiet")
+        monkeypatch.setattr(command, "MUTANTS", {"one": broken, "two": broken})
+        words = ("--jobs", "1", "--seeds")
+        assert run(monkeypatch, *words, "2..4") == 0
+        assert capsys.readouterr().out.splitlines() == [
+            f"{name}: caught by 1 of 3 seeds of quiet, earliest by 3" for name in ("one", "two")
+        ]
+        assert run(monkeypatch, *words, "4..5", "--mutant", "two") == 1
+        told = capsys.readouterr()
+        assert told.out == "two: caught by 0 of 2 seeds of quiet\n"
+        assert "SURVIVED two" in told.err
+        assert asked[-2:] == [(4, "quiet", importable("two")), (5, "quiet", importable("two"))]
+
+    def test_a_mutant_that_is_not_there_is_wrong_usage(
+        self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
+    ) -> None:
+        assert run(monkeypatch, "--mutant", "nobody") == 2
+        assert asked == []
+
+    def test_all_of_them_are_listed(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(monkeypatch, "--list") == 0
+        listed = capsys.readouterr().out.splitlines()
+        assert len(listed) == len(MUTANTS)
+        assert listed[0].startswith("truncate_to_high_watermark (V32, default): A follower")
+
+
+def test_every_mutant_has_a_turn_before_any_has_its_next_one() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def results(jobs: Iterable[Job]) -> Iterator[RunResult]:
+        for job in jobs:
+            asked.append((job.mutant, job.seed))
+            yield replace(
+                RunResult(job.seed, job.profile, "", 10, 0, {}, mutant=job.mutant),
+                violation="seen" if job.mutant == "weak" else "",
+            )
+
+    search = MutantSearch({"weak": "a", "strong": "b"}, range(4), 2)
+    told = [hunt.told() for hunt in search.run(results, lambda: len(asked) == 6)]
+    assert asked == [
+        ("weak", 0), ("strong", 0), ("weak", 1), ("strong", 1), ("strong", 2), ("strong", 3),
+    ]  # fmt: skip
+    assert told == [
+        "weak: caught by 2 of 2 seeds of a, earliest by 0 1",
+        "strong: caught by 0 of 4 seeds of b",
+    ]
+    early = MutantSearch({"weak": "a", "strong": "b"}, range(4), 3)
+    asked.clear()
+    assert list(early.run(results, lambda: len(asked) == 3)) == []
+    assert [hunt.told() for hunt in early.open.values()] == [
+        "weak: caught by 2 of 2 seeds of a, earliest by 0 1",
+        "strong: caught by 0 of 1 seeds of b",
+    ]
