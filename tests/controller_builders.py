@@ -5,35 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidelog.controller.changes import (
-    ProducerIdsFound,
-    Topic,
-    TopicFound,
-    TopicUnreadable,
-)
+from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import Outcome, Write, WritePartitionState, Written
-from tidelog.controller.draft import Settings
-from tidelog.controller.events import (
-    AlterPartitionAsked,
-    BrokersRead,
-    ControlledShutdownAsked,
-    CreatePartitionsAsked,
-    CreateTopicsAsked,
-    DeleteTopicsAsked,
-    DeletionsRead,
-    ElectLeadersAsked,
-    Event,
-    LeaderAndIsrAnswered,
-    ProducerIdsRead,
+from tidelog.controller.decision import Effects
+from tidelog.controller.elections.leaders import ElectLeadersAsked
+from tidelog.controller.events import Event
+from tidelog.controller.notices import Report, TopicOutdated
+from tidelog.controller.partitions.addition import CreatePartitionsAsked
+from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
+from tidelog.controller.producer_ids import ProducerIdsRead
+from tidelog.controller.reassignments.progress import ReassignmentEnded
+from tidelog.controller.reassignments.requests import (
+    ReassignmentRefused,
     ReassignmentsAsked,
     ReassignmentsListAsked,
-    StopReplicaAnswered,
-    TopicsRead,
 )
-from tidelog.controller.moves import Move
-from tidelog.controller.outcomes import Effects
-from tidelog.controller.topics import TopicDefaults
+from tidelog.controller.records import Move, ProducerIds, Topic
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.replica_answers import LeaderAndIsrAnswered, StopReplicaAnswered
+from tidelog.controller.settings import Settings, TopicDefaults
+from tidelog.controller.shutdowns import ControlledShutdownAsked, HandedOver
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
+from tidelog.controller.topics.creation import CreateTopicsAsked
+from tidelog.controller.topics.deletion import (
+    DeleteTopicsAsked,
+    DeletionsRead,
+    TopicRemoved,
+    UnreadableTopicDeleted,
+)
+from tidelog.controller.topics.readings import TopicNodeRemoved, TopicsRead
+from tidelog.controller.writes import Outcome, Write, Written
 from tidelog.core.errors import ErrorCode
 from tidelog.core.topic_config import validate_topic_configs
 from tidelog.core.types import (
@@ -167,7 +169,7 @@ def unloaded(
     names = [one.topic.name if isinstance(one, TopicFound) else one.name for one in found]
     controller.offer(TopicsRead(names, list(found)))
     controller.offer(DeletionsRead(list(deletions)))
-    controller.offer(ProducerIdsRead(ProducerIdsFound(last_id=-1, version=0)))
+    controller.offer(ProducerIdsRead(ProducerIds(last_id=-1, version=0)))
     controller.offer(BrokersRead(brokers(1, 2, 3) if live is None else live))
     return controller
 
@@ -218,6 +220,52 @@ def run(controller: Controller, *events: Event) -> list[Effects]:
     while controller.has_work:
         effects.append(step(controller)[1])
     return effects
+
+
+def reports(effects: Effects) -> list[str]:
+    """What somebody left in the store and cannot be done."""
+    return [one.text for one in effects.notices.of(Report)]
+
+
+def published(effects: Effects) -> list[tuple[TopicPartition, PartitionState]]:
+    """The states that were published."""
+    return [(one.topic_partition, one.after) for one in effects.notices.of(StateChange)]
+
+
+def outdated(effects: Effects) -> list[str]:
+    """Topics that somebody else changed, to be read again."""
+    return [one.name for one in effects.notices.of(TopicOutdated)]
+
+
+def removed(effects: Effects) -> list[str]:
+    """Topics whose nodes are gone by their deletion."""
+    return [one.name for one in effects.notices.of(TopicRemoved)]
+
+
+def vanished(effects: Effects) -> list[str]:
+    """Topics whose nodes somebody else removed."""
+    return [one.name for one in effects.notices.of(TopicNodeRemoved)]
+
+
+def deleted_unread(effects: Effects) -> list[str]:
+    """Topics that are deleted although their nodes cannot be read."""
+    return [one.name for one in effects.notices.of(UnreadableTopicDeleted)]
+
+
+def refused_moves(effects: Effects) -> list[tuple[TopicPartition, str]]:
+    """Reassignments of the administrator's node that cannot be."""
+    notices = effects.notices.of(ReassignmentRefused)
+    return [(one.topic_partition, one.reason) for one in notices]
+
+
+def ended_moves(effects: Effects) -> list[tuple[TopicPartition, tuple[int, ...]]]:
+    """Reassignments that are over, and the replicas that there are now."""
+    return [(one.topic_partition, one.replicas) for one in effects.notices.of(ReassignmentEnded)]
+
+
+def left_to(effects: Effects) -> list[tuple[int, Sequence[TopicPartition]]]:
+    """Brokers that have handed over, and what they lead nevertheless."""
+    return [(one.broker_id, one.remaining) for one in effects.notices.of(HandedOver)]
 
 
 def state_writes(writes: Sequence[Write]) -> dict[TopicPartition, PartitionState]:

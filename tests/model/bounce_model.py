@@ -23,8 +23,9 @@ from tests.model.explorer import REPLICAS, Renamed, State, Step, Table
 from tests.model.log_model import VERSION, LogModel
 from tests.model.replicas import Command, Replica, command_of, everybody, in_order, renamed_members
 
-from tidelog.controller import elections, liveness
-from tidelog.controller import isr as judging
+from tidelog.controller import incarnations, lifecycle
+from tidelog.controller.elections import election as elections
+from tidelog.controller.partitions import isr as judging
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
 from tidelog.replication import commands
@@ -138,7 +139,7 @@ class BounceModel(LogModel):
     def first(self) -> State:
         """Replica 1 leads in epoch 0, all are in sync in their first lives, everybody knows."""
         born: Lives = tuple(Life(1, UP, NO_BROKER_EPOCH) for _ in REPLICAS)  # type: ignore[assignment]
-        state = elections.first_state(REPLICAS, registered(born), 1)
+        state = lifecycle.first_state(REPLICAS, registered(born), 1)
         assert state is not None
         replicas = [Replica(number) for number in REPLICAS]
         for replica in replicas:
@@ -442,7 +443,7 @@ def registered(lives: Lives) -> dict[int, BrokerInfo]:
 def unchanged(state: PartitionState, lives: Lives) -> list[int]:
     """Members of the ISR that live, or ended, in the life in which they were in sync, or have
     proven that they ended it cleanly."""
-    recorded = dict(zip(state.isr, liveness.recorded_epochs(state), strict=True))
+    recorded = dict(zip(state.isr, incarnations.recorded_epochs(state), strict=True))
     return [
         member
         for member in state.isr

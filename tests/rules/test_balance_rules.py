@@ -11,8 +11,8 @@ import pytest
 from tests.controller_builders import elect, loaded, state, state_writes, step, topic
 from tests.controller_office import Candidate, Office, office
 
-from tidelog.controller.changes import TopicFound
-from tidelog.controller.events import PreferredElectionRead, RebalanceDue
+from tidelog.controller.elections.preferred import PreferredElectionRead, RebalanceDue
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_AUTOMATIC_ELECTIONS_PER_STEP
 from tidelog.core.types import PartitionState, TopicPartition

@@ -27,9 +27,9 @@ from tests.controller_office import Candidate, Office, no_topics, office
 from tests.store.clusters import interrupt
 
 from tidelog.broker.controller_shell import ControllerShell
-from tidelog.controller.changes import TopicFound
-from tidelog.controller.decision import Conflict
-from tidelog.controller.events import BrokersRead
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TRANSACTION_OPS
 from tidelog.core.types import TopicPartition, topic_id_from_text, topic_id_to_text

@@ -28,8 +28,8 @@ from tests.controller_builders import (
 )
 from tests.controller_office import Candidate, Office, office
 
-from tidelog.controller.changes import TopicFound
-from tidelog.controller.events import BrokersRead
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState
 

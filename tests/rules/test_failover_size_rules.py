@@ -12,9 +12,9 @@ import pytest
 from tests.controller_builders import brokers, loaded, state, step, topic
 
 from tidelog.broker import apis, store_ops
-from tidelog.controller.changes import TopicFound
 from tidelog.controller.commands import Sender
-from tidelog.controller.events import BrokersRead
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.types import TopicPartition
 from tidelog.sim.checkers.logs import LogKey
 from tidelog.sim.run import SeedRun

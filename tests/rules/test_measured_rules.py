@@ -14,9 +14,9 @@ from tests.controller_builders import brokers, epoch, loaded, state, state_write
 from tests.controller_office import Office, office
 
 from tidelog.broker import store_ops
-from tidelog.controller.changes import TopicFound
 from tidelog.controller.commands import Sender
-from tidelog.controller.events import AlterPartitionAsked
+from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
 from tidelog.sim.loop import NS_PER_MS

@@ -16,8 +16,8 @@ from tests.broker_fakes import state as told
 from tests.controller_builders import alter, isr_answer, loaded, run, shut_down, state, step, topic
 from tests.controller_office import Candidate, Office, office
 
-from tidelog.controller.changes import TopicFound
 from tidelog.controller.controller import Controller
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata.store import Op, SetData

@@ -31,9 +31,9 @@ from tests.controller_builders import (
 from tests.controller_office import Candidate, Office, office
 from tests.replica_builders import a_leader, accept, fetch, proposed, send
 
-from tidelog.controller.changes import TopicFound
 from tidelog.controller.cluster_events import ClusterEvent
-from tidelog.controller.events import BrokersRead
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.types import RECOVERED, RECOVERING, PartitionState
 from tidelog.metadata import layout

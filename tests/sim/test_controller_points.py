@@ -22,7 +22,7 @@ from tests.sim.fault_stand import Stand
 from tidelog.broker.peers import PeerConnection
 from tidelog.broker.store_reader import StoreReader
 from tidelog.broker.store_writer import StoreWriter
-from tidelog.controller.events import DeletionsRead
+from tidelog.controller.topics.deletion import DeletionsRead
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check
 from tidelog.sim.disk import Loss

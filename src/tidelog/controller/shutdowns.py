@@ -10,11 +10,19 @@ retries, and does not remember a broker beyond its registration.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any, ClassVar
 
-from tidelog.controller.image import Image
-from tidelog.controller.liveness import Brokers
+from tidelog.controller.agenda import Agenda
+from tidelog.controller.answers import Answer, Precedence
+from tidelog.controller.command_builder import CommandBuilder
+from tidelog.controller.draft import Draft
+from tidelog.controller.events import Event
+from tidelog.controller.image import Change, Image
+from tidelog.controller.incarnations import Brokers
+from tidelog.controller.orders import Order, Rank
+from tidelog.controller.settlement import Settlement
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_HAND_OVERS_PER_DECISION
 from tidelog.core.types import NO_BROKER_EPOCH, TopicPartition
@@ -23,6 +31,49 @@ from tidelog.wire.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownAsked(Event):
+    """A broker that is about to stop asks to be relieved of what it leads (V43)."""
+
+    ticket: int
+    request: ControlledShutdownRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownBegun(Change):
+    """A live broker has asked for a controlled shutdown (V43): it leaves with its registration."""
+
+    broker_id: int
+
+    def apply(self, image: Image) -> None:
+        """Know that it is leaving."""
+        leaving = replace(image.brokers[self.broker_id], is_leaving=True)
+        image.brokers = {**image.brokers, self.broker_id: leaving}
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A broker has handed over; these partitions it leads nevertheless."""
+
+    broker_id: int
+    remaining: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class StopFollowing(Order):
+    """Let a broker that shuts down stop to follow partitions; their logs stay (V43)."""
+
+    broker_id: int
+    topic_partitions: Sequence[TopicPartition]
+
+    rank: ClassVar[Rank] = Rank.CONTROLLED_SHUTDOWN
+
+    def give(self, builder: CommandBuilder) -> None:
+        """Add the stops."""
+        for topic_partition in self.topic_partitions:
+            builder.stop_replica(self.broker_id, topic_partition)
 
 
 @dataclass(slots=True)
@@ -55,19 +106,93 @@ class Batch:
     are_followed: bool
 
 
-@dataclass(slots=True)
-class ShutdownAnswer:
-    """Answer to ControlledShutdown."""
+class Shutdowns:
+    """The controlled shutdowns under way, by broker."""
 
-    ticket: int
-    error: ErrorCode = ErrorCode.NONE
-    remaining: Sequence[TopicPartition] = ()
+    __slots__ = ("_hand_overs",)
 
-    def message(self) -> ControlledShutdownResponse:
-        """The answer as it stands."""
-        return ControlledShutdownResponse(
-            self.error, [RemainingPartition(name, number) for name, number in self.remaining]
+    def __init__(self) -> None:
+        self._hand_overs: dict[int, HandOver] = {}
+
+    def __bool__(self) -> bool:
+        """Whether a decision would find anything here."""
+        return bool(self._hand_overs)
+
+    def begin(self, asked: ControlledShutdownAsked, draft: Draft) -> None:
+        """A broker is leaving from now on, until its registration ends; asked again, what has come
+        since is looked at."""
+        image = draft.image
+        error = refusal(asked.request, image.brokers)
+        if error is not ErrorCode.NONE:
+            _refuse(asked.ticket, error, draft)
+            return
+        broker_id = asked.request.broker_id
+        image.apply(ShutdownBegun(broker_id))
+        hand_over = self._hand_overs.setdefault(broker_id, HandOver(broker_id))
+        hand_over.tickets.append(asked.ticket)
+        look_at(hand_over, image, image.hosted_by(broker_id))
+
+    def registrations_over(self, brokers: Iterable[int], draft: Draft) -> None:
+        """These registrations have ended, and their shutdowns with them."""
+        for broker_id in brokers:
+            hand_over = self._hand_overs.pop(broker_id, None)
+            for ticket in () if hand_over is None else hand_over.tickets:
+                _refuse(ticket, ErrorCode.STALE_BROKER_EPOCH, draft)
+
+    def hand_over(self, draft: Draft, agenda: Agenda) -> None:
+        """Look at the next partitions of brokers that are leaving (V43)."""
+        for broker_id, hand_over in self._hand_overs.items():
+            batch = next_batch(hand_over)
+            agenda.look_at(batch.partitions)
+            if batch.are_followed and batch.partitions:
+                draft.order(StopFollowing(broker_id, batch.partitions))
+
+    def settle(self, settlement: Settlement) -> list[tuple[int, Any]]:
+        """Answer brokers whose last partitions were decided; a partition that somebody else has
+        changed is looked at again first."""
+        image = settlement.image
+        answers: list[tuple[int, Any]] = []
+        for broker_id, hand_over in list(self._hand_overs.items()):
+            if not hand_over.is_done:
+                continue
+            del self._hand_overs[broker_id]
+            again = [
+                one for one in image.hosted_by(broker_id) if one in settlement.agenda.partitions
+            ]
+            if again:
+                look_at(hand_over, image, again)
+                self._hand_overs[broker_id] = hand_over
+                continue
+            left = remaining(image, broker_id)
+            settlement.notices.add(HandedOver(broker_id, left))
+            response = _response(ErrorCode.NONE, left)
+            answers.extend((ticket, response) for ticket in hand_over.tickets)
+        return answers
+
+    def copy(self) -> Shutdowns:
+        """An independent copy."""
+        other = Shutdowns()
+        other._hand_overs = {key: one.copy() for key, one in self._hand_overs.items()}
+        return other
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for those that go on alike; tickets are not told apart."""
+        return tuple(
+            (key, len(one.led), len(one.followed)) for key, one in self._hand_overs.items()
         )
+
+
+def _refuse(ticket: int, error: ErrorCode, draft: Draft) -> None:
+    response = _response(error, ())
+    draft.answer(
+        Answer[TopicPartition](ticket, Precedence.CONTROLLED_SHUTDOWN, lambda results: response)
+    )
+
+
+def _response(error: ErrorCode, left: Sequence[TopicPartition]) -> ControlledShutdownResponse:
+    return ControlledShutdownResponse(
+        error, [RemainingPartition(name, number) for name, number in left]
+    )
 
 
 def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:

@@ -10,7 +10,7 @@ from tests.controller_builders import topic_id
 from tests.controller_office import Office, office
 
 from tidelog.broker.store_reader import StoreReader
-from tidelog.controller.changes import TopicFound, TopicUnreadable
+from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout

@@ -7,22 +7,13 @@ from typing import Any
 import pytest
 from tests.controller_builders import TP, broker, brokers, epoch, state, topic, topic_id
 
-from tidelog.controller.changes import (
-    BrokersChanged,
-    DeletionRequested,
-    StatePublished,
-    Topic,
-    TopicFound,
-    TopicGone,
-    TopicUnreadable,
-)
+from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.commands import (
     FULL,
     INCREMENTAL,
     LEADER_AND_ISR,
     STOP_REPLICA,
     UPDATE_METADATA,
-    CommandBuilder,
     Commands,
     Part,
     Sender,
@@ -30,6 +21,11 @@ from tidelog.controller.commands import (
     endpoint_of,
 )
 from tidelog.controller.image import Image
+from tidelog.controller.records import Topic
+from tidelog.controller.registrations import BrokersChanged
+from tidelog.controller.state_writes import StatePublished
+from tidelog.controller.topics.changes import TopicFound, TopicGone, TopicUnreadable
+from tidelog.controller.topics.deletion import DeletionRequested, deletion_order
 from tidelog.core import limits
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 
@@ -54,6 +50,13 @@ def sent(commands: Commands) -> list[tuple[Part, int]]:
 def the(part: Part, commands: Commands) -> Any:
     [found] = [one.message for one in commands.requests(SENDER, 102) if one.part is part]
     return found
+
+
+def delete(builder: CommandBuilder, image: Image, name: str) -> Any:
+    """Add the deletion of a topic; return the replicas of live brokers."""
+    order = deletion_order(name, image)
+    order.give(builder)
+    return order.replicas
 
 
 class TestRoles:
@@ -97,19 +100,19 @@ class TestRoles:
     def test_a_partition_without_a_state_is_not_told(self, image: Image) -> None:
         builder = CommandBuilder(image)
         builder.tell_role(TopicPartition("t", 9), is_new=False)
-        builder.retell_role(1, TopicPartition("t", 9), is_new=False)
+        builder.retell_role(1, TopicPartition("t", 9))
         assert builder.build() == {}
 
     def test_one_broker_alone_can_be_told_again(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.retell_role(2, TP, is_new=False)
-        builder.retell_role(9, TP, is_new=False)
+        builder.retell_role(2, TP)
+        builder.retell_role(9, TP)
         assert list(builder.build()) == [2]
 
     def test_telling_again_does_not_replace_what_is_told_anyway(self, image: Image) -> None:
         builder = CommandBuilder(image)
         builder.tell_role(TP, is_new=True)
-        builder.retell_role(2, TP, is_new=False)
+        builder.retell_role(2, TP)
         assert builder.build()[2].roles[TP].state.is_new
 
 
@@ -164,7 +167,7 @@ class TestDeletion:
         image.apply(BrokersChanged(brokers(1, 2)))
         image.apply(DeletionRequested("t"))
         builder = CommandBuilder(image)
-        told = builder.delete("t")
+        told = delete(builder, image, "t")
         assert told == {1: (TP,), 2: (TP,)}
         request = the(Part.STOPS, builder.build()[2])
         assert (request.controller_id, request.controller_epoch) == (1, 7)
@@ -176,22 +179,22 @@ class TestDeletion:
     def test_no_role_is_told_any_more(self, image: Image) -> None:
         image.apply(DeletionRequested("t"))
         builder = CommandBuilder(image)
-        builder.delete("t")
+        delete(builder, image, "t")
         builder.tell_role(TP, is_new=False)
-        builder.retell_role(1, TP, is_new=False)
+        builder.retell_role(1, TP)
         assert all(not one.roles for one in builder.build().values())
 
     def test_everybody_hears_that_the_topic_goes(self, image: Image) -> None:
         image.apply(DeletionRequested("t"))
         builder = CommandBuilder(image)
-        builder.delete("t")
+        delete(builder, image, "t")
         [told] = the(Part.SHOWN, builder.build()[3]).topic_states
         assert (told.partition_states[0].leader, told.partition_states[0].leader_epoch) == (-2, -2)
 
     def test_partitions_of_a_topic_share_an_entry(self, image: Image) -> None:
         image.apply(TopicFound(topic("t", {0: (1,), 1: (1,)}), {}))
         builder = CommandBuilder(image)
-        assert builder.delete("t") == {1: (TP, TopicPartition("t", 1))}
+        assert delete(builder, image, "t") == {1: (TP, TopicPartition("t", 1))}
         [stopped] = the(Part.STOPS, builder.build()[1]).topic_states
         assert len(stopped.partition_states) == 2
 
@@ -257,7 +260,7 @@ class TestOrder:
         image.apply(DeletionRequested("u"))
         builder = CommandBuilder(image)
         builder.tell_brokers()
-        builder.delete("u")
+        delete(builder, image, "u")
         builder.tell_role(TP, is_new=False)
         builder.show(TP)
         commands = builder.build()
@@ -284,7 +287,7 @@ class TestOrder:
 
     def test_versions_are_those_of_kafka_3_9(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.delete("u")
+        delete(builder, image, "u")
         builder.tell_role(TP, is_new=False)
         outgoing = builder.build()[2].requests(SENDER, 102)
         assert [(one.api_key, one.version) for one in outgoing] == [(5, 4), (4, 7), (6, 8)]
@@ -295,7 +298,7 @@ class TestAnswered:
         image.apply(DeletionRequested("u"))
         builder = CommandBuilder(image)
         builder.tell_brokers()
-        builder.delete("u")
+        delete(builder, image, "u")
         builder.tell_everything(2)
         commands = builder.build()[2]
         left = [Part.BROKERS, Part.STOPS, Part.ROLES, Part.SHOWN]
@@ -358,7 +361,7 @@ class TestMerging:
         commands = self.told(image)
         image.apply(DeletionRequested("t"))
         builder = CommandBuilder(image)
-        builder.delete("t")
+        delete(builder, image, "t")
         commands.merge(builder.build()[2])
         assert commands.roles == {}
         assert commands.stops == {TP: Stop(-2, delete=True)}
@@ -366,7 +369,7 @@ class TestMerging:
     def test_a_deletion_followed_by_a_new_topic_keeps_both_in_order(self, image: Image) -> None:
         image.apply(DeletionRequested("t"))
         builder = CommandBuilder(image)
-        builder.delete("t")
+        delete(builder, image, "t")
         commands = builder.build()[2]
         image.apply(TopicGone("t"))
         image.apply(TopicFound(Topic("t", topic_id("t", 2), {0: (1, 2, 3)}), {0: state()}))

@@ -9,9 +9,10 @@ from itertools import product
 import pytest
 from tests.controller_builders import CONTROLLER_EPOCH, broker, brokers, epoch, state
 
-from tidelog.controller import elections
-from tidelog.controller.elections import Election
-from tidelog.controller.liveness import Brokers
+from tidelog.controller import lifecycle
+from tidelog.controller.elections import election as elections
+from tidelog.controller.elections.election import Election
+from tidelog.controller.incarnations import Brokers
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
     NO_LEADER,
@@ -42,7 +43,7 @@ def elected(published: PartitionState, live: Brokers, **how: object) -> Partitio
 
 class TestFirstState:
     def test_the_first_live_replica_leads_and_all_live_ones_are_in_sync(self) -> None:
-        first = elections.first_state((3, 1, 2), brokers(1, 2), CONTROLLER_EPOCH)
+        first = lifecycle.first_state((3, 1, 2), brokers(1, 2), CONTROLLER_EPOCH)
         assert first == PartitionState(
             leader=1,
             leader_epoch=0,
@@ -52,7 +53,7 @@ class TestFirstState:
         )
 
     def test_there_is_none_while_no_replica_is_alive(self) -> None:
-        assert elections.first_state((3,), brokers(1, 2), CONTROLLER_EPOCH) is None
+        assert lifecycle.first_state((3,), brokers(1, 2), CONTROLLER_EPOCH) is None
 
 
 class TestHealth:

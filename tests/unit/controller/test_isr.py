@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from tests.controller_builders import CONTROLLER_EPOCH, alter, broker, brokers, epoch, state
 
-from tidelog.controller import isr
-from tidelog.controller.isr import Verdict
-from tidelog.controller.liveness import Brokers
+from tidelog.controller.incarnations import Brokers
+from tidelog.controller.partitions import isr
+from tidelog.controller.partitions.isr import Verdict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import RECOVERED, RECOVERING, BrokerInfo, PartitionState
 

@@ -18,10 +18,11 @@ from tests.controller_builders import (
 )
 from tests.unit.controller.test_removals import LAST, MIDDLE, remove, wanted
 
-from tidelog.controller.changes import BrokersChanged, TopicFound
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import QueueRemovals
-from tidelog.controller.events import CommandsDropped
+from tidelog.controller.partitions.removal import QueueRemovals
+from tidelog.controller.registrations import BrokersChanged
+from tidelog.controller.replica_answers import CommandsDropped
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
 
 ALL = (1, 2, 3)
