@@ -10,6 +10,7 @@ from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Effects
 from tidelog.controller.elections.leaders import ElectLeadersAsked
 from tidelog.controller.events import Event
+from tidelog.controller.image import Image
 from tidelog.controller.notices import Report, TopicOutdated
 from tidelog.controller.partitions.addition import CreatePartitionsAsked
 from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
@@ -199,6 +200,33 @@ def write_all(writes: Sequence[Write]) -> list[Outcome]:
     return [Written(Clock.zxid) for _ in writes]
 
 
+def check(image: Image) -> None:
+    """Everything that an image holds fits together."""
+    existing = set(image.partitions())
+    for broker_id in {*image.brokers, *(one for tp in existing for one in image.assigned(tp))}:
+        assigned = {one for one in existing if broker_id in image.assigned(one)}
+        assert set(image.hosted_by(broker_id)) == assigned
+    for name, known in image.topics.items():
+        assert known.name == name == image.topic_name(known.topic_id)
+        assert name not in image.unreadable
+    assert {one.topic for one in (*image.states, *image.unreadable_states)} <= set(image.topics)
+    assert not image.states.keys() & image.unreadable_states.keys()
+    assert set(image.moving) == {one for one in existing if image.move(one) is not None}
+    assert set(image.leaving) <= set(image.moving)
+    for answers in image.presences.values():
+        assert not all(answers.values())
+    waiting = [
+        *(one.waiting for one in image.deletions.values()),
+        *(one.waiting for one in image.removals.values()),
+        *image.leaving.values(),
+        *image.presences.values(),
+    ]
+    assert {broker_id for one in waiting for broker_id in one} <= image.brokers.keys()
+    for name, removal in image.removals.items():
+        assert {*removal.commanded, *removal.drained, *removal.by_edit} <= set(removal.requested)
+        assert name not in image.topics or removal.requested or removal.closed
+
+
 def step(
     controller: Controller, *events: Event, outcomes: Mapping[int, Outcome] | None = None
 ) -> tuple[list[Write], Effects]:
@@ -209,7 +237,9 @@ def step(
     results = write_all(decision.writes)
     for index, outcome in (outcomes or {}).items():
         results[index] = outcome
-    return decision.writes, controller.applied(decision, results)
+    effects = controller.applied(decision, results)
+    check(controller.image)
+    return decision.writes, effects
 
 
 def run(controller: Controller, *events: Event) -> list[Effects]:

@@ -116,6 +116,8 @@ class Draft:
 
     def close(self) -> Decision:
         """The decision, complete."""
+        twice = self.resized.keys() & self.reassigned.keys()
+        assert not twice, f"nodes of topics are written twice: {sorted(twice)}"
         if self._shown:
             self.order(SendMetadata(tuple(self._shown)))
         for broker_id in self._full:

@@ -251,6 +251,7 @@ class Image:
     def assign(self, topic: Topic) -> None:
         """Other replicas, or other reassignments; states stay."""
         before = self.topics[topic.name]
+        assert before.partitions == topic.partitions, f"other partitions: {topic}"
         for partition, replicas in before.assignments.items():
             if replicas is topic.assignments[partition]:
                 continue

@@ -61,6 +61,9 @@ class TakeProducerIds(Write):
     last: int
     expected_version: int
 
+    def __post_init__(self) -> None:
+        assert 0 <= self.first <= self.last <= _MAX_PRODUCER_ID, f"no block: {self}"
+
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
         """Know the last id given out."""
         if isinstance(outcome, Conflict):

@@ -124,6 +124,8 @@ class RemovalCommanded(Change):
     def apply(self, image: Image) -> None:
         """Wait for them."""
         removal = image.removals[self.name]
+        assert all(broker_id in image.brokers for broker_id in self.replicas), f"dead: {self}"
+        assert all(one in removal.requested for one in self.partitions), f"not requested: {self}"
         removal.commanded.update(dict.fromkeys(self.partitions))
         for broker_id, held in self.replicas.items():
             removal.waiting.setdefault(broker_id, {}).update(dict.fromkeys(held))
@@ -154,7 +156,8 @@ class PartitionsRemoved(Change):
 
     def apply(self, image: Image) -> None:
         """Forget them, and the requests to remove them."""
-        name = self.topic.name
+        name, left = self.topic.name, len(self.topic.assignments)
+        assert all(partition >= left for partition in self.partitions), f"not the highest: {self}"
         image.topics[name] = self.topic
         removal = image.removals.get(name, Removal())
         for partition in self.partitions:

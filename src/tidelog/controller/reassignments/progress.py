@@ -63,6 +63,8 @@ class LeavingCommanded(Change):
 
     def apply(self, image: Image) -> None:
         """Wait for them."""
+        assert image.is_completing(self.topic_partition), f"its target is not published: {self}"
+        assert all(broker_id in image.brokers for broker_id in self.brokers), f"dead: {self}"
         image.leaving[self.topic_partition] = dict.fromkeys(self.brokers)
 
 

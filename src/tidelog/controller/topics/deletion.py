@@ -83,6 +83,7 @@ class DeletionCommanded(Change):
 
     def apply(self, image: Image) -> None:
         """Wait for them."""
+        assert all(broker_id in image.brokers for broker_id in self.replicas), f"dead: {self}"
         waiting = {broker_id: dict.fromkeys(held) for broker_id, held in self.replicas.items()}
         image.deletions[self.name] = Deletion(commanded=True, waiting=waiting)
 
