@@ -25,7 +25,7 @@ from tidelog.controller.records import Move, ProducerIds, Topic
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LeaderAndIsrAnswered, StopReplicaAnswered
 from tidelog.controller.settings import Settings, TopicDefaults
-from tidelog.controller.shutdowns import ControlledShutdownAsked, HandedOver
+from tidelog.controller.shutdowns import ControlledShutdownAsked, LeadershipsTransferred
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
 from tidelog.controller.topics.creation import CreateTopicsAsked
@@ -295,7 +295,7 @@ def ended_moves(effects: Effects) -> list[tuple[TopicPartition, tuple[int, ...]]
 
 def left_to(effects: Effects) -> list[tuple[int, Sequence[TopicPartition]]]:
     """Brokers that have handed over, and what they lead nevertheless."""
-    return [(one.broker_id, one.remaining) for one in effects.notices.of(HandedOver)]
+    return [(one.broker_id, one.remaining) for one in effects.notices.of(LeadershipsTransferred)]
 
 
 def state_writes(writes: Sequence[Write]) -> dict[TopicPartition, PartitionState]:

@@ -107,12 +107,12 @@ def told(
     """What broker 1 is told of one change."""
     builder = CommandBuilder(around)
     if role:
-        builder.tell_role(TopicPartition(role, 0), is_new)
-        builder.show(TopicPartition(role, 0))
+        builder.send_role(TopicPartition(role, 0), is_new)
+        builder.send_metadata(TopicPartition(role, 0))
     if delete:
         deletion_order(delete, around).give(builder)
     if full:
-        builder.tell_everything(1)
+        builder.send_everything(1)
     return builder.build()[1]
 
 

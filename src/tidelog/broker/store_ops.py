@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from tidelog.controller.elections.preferred import ForgetPreferredElection
 from tidelog.controller.partitions.addition import AddPartitions
+from tidelog.controller.partitions.refusals import ForgetRequest
 from tidelog.controller.partitions.removal import QueueRemovals, RemovePartitions
-from tidelog.controller.partitions.requests import ForgetRequest
 from tidelog.controller.producer_ids import TakeProducerIds
 from tidelog.controller.reassignments.progress import WriteAssignments
 from tidelog.controller.reassignments.requests import KeepReassignments

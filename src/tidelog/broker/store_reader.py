@@ -15,8 +15,8 @@ from tidelog.broker.store_ops import producer_ids_found
 from tidelog.controller.elections.leaders import UncleanRead
 from tidelog.controller.elections.preferred import PreferredElectionRead
 from tidelog.controller.partitions.addition import AdditionsRead, FormerRead
+from tidelog.controller.partitions.refusals import RequestsUnreadable
 from tidelog.controller.partitions.removal import RemovalsRead
-from tidelog.controller.partitions.requests import RequestsUnreadable
 from tidelog.controller.producer_ids import ProducerIdsRead
 from tidelog.controller.reassignments.requests import ReassignmentsRead
 from tidelog.controller.records import Move, RequestedReassignments, Topic

@@ -24,7 +24,7 @@ from tidelog.controller.notices import Notices, Report
 from tidelog.controller.reassignments.progress import ReassignmentEnded
 from tidelog.controller.reassignments.requests import ReassignmentRefused
 from tidelog.controller.settings import Settings, TopicDefaults
-from tidelog.controller.shutdowns import HandedOver
+from tidelog.controller.shutdowns import LeadershipsTransferred
 from tidelog.controller.topics.deletion import TopicRemoved, UnreadableTopicDeleted
 from tidelog.controller.topics.readings import TopicNodeRemoved
 from tidelog.core.ports import Tracer
@@ -139,8 +139,8 @@ def report(broker: Broker, controller_epoch: int, effects: Effects) -> None:
             )
     _report_reassignments(tracer, log, notices)
     _report_topics(tracer, log, notices)
-    for handed_over in notices.of(HandedOver):
-        broker_id, left = handed_over.broker_id, handed_over.remaining
+    for transferred in notices.of(LeadershipsTransferred):
+        broker_id, left = transferred.broker_id, transferred.remaining
         tracer.event(
             "broker_handed_over",
             broker=broker_id,

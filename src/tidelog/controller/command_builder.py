@@ -1,4 +1,4 @@
-"""Derives commands from the image as it is after a decision was applied (V17, V30, V35).
+"""Commands to brokers, derived from the image after a decision was applied (V17, V30, V35).
 
 `build` gives each broker that must be sent anything its `Commands`. Metadata is shared by all
 brokers, roles by all replicas of a partition: a failover costs what it changes.
@@ -37,21 +37,21 @@ class CommandBuilder:
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
-        #: Roles that are nobody's first: the same for all replicas of a partition.
+        #: Roles that create no replica: the same for all replicas of a partition.
         self._roles: dict[TopicPartition, Role] = {}
-        #: The replicas of each partition that has roles, where somebody is told everything.
+        #: The replicas of each partition that has roles, where a full command is built.
         self._placed: dict[TopicPartition, Sequence[int]] = {}
 
-    def tell_brokers(self) -> None:
-        """Tell everybody who is alive."""
+    def send_brokers(self) -> None:
+        """Send the live brokers to every broker."""
         self._brokers_changed = True
 
-    def tell_role(
+    def send_role(
         self, topic_partition: TopicPartition, is_new: bool, new_replicas: tuple[int, ...] = ()
     ) -> None:
-        """Tell all live replicas of a partition what they are in it; nothing without a state, or
-        once it is to be deleted: a role told later would make the replica again (V22, V71).
-        `new_replicas`: these are made, though the others are there (D3)."""
+        """Send all live replicas of a partition their roles; nothing without a state, or once it
+        is to be deleted: a later role would create the replica again (V22, V71). `new_replicas`:
+        these are created, though the others exist (D3)."""
         if not self._has_roles(topic_partition):
             return
         role = self._role(topic_partition, is_new)
@@ -60,15 +60,15 @@ class CommandBuilder:
                 made = replica in new_replicas and not is_new
                 self._of(replica).roles[topic_partition] = as_new(role) if made else role
 
-    def retell_role(self, broker_id: int, topic_partition: TopicPartition) -> None:
-        """Tell one broker what it is in a partition, unless it is told anyway or is gone."""
+    def resend_role(self, broker_id: int, topic_partition: TopicPartition) -> None:
+        """Send a live broker its role in a partition, unless it is sent anyway."""
         if broker_id in self._image.brokers and self._has_roles(topic_partition):
             roles = self._of(broker_id).roles
             if topic_partition not in roles:
                 roles[topic_partition] = self._role(topic_partition, False)
 
-    def stop_replica(self, broker_id: int, topic_partition: TopicPartition) -> None:
-        """Tell a broker that is leaving to follow no longer and keep the log, in place of any role
+    def stop_following(self, broker_id: int, topic_partition: TopicPartition) -> None:
+        """Send a broker that is leaving to follow no longer and keep the log, in place of any role
         in the partition (V43); nothing where it leads."""
         image = self._image
         if broker_id not in image.brokers or not self._has_roles(topic_partition):
@@ -88,8 +88,8 @@ class CommandBuilder:
             and not image.is_deleting(topic_partition.topic)
         )
 
-    def show(self, topic_partition: TopicPartition) -> None:
-        """Tell everybody the published state of a partition; nothing where it has none."""
+    def send_metadata(self, topic_partition: TopicPartition) -> None:
+        """Send every broker the published state of a partition; nothing where it has none."""
         self._show(topic_partition, self._shown)
 
     def _show(
@@ -121,8 +121,8 @@ class CommandBuilder:
         topic_partition: TopicPartition,
         shown: dict[ShownKey, UpdateMetadataPartitionState],
     ) -> None:
-        """The end of a partition whose state cannot be read, once its topic is deleted, and in what
-        is told in full that it is there. Else brokers know what they knew."""
+        """Show the end of a partition whose state cannot be read, once its topic is deleted. A full
+        command shows that it exists; other brokers know what they knew."""
         deleting = self._image.is_deleting(topic_partition.topic)
         if topic_partition not in self._image.unreadable_states or (
             shown is self._shown and not deleting
@@ -140,7 +140,7 @@ class CommandBuilder:
         )
 
     def _unreadable(self) -> dict[TopicPartition, Role]:
-        """Roles that say nothing but that the replica, if there is one, is no stray (V35)."""
+        """Roles that say only that the replica, if there is one, is no stray (V35)."""
         image = self._image
         return {
             one: Role(
@@ -161,21 +161,21 @@ class CommandBuilder:
     def delete_replica(
         self, broker_id: int, topic_partition: TopicPartition, leader_epoch: int
     ) -> None:
-        """Tell a live broker to delete its replica, under this leader epoch (V22, V52, V71)."""
+        """Send a live broker to delete its replica, under this leader epoch (V22, V52, V71)."""
         assert broker_id in self._image.brokers, f"broker {broker_id} is not alive"
         self._of(broker_id).stops[topic_partition] = Stop(leader_epoch, True)
 
-    def tell_everything(self, broker_id: int) -> None:
-        """Tell a broker all that it should hold and know (V35, V41)."""
+    def send_everything(self, broker_id: int) -> None:
+        """Send a broker all that it should hold and know (V35, V41)."""
         if broker_id in self._image.brokers:
             self._full.append(broker_id)
 
-    def tell_everybody_everything(self) -> None:
-        """Tell every live broker all that it should hold and know."""
+    def send_everything_to_all(self) -> None:
+        """Send every live broker all that it should hold and know."""
         self._full.extend(self._image.brokers)
 
     def build(self) -> dict[int, Commands]:
-        """Commands by broker id, for brokers that have anything to be told."""
+        """Return the commands by broker id, for brokers that have any."""
         everything = self._everything() if self._full else {}
         for broker_id in self._full:
             self._make_full(self._of(broker_id), broker_id, everything)

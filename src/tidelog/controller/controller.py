@@ -29,9 +29,8 @@ from tidelog.controller.elections.balance import Balance
 from tidelog.controller.events import Event
 from tidelog.controller.image import Image
 from tidelog.controller.orders import Order
-from tidelog.controller.partitions import addition, alter_partition, removal, requests
-from tidelog.controller.reassignments import progress
-from tidelog.controller.reassignments import requests as reassignment_requests
+from tidelog.controller.partitions import addition, alter_partition, refusals, removal
+from tidelog.controller.reassignments import progress, requests
 from tidelog.controller.registrations import Registrations
 from tidelog.controller.settings import Settings
 from tidelog.controller.settlement import Settlement
@@ -98,7 +97,7 @@ class Controller:
             raise InvariantError("a decision is in flight")
         events, self._events = self._events, []
         draft = Draft(self.image, self.settings)
-        refused = requests.RefusedRequests()
+        refused = refusals.RefusedRequests()
         for event in events:
             self._learn(event, draft, refused)
         draft.settings = self.settings
@@ -107,7 +106,7 @@ class Controller:
         self._deciding = draft.close()
         return self._deciding
 
-    def _learn(self, event: Event, draft: Draft, refused: requests.RefusedRequests) -> None:
+    def _learn(self, event: Event, draft: Draft, refused: refusals.RefusedRequests) -> None:
         """Take over a fact; what a client or a broker asks for is none."""
         image, agenda = self.image, self._agenda
         match event:
@@ -129,7 +128,7 @@ class Controller:
                 self._additions.read(event)
             case addition.FormerRead():
                 image.apply(addition.FormerFound(event.states))
-            case requests.RequestsUnreadable():
+            case refusals.RequestsUnreadable():
                 refused.unreadable(event)
             case producer_ids.ProducerIdsRead():
                 image.apply(producer_ids.ProducerIdsFound(event.found))
@@ -141,8 +140,8 @@ class Controller:
                 self._preferred.rebalance(event, image)
             case preferred.RebalanceStepDue():
                 self._preferred.step(image)
-            case reassignment_requests.ReassignmentsRead():
-                reassignment_requests.requests_read(event, image, agenda)
+            case requests.ReassignmentsRead():
+                requests.requests_read(event, image, agenda)
             case progress.SweepDue():
                 progress.sweep(image, agenda)
             case ControlledShutdownAsked():
@@ -155,17 +154,17 @@ class Controller:
                 replica_answers.commands_dropped(event, draft)
 
     def _decide(
-        self, draft: Draft, events: Sequence[Event], refused: requests.RefusedRequests
+        self, draft: Draft, events: Sequence[Event], refused: refusals.RefusedRequests
     ) -> None:
         """What is due goes first, then what is asked for, each part on what was decided before."""
-        self._shutdowns.hand_over(draft, self._agenda)
+        self._shutdowns.look_at_next(draft, self._agenda)
         refused.write(draft)
         removal.write_due(draft)
         looked_at, self._agenda.partitions = self._agenda.partitions, {}
         for topic_partition in looked_at:
             leaders.look_at(topic_partition, draft)
         reassignments = progress.ReassignmentsDraft(draft)
-        asked = reassignment_requests.ReassignmentRequests(reassignments)
+        asked = requests.ReassignmentRequests(reassignments)
         self._serve(draft, asked, events)
         self._additions.write(draft)
         if not draft.full:
@@ -179,7 +178,7 @@ class Controller:
     def _serve(
         self,
         draft: Draft,
-        reassignments: reassignment_requests.ReassignmentRequests,
+        reassignments: requests.ReassignmentRequests,
         events: Sequence[Event],
     ) -> None:
         """Serve requests; one that another has changed the ground of is decided later."""
@@ -190,7 +189,7 @@ class Controller:
                 leaders.elect_leaders(event, draft)
         for event in events:
             match event:
-                case reassignment_requests.ReassignmentsAsked():
+                case requests.ReassignmentsAsked():
                     if not reassignments.reassign(event):
                         self._events.append(event)
         for event in events:
@@ -203,8 +202,8 @@ class Controller:
                 case addition.CreatePartitionsAsked():
                     if not addition.create_partitions(event, draft):
                         self._events.append(event)
-                case reassignment_requests.ReassignmentsListAsked():
-                    reassignment_requests.list_reassignments(event, draft)
+                case requests.ReassignmentsListAsked():
+                    requests.list_reassignments(event, draft)
                 case removal.RemovePartitionsAsked():
                     if not removal.remove_partitions(event, draft):
                         self._events.append(event)
@@ -216,7 +215,7 @@ class Controller:
     def _advance(
         self,
         reassignments: progress.ReassignmentsDraft,
-        asked: reassignment_requests.ReassignmentRequests,
+        asked: requests.ReassignmentRequests,
     ) -> None:
         agenda = self._agenda
         looked_at, agenda.reassignments = agenda.reassignments, {}

@@ -64,9 +64,9 @@ class SendState(Order):
 
     def give(self, builder: CommandBuilder) -> None:
         """Add metadata and roles."""
-        builder.show(self.topic_partition)
+        builder.send_metadata(self.topic_partition)
         if self.has_roles:
-            builder.tell_role(self.topic_partition, self.is_new, self.new_replicas)
+            builder.send_role(self.topic_partition, self.is_new, self.new_replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class SendMetadata(Order):
     def give(self, builder: CommandBuilder) -> None:
         """Add the metadata."""
         for topic_partition in self.topic_partitions:
-            builder.show(topic_partition)
+            builder.send_metadata(topic_partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class SendRoleAgain(Order):
 
     def give(self, builder: CommandBuilder) -> None:
         """Add the role."""
-        builder.retell_role(self.broker_id, self.topic_partition)
+        builder.resend_role(self.broker_id, self.topic_partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,4 +114,4 @@ class SendEverything(Order):
 
     def give(self, builder: CommandBuilder) -> None:
         """Make its commands full."""
-        builder.tell_everything(self.broker_id)
+        builder.send_everything(self.broker_id)

@@ -51,7 +51,7 @@ class SendBrokers(Order):
 
     def give(self, builder: CommandBuilder) -> None:
         """Add them."""
-        builder.tell_brokers()
+        builder.send_brokers()
 
 
 @dataclass(frozen=True, slots=True)

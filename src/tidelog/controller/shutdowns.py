@@ -54,7 +54,7 @@ class ShutdownBegun(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
+class LeadershipsTransferred:
     """A broker has handed over; these partitions it leads nevertheless."""
 
     broker_id: int
@@ -73,11 +73,11 @@ class StopFollowing(Order):
     def give(self, builder: CommandBuilder) -> None:
         """Add the stops."""
         for topic_partition in self.topic_partitions:
-            builder.stop_replica(self.broker_id, topic_partition)
+            builder.stop_following(self.broker_id, topic_partition)
 
 
 @dataclass(slots=True)
-class HandOver:
+class Shutdown:
     """The controlled shutdown of one registration, under way."""
 
     broker_id: int
@@ -92,9 +92,9 @@ class HandOver:
         """Whether every partition was looked at."""
         return not self.led and not self.followed
 
-    def copy(self) -> HandOver:
+    def copy(self) -> Shutdown:
         """An independent copy."""
-        return HandOver(self.broker_id, list(self.tickets), dict(self.led), dict(self.followed))
+        return Shutdown(self.broker_id, list(self.tickets), dict(self.led), dict(self.followed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +109,14 @@ class Batch:
 class Shutdowns:
     """The controlled shutdowns under way, by broker."""
 
-    __slots__ = ("_hand_overs",)
+    __slots__ = ("_under_way",)
 
     def __init__(self) -> None:
-        self._hand_overs: dict[int, HandOver] = {}
+        self._under_way: dict[int, Shutdown] = {}
 
     def __bool__(self) -> bool:
         """Whether a decision would find anything here."""
-        return bool(self._hand_overs)
+        return bool(self._under_way)
 
     def begin(self, asked: ControlledShutdownAsked, draft: Draft) -> None:
         """A broker is leaving from now on, until its registration ends; asked again, what has come
@@ -128,21 +128,21 @@ class Shutdowns:
             return
         broker_id = asked.request.broker_id
         image.apply(ShutdownBegun(broker_id))
-        hand_over = self._hand_overs.setdefault(broker_id, HandOver(broker_id))
-        hand_over.tickets.append(asked.ticket)
-        look_at(hand_over, image, image.hosted_by(broker_id))
+        shutdown = self._under_way.setdefault(broker_id, Shutdown(broker_id))
+        shutdown.tickets.append(asked.ticket)
+        look_at(shutdown, image, image.hosted_by(broker_id))
 
     def registrations_over(self, brokers: Iterable[int], draft: Draft) -> None:
         """These registrations have ended, and their shutdowns with them."""
         for broker_id in brokers:
-            hand_over = self._hand_overs.pop(broker_id, None)
-            for ticket in () if hand_over is None else hand_over.tickets:
+            shutdown = self._under_way.pop(broker_id, None)
+            for ticket in () if shutdown is None else shutdown.tickets:
                 _refuse(ticket, ErrorCode.STALE_BROKER_EPOCH, draft)
 
-    def hand_over(self, draft: Draft, agenda: Agenda) -> None:
+    def look_at_next(self, draft: Draft, agenda: Agenda) -> None:
         """Look at the next partitions of brokers that are leaving (V43)."""
-        for broker_id, hand_over in self._hand_overs.items():
-            batch = next_batch(hand_over)
+        for broker_id, shutdown in self._under_way.items():
+            batch = next_batch(shutdown)
             agenda.look_at(batch.partitions)
             if batch.are_followed and batch.partitions:
                 draft.order(StopFollowing(broker_id, batch.partitions))
@@ -152,34 +152,32 @@ class Shutdowns:
         changed is looked at again first."""
         image = settlement.image
         answers: list[tuple[int, Any]] = []
-        for broker_id, hand_over in list(self._hand_overs.items()):
-            if not hand_over.is_done:
+        for broker_id, shutdown in list(self._under_way.items()):
+            if not shutdown.is_done:
                 continue
-            del self._hand_overs[broker_id]
+            del self._under_way[broker_id]
             again = [
                 one for one in image.hosted_by(broker_id) if one in settlement.agenda.partitions
             ]
             if again:
-                look_at(hand_over, image, again)
-                self._hand_overs[broker_id] = hand_over
+                look_at(shutdown, image, again)
+                self._under_way[broker_id] = shutdown
                 continue
             left = remaining(image, broker_id)
-            settlement.notices.add(HandedOver(broker_id, left))
+            settlement.notices.add(LeadershipsTransferred(broker_id, left))
             response = _response(ErrorCode.NONE, left)
-            answers.extend((ticket, response) for ticket in hand_over.tickets)
+            answers.extend((ticket, response) for ticket in shutdown.tickets)
         return answers
 
     def copy(self) -> Shutdowns:
         """An independent copy."""
         other = Shutdowns()
-        other._hand_overs = {key: one.copy() for key, one in self._hand_overs.items()}
+        other._under_way = {key: one.copy() for key, one in self._under_way.items()}
         return other
 
     def key(self) -> tuple[object, ...]:
         """Equal for those that go on alike; tickets are not told apart."""
-        return tuple(
-            (key, len(one.led), len(one.followed)) for key, one in self._hand_overs.items()
-        )
+        return tuple((key, len(one.led), len(one.followed)) for key, one in self._under_way.items())
 
 
 def _refuse(ticket: int, error: ErrorCode, draft: Draft) -> None:
@@ -205,22 +203,22 @@ def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def look_at(hand_over: HandOver, image: Image, topic_partitions: Iterable[TopicPartition]) -> None:
+def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPartition]) -> None:
     """Take down which of these partitions of the broker are to be looked at, and as what."""
     for topic_partition in topic_partitions:
         state = image.states.get(topic_partition)
         if state is None or image.is_deleting(topic_partition.topic):
             continue
-        if state.leader == hand_over.broker_id:
-            hand_over.led[topic_partition] = None
+        if state.leader == shutdown.broker_id:
+            shutdown.led[topic_partition] = None
         else:
-            hand_over.followed[topic_partition] = None
+            shutdown.followed[topic_partition] = None
 
 
-def next_batch(hand_over: HandOver) -> Batch:
+def next_batch(shutdown: Shutdown) -> Batch:
     """What one decision is about; leaderships and places in ISRs are never of the same."""
-    are_followed = not hand_over.led
-    source = hand_over.followed if are_followed else hand_over.led
+    are_followed = not shutdown.led
+    source = shutdown.followed if are_followed else shutdown.led
     batch = tuple(islice(source, MAX_HAND_OVERS_PER_DECISION))
     for topic_partition in batch:
         del source[topic_partition]

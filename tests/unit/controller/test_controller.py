@@ -145,7 +145,7 @@ class TestDecisions:
         controller = loaded()
         controller.offer(BrokersRead(brokers(2, 3)))
         decision = controller.decide()
-        monkeypatch.setattr(CommandBuilder, "tell_brokers", meddle)
+        monkeypatch.setattr(CommandBuilder, "send_brokers", meddle)
         with pytest.raises(InvariantError, match="while it is read"):
             controller.applied(decision, write_all(decision.writes))
 

@@ -30,6 +30,7 @@ from tidelog.controller.controller import Controller
 from tidelog.controller.notices import Report
 from tidelog.controller.partitions import removal
 from tidelog.controller.partitions.addition import AdditionsRead, AddPartitions, FormerRead
+from tidelog.controller.partitions.refusals import ForgetRequest, RequestsUnreadable
 from tidelog.controller.partitions.removal import (
     DrainRead,
     QueueRemovals,
@@ -37,7 +38,6 @@ from tidelog.controller.partitions.removal import (
     RemovePartitions,
     RemovePartitionsAsked,
 )
-from tidelog.controller.partitions.requests import ForgetRequest, RequestsUnreadable
 from tidelog.controller.records import Topic
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import StopReplicaAnswered

@@ -145,9 +145,9 @@ class TestHandingOver:
         controller = controller_of(state((1, 2, 3)), state((2, 3)), live=(1, 2, 3, 4))
         builder = CommandBuilder(controller.image)
         for broker_id, topic_partition in ((1, P0), (4, P1), (9, P1), (1, P2)):
-            builder.stop_replica(broker_id, topic_partition)
+            builder.stop_following(broker_id, topic_partition)
         assert builder.build() == {}, "a leader, no replica, nobody, no partition"
-        builder.stop_replica(1, P1)
+        builder.stop_following(1, P1)
         assert builder.build()[1].stops == {P1: Stop(5, delete=False)}
 
 

@@ -20,7 +20,7 @@ from tidelog.controller.elections.election import Election
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import Order, Rank, SendRoleAgain
-from tidelog.controller.partitions.requests import check_readable
+from tidelog.controller.partitions.refusals import check_readable
 from tidelog.controller.reassignments import transitions
 from tidelog.controller.settings import Settings
 from tidelog.controller.settlement import Settlement
@@ -81,7 +81,7 @@ class RecreateReplicas(Order):
 
     def give(self, builder: CommandBuilder) -> None:
         """Add roles that may create the replica."""
-        builder.tell_role(self.topic_partition, is_new=True)
+        builder.send_role(self.topic_partition, is_new=True)
 
 
 def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
@@ -121,7 +121,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
     move = image.move(topic_partition)
     if move is not None and state.mzxid < move.since_zxid:
         # The replicas may not know yet that the assignment is another one.
-        told = transitions.told_anew(state, controller_epoch)
+        told = transitions.under_next_epoch(state, controller_epoch)
         if image.is_completing(topic_partition):
             told = replace(told, reassigned_to=state.reassigned_to)
         draft.write_state(WritePartitionState(topic_partition, told, state.partition_epoch))

@@ -18,7 +18,7 @@ from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
 from tidelog.controller.notices import TopicOutdated
-from tidelog.controller.partitions import assignments, placement, requests
+from tidelog.controller.partitions import assignments, placement, refusals
 from tidelog.controller.records import Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import first_states, send_first_states
@@ -143,7 +143,7 @@ def create_partitions(asked: CreatePartitionsAsked, draft: Draft) -> bool:
         result = Result(wanted.name)
         answer.results.append(result)
         try:
-            requests.check_resizable(wanted.name, counts[wanted.name], draft)
+            refusals.check_resizable(wanted.name, counts[wanted.name], draft)
             planned = plan(
                 wanted, draft.image, asked.seed + index, draft.settings.controller_epoch, room
             )
@@ -212,7 +212,7 @@ class Additions:
         count = 0 if topic is None else len(topic.assignments)
         for partition in wanted:
             if partition < count:
-                draft.add(requests.ForgetRequest(TopicPartition(name, partition), is_removal=False))
+                draft.add(refusals.ForgetRequest(TopicPartition(name, partition), is_removal=False))
         run: list[tuple[int, ...]] = []
         while count + len(run) in wanted and len(run) < MAX_PARTITIONS_PER_REQUEST:
             chosen = tuple(wanted[count + len(run)])
@@ -226,13 +226,13 @@ class Additions:
             request.assignments = [CreatePartitionsAssignment(chosen) for chosen in run]
         epoch = draft.settings.controller_epoch
         try:
-            requests.check_resizable(name, 1, draft)
+            refusals.check_resizable(name, 1, draft)
             planned = plan(request, image, self._seed, epoch, MAX_PARTITIONS_PER_REQUEST)
         except KafkaError as error:
             refused = range(count, count + len(run)) if topic is not None else wanted
             for partition in refused:
                 one = TopicPartition(name, partition)
-                requests.refuse(one, error.message, draft, is_removal=False)
+                refusals.refuse(one, error.message, draft, is_removal=False)
             return ""
         draft.resized[name] = None
         draft.add(AddPartitions(planned))

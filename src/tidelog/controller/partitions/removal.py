@@ -21,7 +21,7 @@ from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import Order, Rank
-from tidelog.controller.partitions import addition, requests
+from tidelog.controller.partitions import addition, refusals
 from tidelog.controller.records import Removal, Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import WritePartitionState
@@ -183,9 +183,9 @@ class AdvanceRemoval(Order):
     def give(self, builder: CommandBuilder) -> None:
         """Add roles, the end of the partitions, and the stops."""
         for topic_partition in self.redirected:
-            builder.tell_role(topic_partition, is_new=False)
+            builder.send_role(topic_partition, is_new=False)
         for topic_partition in self.ended:
-            builder.show(topic_partition)
+            builder.send_metadata(topic_partition)
         for broker_id, held in self.replicas.items():
             for topic_partition in held:
                 epoch = self.leader_epochs[topic_partition]
@@ -263,7 +263,7 @@ def remove_partitions(asked: RemovePartitionsAsked, draft: Draft) -> bool:
         result = Result(wanted.name)
         answer.results.append(result)
         try:
-            requests.check_resizable(wanted.name, counts[wanted.name], draft)
+            refusals.check_resizable(wanted.name, counts[wanted.name], draft)
             planned = plan(wanted, draft.image)
         except KafkaError as error:
             result.refuse(error)
@@ -341,7 +341,7 @@ def plan(wanted: RemovePartitionsTopic, image: Image) -> dict[int, bool]:
             f" {wanted.count}",
         )
     for partition in range(wanted.count, now):
-        requests.check_readable(TopicPartition(topic.name, partition), image)
+        refusals.check_readable(TopicPartition(topic.name, partition), image)
     return dict.fromkeys(range(wanted.count, now), wanted.drain)
 
 

@@ -188,7 +188,7 @@ class ReassignmentsDraft:
             self.draft.write_state(
                 WritePartitionState(
                     topic_partition,
-                    transitions.told_anew(state, self.draft.settings.controller_epoch),
+                    transitions.under_next_epoch(state, self.draft.settings.controller_epoch),
                     state.partition_epoch,
                     new_replicas=tuple(one for one in full if one not in assigned),
                 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tidelog.controller import records
 from tidelog.controller.image import Image
-from tidelog.controller.partitions.requests import check_readable
+from tidelog.controller.partitions.refusals import check_readable
 from tidelog.controller.records import Topic
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition

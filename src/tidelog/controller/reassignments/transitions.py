@@ -35,7 +35,7 @@ def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Rep
     return full, Move(adding, removing, original)
 
 
-def told_anew(state: PartitionState, controller_epoch: int) -> PartitionState:
+def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionState:
     """The same state under the next leader epoch, so that every replica takes note of another
     assignment (V33)."""
     return replace(

@@ -106,12 +106,12 @@ class DeleteTopicReplicas(Order):
     def give(self, builder: CommandBuilder) -> None:
         """Add the end of the partitions, and the stops."""
         for topic_partition in self.topic_partitions:
-            builder.show(topic_partition)
+            builder.send_metadata(topic_partition)
         for broker_id, held in self.replicas.items():
             for topic_partition in held:
                 builder.delete_replica(broker_id, topic_partition, EPOCH_DURING_DELETE)
         if self.is_unreadable:
-            builder.tell_everybody_everything()
+            builder.send_everything_to_all()
 
 
 @dataclass(frozen=True, slots=True)
