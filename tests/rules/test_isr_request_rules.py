@@ -30,7 +30,7 @@ from tests.controller_office import Office, not_controller, office
 
 from tidelog.broker.apis import alter_partition
 from tidelog.controller.producer_ids import ProducerIdsAsked, ProducerIdsRead, TakeProducerIds
-from tidelog.controller.records import ProducerIds
+from tidelog.controller.records import LastProducerId
 from tidelog.controller.registrations import BrokersChanged
 from tidelog.controller.topics.changes import TopicFound
 from tidelog.controller.writes import Conflict, Written
@@ -403,14 +403,14 @@ def test_blocks_never_overlap() -> None:
 @pytest.mark.rule("G3")
 def test_a_block_begins_behind_the_last_one_on_record() -> None:
     controller = loaded()
-    writes, _ = step(controller, ProducerIdsRead(ProducerIds(4999, 7)), block_for(1))
+    writes, _ = step(controller, ProducerIdsRead(LastProducerId(4999, 7)), block_for(1))
     assert writes == [TakeProducerIds(1, 5000, 5999, 7)]
 
 
 @pytest.mark.rule("G3")
 def test_a_block_that_somebody_else_took_meanwhile_is_not_given() -> None:
     controller = loaded()
-    taken = Conflict(producer_ids=ProducerIds(999, 1))
+    taken = Conflict(producer_ids=LastProducerId(999, 1))
     _, effects = step(controller, block_for(1), outcomes={0: taken})
     assert effects.answers == []
     _, effects = step(controller)
