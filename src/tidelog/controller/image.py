@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from tidelog.controller import records
 from tidelog.controller.records import (
     Deletion,
+    LastProducerId,
     Move,
-    ProducerIds,
     Removal,
     RequestedReassignments,
     Topic,
@@ -56,7 +56,7 @@ class Image:
         #: of numbers that were looked at.
         self.former: dict[TopicPartition, PartitionState | None] = {}
         #: None until the node was read, or where it cannot be read.
-        self.producer_ids: ProducerIds | None = None
+        self.producer_ids: LastProducerId | None = None
         #: Partitions that are being reassigned.
         self.moving: dict[TopicPartition, None] = {}
         #: `/admin/reassign_partitions`, None where there is no such node.

@@ -13,7 +13,7 @@ from tidelog.controller.answers import Answer, Precedence, Result
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
-from tidelog.controller.records import ProducerIds
+from tidelog.controller.records import LastProducerId
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.writes import Conflict, Outcome, Write
 from tidelog.core.errors import ErrorCode
@@ -30,7 +30,7 @@ _MAX_PRODUCER_ID = 2**63 - 1
 class ProducerIdsRead(Event):
     """`/latest_producer_id_block`, None where it cannot be read."""
 
-    found: ProducerIds | None
+    found: LastProducerId | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ProducerIdsAsked(Event):
 class ProducerIdsFound(Change):
     """`/latest_producer_id_block` holds this, None where it cannot be read."""
 
-    found: ProducerIds | None
+    found: LastProducerId | None
 
     def apply(self, image: Image) -> None:
         """Know it."""
@@ -69,7 +69,7 @@ class TakeProducerIds(Write):
         if isinstance(outcome, Conflict):
             settlement.apply(ProducerIdsFound(outcome.producer_ids))
         else:
-            taken = ProducerIds(self.last, self.expected_version + 1)
+            taken = LastProducerId(self.last, self.expected_version + 1)
             settlement.apply(ProducerIdsFound(taken))
 
 

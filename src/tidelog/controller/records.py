@@ -79,7 +79,7 @@ class RequestedReassignments:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIds:
+class LastProducerId:
     """The last producer id given out (-1: none yet) and the version of its node (-1: no node)."""
 
     last_id: int

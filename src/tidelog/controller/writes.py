@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.controller.records import ProducerIds
+from tidelog.controller.records import LastProducerId
 from tidelog.controller.settlement import Settlement
 from tidelog.core.types import PartitionState
 
@@ -26,7 +26,7 @@ class Conflict:
     gone or cannot be read (`reason`); `producer_ids` likewise."""
 
     state: PartitionState | None = None
-    producer_ids: ProducerIds | None = None
+    producer_ids: LastProducerId | None = None
     reason: str = "the node has gone"
 
 

@@ -21,7 +21,7 @@ from tidelog.controller.reassignments.requests import (
     ReassignmentsAsked,
     ReassignmentsListAsked,
 )
-from tidelog.controller.records import Move, ProducerIds, Topic
+from tidelog.controller.records import LastProducerId, Move, Topic
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LeaderAndIsrAnswered, StopReplicaAnswered
 from tidelog.controller.settings import Settings, TopicDefaults
@@ -170,7 +170,7 @@ def unloaded(
     names = [one.topic.name if isinstance(one, TopicFound) else one.name for one in found]
     controller.offer(TopicsRead(names, list(found)))
     controller.offer(DeletionsRead(list(deletions)))
-    controller.offer(ProducerIdsRead(ProducerIds(last_id=-1, version=0)))
+    controller.offer(ProducerIdsRead(LastProducerId(last_id=-1, version=0)))
     controller.offer(BrokersRead(brokers(1, 2, 3) if live is None else live))
     return controller
 

@@ -37,7 +37,7 @@ from tidelog.controller.decision import Effects
 from tidelog.controller.elections import leaders
 from tidelog.controller.events import Event
 from tidelog.controller.producer_ids import ProducerIdsAsked, ProducerIdsRead, TakeProducerIds
-from tidelog.controller.records import ProducerIds
+from tidelog.controller.records import LastProducerId
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LeaderAndIsrAnswered, StopReplicaAnswered
 from tidelog.controller.state_writes import WritePartitionState
@@ -645,7 +645,7 @@ class TestProducerIds:
 
     def test_a_block_that_could_not_be_written_is_not_given(self) -> None:
         controller = loaded()
-        found = Conflict(producer_ids=ProducerIds(4999, 8))
+        found = Conflict(producer_ids=LastProducerId(4999, 8))
         _, effects = step(controller, self.asked(1), self.asked(2, 9), outcomes={0: found})
         assert [ticket for ticket, _ in effects.answers] == [2]
         writes, effects = step(controller)
@@ -661,8 +661,8 @@ class TestProducerIds:
         assert writes == []
         assert answer_of(effects).error_code == code
 
-    @pytest.mark.parametrize("found", [None, ProducerIds(2**63 - 100, 1)])
-    def test_an_unreadable_or_exhausted_node_gives_none(self, found: ProducerIds | None) -> None:
+    @pytest.mark.parametrize("found", [None, LastProducerId(2**63 - 100, 1)])
+    def test_an_unreadable_or_exhausted_node_gives_none(self, found: LastProducerId | None) -> None:
         controller = loaded()
         writes, effects = step(controller, ProducerIdsRead(found), self.asked())
         assert writes == []

@@ -17,7 +17,7 @@ from tidelog.controller.image import Image
 from tidelog.controller.incarnations import Brokers
 from tidelog.controller.partitions.addition import PartitionsAdded
 from tidelog.controller.producer_ids import ProducerIdsFound
-from tidelog.controller.records import ProducerIds, Topic
+from tidelog.controller.records import LastProducerId, Topic
 from tidelog.controller.registrations import BrokersChanged
 from tidelog.controller.replica_answers import ReplicaAnswered, ReplicasStopped
 from tidelog.controller.state_writes import ReplicasRemade, StatePublished
@@ -158,7 +158,7 @@ def test_a_copy_goes_its_own_way(image: Image) -> None:
     image.apply(DeletionRequested("t"))
     image.apply(DeletionCommanded("t", {1: (TP,)}))
     image.apply(ReplicaAnswered(TP, 2, present=False))
-    image.apply(ProducerIdsFound(ProducerIds(999, 3)))
+    image.apply(ProducerIdsFound(LastProducerId(999, 3)))
     copied = image.copy()
     assert copied.key() == image.key()
     copied.apply(ReplicasStopped(1, (TP,)))
@@ -169,7 +169,7 @@ def test_a_copy_goes_its_own_way(image: Image) -> None:
     copied.apply(TopicGone("t"))
     assert list(image.states) == [TP]
     assert list(image.hosted_by(1)) == [TP]
-    assert image.producer_ids == ProducerIds(999, 3)
+    assert image.producer_ids == LastProducerId(999, 3)
 
 
 def test_nothing_changes_an_image_that_is_read(image: Image) -> None:

@@ -17,7 +17,7 @@ from tidelog.controller.partitions.removal import QueueRemovals, RemovePartition
 from tidelog.controller.producer_ids import TakeProducerIds
 from tidelog.controller.reassignments.progress import WriteAssignments
 from tidelog.controller.reassignments.requests import KeepReassignments
-from tidelog.controller.records import ProducerIds, Topic
+from tidelog.controller.records import LastProducerId, Topic
 from tidelog.controller.state_writes import NO_STATE, WritePartitionState
 from tidelog.controller.topics.creation import CreateTopic
 from tidelog.controller.topics.deletion import ForgetDeletion, QueueDeletion
@@ -322,17 +322,17 @@ class ProducerIdsUnit(Unit):
         return Conflict(producer_ids=producer_ids_found(node))
 
 
-def producer_ids_found(node: Node | None) -> ProducerIds | None:
+def producer_ids_found(node: Node | None) -> LastProducerId | None:
     """What `/latest_producer_id_block` says; None where it cannot be read."""
     if node is None:
-        return ProducerIds(last_id=-1, version=-1)
+        return LastProducerId(last_id=-1, version=-1)
     if not node.data:
-        return ProducerIds(last_id=-1, version=node.stat.version)
+        return LastProducerId(last_id=-1, version=node.stat.version)
     try:
         _, _, last = layout.decode_producer_id_block(layout.PRODUCER_ID_BLOCK, node.data)
     except LayoutError:
         return None
-    return ProducerIds(last, node.stat.version)
+    return LastProducerId(last, node.stat.version)
 
 
 def units_of(index: int, write: Write) -> list[Unit]:
