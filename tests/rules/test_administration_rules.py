@@ -22,15 +22,17 @@ from tests.support.controller.values import (
     grow,
     loaded,
     more,
+    outdated,
     state,
     state_writes,
     step,
     topic,
 )
 
-from tidelog.controller.changes import TopicFound
-from tidelog.controller.decision import AddPartitions, Conflict
-from tidelog.controller.events import PreferredElectionRead, RebalanceDue
+from tidelog.controller.elections.preferred import PreferredElectionRead, RebalanceDue
+from tidelog.controller.partitions.addition import AddPartitions
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.metadata import layout
@@ -137,7 +139,7 @@ def test_a_topic_that_somebody_else_changed_meanwhile_is_read_again() -> None:
     controller = loaded()
     _, effects = step(controller, grow(more("t", 2)), outcomes={0: Conflict()})
     assert answer_of(effects).results[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert effects.reread == ["t"]
+    assert outdated(effects) == ["t"]
     assert NEW not in controller.image.states
 
 

@@ -18,8 +18,8 @@ from tests.support.controller.values import (
     topic,
 )
 
-from tidelog.controller.changes import TopicFound
-from tidelog.controller.events import PreferredElectionRead, RebalanceDue
+from tidelog.controller.elections.preferred import PreferredElectionRead, RebalanceDue
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_AUTOMATIC_ELECTIONS_PER_STEP
 from tidelog.core.types import PartitionState, TopicPartition

@@ -14,12 +14,12 @@ from tests.support.controller.harness import (
 )
 from tests.support.controller.values import state, topic
 
-from tidelog.controller.changes import (
-    BrokersChanged,
-    TopicFound,
-)
-from tidelog.controller.commands import CommandBuilder, Commands, Sender
+from tidelog.controller.command_builder import CommandBuilder
+from tidelog.controller.commands import Commands, Sender
 from tidelog.controller.image import Image
+from tidelog.controller.registrations import BrokersChanged
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.topics.deletion import deletion_order
 from tidelog.core import limits
 from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
@@ -114,12 +114,12 @@ def told(
     """What broker 1 is told of one change."""
     builder = CommandBuilder(around)
     if role:
-        builder.tell_role(TopicPartition(role, 0), is_new)
-        builder.show(TopicPartition(role, 0))
+        builder.send_role(TopicPartition(role, 0), is_new)
+        builder.send_metadata(TopicPartition(role, 0))
     if delete:
-        builder.delete(delete)
+        deletion_order(delete, around).give(builder)
     if full:
-        builder.tell_everything(1)
+        builder.send_everything(1)
     return builder.build()[1]
 
 

@@ -20,15 +20,13 @@ from tests.support.controller.values import (
     step,
     topic,
     unloaded,
+    vanished,
 )
 
 from tidelog.broker.controller.store_reader import StoreReader
-from tidelog.controller.changes import (
-    TopicFound,
-    TopicUnreadable,
-)
 from tidelog.controller.commands import Commands, Part, Sender
-from tidelog.controller.events import TopicsRead
+from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
+from tidelog.controller.topics.readings import TopicsRead
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.store import (
@@ -96,13 +94,13 @@ def test_a_topic_whose_node_somebody_removes_is_served_no_more_at_once() -> None
     controller = unloaded(found, other, TopicUnreadable("broken", "not JSON"))
     step(controller)
     _, effects = step(controller, TopicsRead(["u"], []))
-    assert effects.vanished == ["t", "broken"]
+    assert vanished(effects) == ["t", "broken"]
     assert [one for one, commands in effects.commands.items() if commands.full] == [1, 2, 3]
     for commands in effects.commands.values():
         assert {one.topic for one in commands.roles} <= {"u"} and commands.shows_all
         assert {key[1].topic for key in commands.shown} == {"u"} and commands.keep == ()
     _, effects = step(controller, TopicsRead(["u"], []))
-    assert effects.vanished == [] and not effects.commands
+    assert vanished(effects) == [] and not effects.commands
 
 
 @pytest.mark.rule("V25")
@@ -123,7 +121,7 @@ def test_the_end_of_a_deletion_that_is_under_way_is_no_edit() -> None:
     controller = unloaded(found, deletions=["t"])
     step(controller)
     _, effects = step(controller, TopicsRead([], []))
-    assert effects.vanished == []
+    assert vanished(effects) == []
 
 
 @pytest.mark.rule("V35")

@@ -34,9 +34,10 @@ from tests.support.controller.values import (
 from tests.support.store.clusters import interrupt
 
 from tidelog.broker.controller.runtime import ControllerShell
-from tidelog.controller.changes import TopicFound
-from tidelog.controller.decision import Conflict, WritePartitionState
-from tidelog.controller.events import BrokersRead
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TRANSACTION_OPS
 from tidelog.core.types import TopicPartition, topic_id_from_text, topic_id_to_text

@@ -34,8 +34,8 @@ from tests.support.controller.values import (
     unloaded,
 )
 
-from tidelog.controller.changes import TopicFound
-from tidelog.controller.events import BrokersRead
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState
 

@@ -27,8 +27,8 @@ from tests.support.controller.values import (
 
 from tidelog.broker.apis.produce import _topic_refusal
 from tidelog.broker.events.cluster_events import ClusterEvents
-from tidelog.controller.cluster_events import ClusterEvent
-from tidelog.controller.decision import Conflict
+from tidelog.controller.cluster_events import ClusterEvent, StateChange
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.core.metrics import EVENTS_DROPPED, FAILOVER_MS, FAILOVERS, PARTITIONS_UNLED
 from tidelog.core.names import CLUSTER_EVENTS
@@ -165,10 +165,10 @@ def test_partitions_that_are_published_and_not_led_are_counted(three: Controller
 def test_nothing_is_told_that_was_not_written() -> None:
     controller = loaded(live=brokers(1, 2, 3))
     _, effects = step(controller, alter(1, 2), outcomes={0: Conflict(reason="test")})
-    assert effects.changes == []
+    assert effects.notices.of(StateChange) == []
     controller = loaded(live=brokers(1, 2, 3))
     _, effects = step(controller, alter(1, 2))
-    [change] = effects.changes
+    [change] = effects.notices.of(StateChange)
     assert change.before is not None
     assert (change.before.isr, change.after.isr) == ((1, 2, 3), (1, 2))
 

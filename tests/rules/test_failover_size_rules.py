@@ -22,9 +22,9 @@ from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.controller import store_ops
 from tidelog.broker.server.requests import Request
 from tidelog.broker.server.served import Served
-from tidelog.controller.changes import TopicFound
 from tidelog.controller.commands import Sender
-from tidelog.controller.events import BrokersRead
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.types import TopicPartition
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.run import SeedRun

@@ -30,14 +30,12 @@ from tests.support.controller.values import (
 )
 
 from tidelog.broker.apis import alter_partition
-from tidelog.broker.membership.producer_ids import ProducerIds
-from tidelog.controller.changes import (
-    BrokersChanged,
-    ProducerIdsFound,
-    TopicFound,
-)
-from tidelog.controller.decision import Conflict, TakeProducerIds, Written
-from tidelog.controller.events import ProducerIdsAsked, ProducerIdsRead
+from tidelog.broker.membership.producer_ids import ProducerIds as BrokersProducerIds
+from tidelog.controller.producer_ids import ProducerIdsAsked, ProducerIdsRead, TakeProducerIds
+from tidelog.controller.records import ProducerIds
+from tidelog.controller.registrations import BrokersChanged
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.writes import Conflict, Written
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import PRODUCER_ID_BLOCK_SIZE
 from tidelog.core.types import RECOVERED, RECOVERING, BrokerInfo, TopicPartition
@@ -409,14 +407,14 @@ def test_blocks_never_overlap() -> None:
 @pytest.mark.rule("G3")
 def test_a_block_begins_behind_the_last_one_on_record() -> None:
     controller = loaded()
-    writes, _ = step(controller, ProducerIdsRead(ProducerIdsFound(4999, 7)), block_for(1))
+    writes, _ = step(controller, ProducerIdsRead(ProducerIds(4999, 7)), block_for(1))
     assert writes == [TakeProducerIds(1, 5000, 5999, 7)]
 
 
 @pytest.mark.rule("G3")
 def test_a_block_that_somebody_else_took_meanwhile_is_not_given() -> None:
     controller = loaded()
-    taken = Conflict(producer_ids=ProducerIdsFound(999, 1))
+    taken = Conflict(producer_ids=ProducerIds(999, 1))
     _, effects = step(controller, block_for(1), outcomes={0: taken})
     assert effects.answers == []
     _, effects = step(controller)
@@ -439,7 +437,7 @@ def test_ids_of_all_brokers_differ_over_failovers_and_lost_answers(
                     waited: list[int | None] = []
 
                     async def wait(
-                        ids: ProducerIds = one.producer_ids, to: list[int | None] = waited
+                        ids: BrokersProducerIds = one.producer_ids, to: list[int | None] = waited
                     ) -> None:
                         to.append(await ids.wait())
 

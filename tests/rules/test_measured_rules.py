@@ -22,9 +22,9 @@ from tests.support.controller.values import (
 )
 
 from tidelog.broker.controller import store_ops
-from tidelog.controller.changes import TopicFound
 from tidelog.controller.commands import Sender
-from tidelog.controller.events import AlterPartitionAsked
+from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
 from tidelog.sim.loop import NS_PER_MS

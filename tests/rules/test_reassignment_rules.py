@@ -28,10 +28,11 @@ from tests.support.controller.values import (
 )
 
 from tidelog.broker.controller.store_writer import StoreWriter
-from tidelog.controller.changes import TopicFound
-from tidelog.controller.decision import Conflict, WriteAssignments, WritePartitionState
-from tidelog.controller.events import SweepDue
-from tidelog.controller.moves import Move
+from tidelog.controller.reassignments.progress import SweepDue, WriteAssignments
+from tidelog.controller.records import Move
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata import layout

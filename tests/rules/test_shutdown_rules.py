@@ -25,8 +25,8 @@ from tests.support.controller.values import (
     topic,
 )
 
-from tidelog.controller.changes import TopicFound
 from tidelog.controller.controller import Controller
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata.store import Op, SetData

@@ -22,6 +22,7 @@ from tests.support.controller.values import (
     epoch,
     isr_answer,
     loaded,
+    removed,
     run,
     state,
     step,
@@ -30,13 +31,13 @@ from tests.support.controller.values import (
     unloaded,
 )
 
-from tidelog.controller.changes import (
-    Topic,
-    TopicFound,
-)
-from tidelog.controller.decision import CreateTopic, QueueDeletion, RemoveTopic
-from tidelog.controller.events import BrokersRead, StopReplicaAnswered
-from tidelog.controller.placement import place
+from tidelog.controller.partitions.placement import place
+from tidelog.controller.records import Topic
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.replica_answers import StopReplicaAnswered
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.topics.creation import CreateTopic
+from tidelog.controller.topics.deletion import QueueDeletion, RemoveTopic
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
@@ -211,7 +212,7 @@ def test_a_new_controller_goes_on_with_a_deletion() -> None:
     _, effects = step(controller)
     assert all(list(one.stops) == [TP] for one in effects.commands.values())
     effects = run(controller, *(stopped(one) for one in (1, 2, 3)))[-1]
-    assert effects.removed == ["t"]
+    assert removed(effects) == ["t"]
 
 
 @pytest.mark.rule("V8")

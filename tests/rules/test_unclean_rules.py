@@ -37,9 +37,9 @@ from tests.support.replication import (
     send,
 )
 
-from tidelog.controller.changes import TopicFound
 from tidelog.controller.cluster_events import ClusterEvent
-from tidelog.controller.events import BrokersRead
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.types import RECOVERED, RECOVERING, PartitionState
 from tidelog.metadata import layout

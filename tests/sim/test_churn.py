@@ -11,9 +11,10 @@ import pytest
 from tidelog.client.fetching import LogReader
 from tidelog.client.groups import GroupAdmin
 from tidelog.client.upkeep import Election, PartitionAdmin
-from tidelog.controller import adoption
-from tidelog.controller.changes import Topic, TopicFound
 from tidelog.controller.image import Image
+from tidelog.controller.records import Topic
+from tidelog.controller.topics import edits
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
 from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.results import RunResult
@@ -128,14 +129,14 @@ def test_edited_nodes_are_adopted_named_and_mended() -> None:
 
 
 def test_an_edit_that_nobody_carries_out_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    adopt = adoption.adopt
+    adopt = edits.adopt
 
-    def refuse(before: Topic, found: TopicFound, image: Image) -> adoption.Adopted:
+    def refuse(before: Topic, found: TopicFound, image: Image) -> edits.Adopted:
         adopted = adopt(before, found, image)
         kept = replace(adopted.found.topic, assignments=before.assignments)
-        return adoption.Adopted(TopicFound(kept, adopted.found.states))
+        return edits.Adopted(TopicFound(kept, adopted.found.states))
 
-    monkeypatch.setattr(adoption, "adopt", refuse)
+    monkeypatch.setattr(edits, "adopt", refuse)
     violation = run_seed(0, "edited_nodes").violation
     assert "not in time" in violation and "nodes_edited: is not done" in violation
 

@@ -22,7 +22,7 @@ from tests.sim.fault_harness import FaultHarness
 from tidelog.broker.controller.store_reader import StoreReader
 from tidelog.broker.controller.store_writer import StoreWriter
 from tidelog.broker.peers import PeerConnection
-from tidelog.controller.events import DeletionsRead
+from tidelog.controller.topics.deletion import DeletionsRead
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check
 from tidelog.sim.disk import Loss

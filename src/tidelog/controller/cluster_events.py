@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from tidelog.controller.liveness import Brokers, recorded_epochs
+from tidelog.controller.incarnations import Brokers, recorded_epochs
 from tidelog.core.types import (
     NO_LEADER,
     RECOVERING,

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tidelog.controller.changes import (
-    ProducerIdsFound,
-    Topic,
-    TopicFound,
-    TopicUnreadable,
-)
+from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import Outcome, Write, WritePartitionState, Written
-from tidelog.controller.draft import Settings
-from tidelog.controller.events import (
-    AlterPartitionAsked,
-    BrokersRead,
-    ControlledShutdownAsked,
-    CreatePartitionsAsked,
-    CreateTopicsAsked,
-    DeleteTopicsAsked,
-    DeletionsRead,
-    ElectLeadersAsked,
-    Event,
-    LeaderAndIsrAnswered,
-    ProducerIdsRead,
+from tidelog.controller.decision import Effects
+from tidelog.controller.elections.leaders import ElectLeadersAsked
+from tidelog.controller.events import Event
+from tidelog.controller.image import Image
+from tidelog.controller.notices import Report, TopicOutdated
+from tidelog.controller.partitions.addition import CreatePartitionsAsked
+from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
+from tidelog.controller.producer_ids import ProducerIdsRead
+from tidelog.controller.reassignments.progress import ReassignmentEnded
+from tidelog.controller.reassignments.requests import (
+    ReassignmentRefused,
     ReassignmentsAsked,
     ReassignmentsListAsked,
-    StopReplicaAnswered,
-    TopicsRead,
 )
-from tidelog.controller.moves import Move
-from tidelog.controller.outcomes import Effects
-from tidelog.controller.topics import TopicDefaults
+from tidelog.controller.records import Move, ProducerIds, Topic
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.replica_answers import LeaderAndIsrAnswered, StopReplicaAnswered
+from tidelog.controller.settings import Settings, TopicDefaults
+from tidelog.controller.shutdowns import ControlledShutdownAsked, LeadershipsTransferred
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
+from tidelog.controller.topics.creation import CreateTopicsAsked
+from tidelog.controller.topics.deletion import (
+    DeleteTopicsAsked,
+    DeletionsRead,
+    TopicRemoved,
+    UnreadableTopicDeleted,
+)
+from tidelog.controller.topics.readings import TopicNodeRemoved, TopicsRead
+from tidelog.controller.writes import Outcome, Write, Written
 from tidelog.core.errors import ErrorCode
 from tidelog.core.topic_config import validate_topic_configs
 from tidelog.core.types import (
@@ -167,7 +170,7 @@ def unloaded(
     names = [one.topic.name if isinstance(one, TopicFound) else one.name for one in found]
     controller.offer(TopicsRead(names, list(found)))
     controller.offer(DeletionsRead(list(deletions)))
-    controller.offer(ProducerIdsRead(ProducerIdsFound(last_id=-1, version=0)))
+    controller.offer(ProducerIdsRead(ProducerIds(last_id=-1, version=0)))
     controller.offer(BrokersRead(brokers(1, 2, 3) if live is None else live))
     return controller
 
@@ -197,6 +200,33 @@ def write_all(writes: Sequence[Write]) -> list[Outcome]:
     return [Written(Clock.zxid) for _ in writes]
 
 
+def check(image: Image) -> None:
+    """Everything that an image holds fits together."""
+    existing = set(image.partitions())
+    for broker_id in {*image.brokers, *(one for tp in existing for one in image.assigned(tp))}:
+        assigned = {one for one in existing if broker_id in image.assigned(one)}
+        assert set(image.hosted_by(broker_id)) == assigned
+    for name, known in image.topics.items():
+        assert known.name == name == image.topic_name(known.topic_id)
+        assert name not in image.unreadable
+    assert {one.topic for one in (*image.states, *image.unreadable_states)} <= set(image.topics)
+    assert not image.states.keys() & image.unreadable_states.keys()
+    assert set(image.moving) == {one for one in existing if image.move(one) is not None}
+    assert set(image.leaving) <= set(image.moving)
+    for answers in image.presences.values():
+        assert not all(answers.values())
+    waiting: list[Iterable[int]] = [
+        *(one.waiting for one in image.deletions.values()),
+        *(one.waiting for one in image.removals.values()),
+        *image.leaving.values(),
+        *image.presences.values(),
+    ]
+    assert {broker_id for one in waiting for broker_id in one} <= image.brokers.keys()
+    for name, removal in image.removals.items():
+        assert {*removal.commanded, *removal.drained, *removal.by_edit} <= set(removal.requested)
+        assert name not in image.topics or removal.requested or removal.closed
+
+
 def step(
     controller: Controller, *events: Event, outcomes: Mapping[int, Outcome] | None = None
 ) -> tuple[list[Write], Effects]:
@@ -207,7 +237,9 @@ def step(
     results = write_all(decision.writes)
     for index, outcome in (outcomes or {}).items():
         results[index] = outcome
-    return decision.writes, controller.applied(decision, results)
+    effects = controller.applied(decision, results)
+    check(controller.image)
+    return decision.writes, effects
 
 
 def run(controller: Controller, *events: Event) -> list[Effects]:
@@ -218,6 +250,52 @@ def run(controller: Controller, *events: Event) -> list[Effects]:
     while controller.has_work:
         effects.append(step(controller)[1])
     return effects
+
+
+def reports(effects: Effects) -> list[str]:
+    """What somebody left in the store and cannot be done."""
+    return [one.text for one in effects.notices.of(Report)]
+
+
+def published(effects: Effects) -> list[tuple[TopicPartition, PartitionState]]:
+    """The states that were published."""
+    return [(one.topic_partition, one.after) for one in effects.notices.of(StateChange)]
+
+
+def outdated(effects: Effects) -> list[str]:
+    """Topics that somebody else changed, to be read again."""
+    return [one.name for one in effects.notices.of(TopicOutdated)]
+
+
+def removed(effects: Effects) -> list[str]:
+    """Topics whose nodes are gone by their deletion."""
+    return [one.name for one in effects.notices.of(TopicRemoved)]
+
+
+def vanished(effects: Effects) -> list[str]:
+    """Topics whose nodes somebody else removed."""
+    return [one.name for one in effects.notices.of(TopicNodeRemoved)]
+
+
+def deleted_unread(effects: Effects) -> list[str]:
+    """Topics that are deleted although their nodes cannot be read."""
+    return [one.name for one in effects.notices.of(UnreadableTopicDeleted)]
+
+
+def refused_moves(effects: Effects) -> list[tuple[TopicPartition, str]]:
+    """Reassignments of the administrator's node that cannot be."""
+    notices = effects.notices.of(ReassignmentRefused)
+    return [(one.topic_partition, one.reason) for one in notices]
+
+
+def ended_moves(effects: Effects) -> list[tuple[TopicPartition, tuple[int, ...]]]:
+    """Reassignments that are over, and the replicas that there are now."""
+    return [(one.topic_partition, one.replicas) for one in effects.notices.of(ReassignmentEnded)]
+
+
+def left_to(effects: Effects) -> list[tuple[int, Sequence[TopicPartition]]]:
+    """Brokers that have handed over, and what they lead nevertheless."""
+    return [(one.broker_id, one.remaining) for one in effects.notices.of(LeadershipsTransferred)]
 
 
 def state_writes(writes: Sequence[Write]) -> dict[TopicPartition, PartitionState]:

@@ -36,8 +36,9 @@ from tests.support.models.replicas import (
     renamed_members,
 )
 
-from tidelog.controller import elections, liveness
-from tidelog.controller import isr as judging
+from tidelog.controller import incarnations, lifecycle
+from tidelog.controller.elections import election as elections
+from tidelog.controller.partitions import isr as judging
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
 from tidelog.replication import commands
@@ -151,9 +152,8 @@ class BounceModel(LogModel):
 
     def first(self) -> State:
         """Replica 1 leads in epoch 0, all are in sync in their first lives, everybody knows."""
-        life = Life(1, UP, NO_BROKER_EPOCH)
-        born: Lives = (life, life, life)
-        state = elections.first_state(REPLICAS, registered(born), 1)
+        born: Lives = tuple(Life(1, UP, NO_BROKER_EPOCH) for _ in REPLICAS)  # type: ignore[assignment]
+        state = lifecycle.first_state(REPLICAS, registered(born), 1)
         assert state is not None
         replicas = [Replica(number) for number in REPLICAS]
         for replica in replicas:
@@ -457,7 +457,7 @@ def registered(lives: Lives) -> dict[int, BrokerInfo]:
 def unchanged(state: PartitionState, lives: Lives) -> list[int]:
     """Members of the ISR that live, or ended, in the life in which they were in sync, or have
     proven that they ended it cleanly."""
-    recorded = dict(zip(state.isr, liveness.recorded_epochs(state), strict=True))
+    recorded = dict(zip(state.isr, incarnations.recorded_epochs(state), strict=True))
     return [
         member
         for member in state.isr

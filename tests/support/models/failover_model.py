@@ -22,12 +22,16 @@ from tests.support.models.isr_model import LEADER, fetch_from, send_queued
 from tests.support.models.replicas import Command, Replica, Replicas, command_of
 
 from tidelog.broker.controller.store_writer import DeposedError, StoreWriter
-from tidelog.controller import elections
-from tidelog.controller.changes import TopicFound
+from tidelog.controller import lifecycle
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import Decision, Outcome
-from tidelog.controller.events import AlterPartitionAsked, BrokersRead, Event, TopicsRead
-from tidelog.controller.outcomes import Effects
+from tidelog.controller.decision import Decision, Effects
+from tidelog.controller.events import Event
+from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.topics.readings import TopicsRead
+from tidelog.controller.writes import Outcome
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
 from tidelog.metadata import layout
@@ -196,13 +200,10 @@ class FailoverModel:
             made = (
                 tuple(decision.writes),
                 tuple(
-                    (one.error, tuple((r.error, r.state, r.write) for r in one.results))
-                    for one in decision.isr_answers
+                    tuple((r.error, r.subject, r.write) for r in one.results)
+                    for one in decision.answers
                 ),
-                tuple(decision.retold),
-                decision.full,
-                decision.brokers_changed,
-                tuple(decision.shown),
+                tuple(decision.orders),
             )
         return self.terms.number((term.epoch, term.controller.key(), made, term.asked), term)
 
@@ -236,7 +237,7 @@ class FailoverModel:
 
     def first(self) -> State:
         """Term 1 has loaded a partition in full health."""
-        state = elections.first_state(REPLICAS, registered(1), 1)
+        state = lifecycle.first_state(REPLICAS, registered(1), 1)
         assert state is not None
         leader = Replica(LEADER)
         leader.obey(command_of(state))
@@ -311,7 +312,7 @@ class FailoverModel:
             controller.offer(event)
             decision = controller.decide()
             change = what if isinstance(what, IsrChange) else None
-            nothing = not (decision.writes or decision.full or decision.brokers_changed)
+            nothing = not (decision.writes or decision.orders)
             if change is None and nothing:
                 known = number
             else:
@@ -326,7 +327,8 @@ class FailoverModel:
         decision = term.decision
         assert decision is not None
         if any(
-            one.state.partition_epoch > self.bounds.max_version  # type: ignore[union-attr]  # all writes here are of states
+            isinstance(one, WritePartitionState)
+            and one.state.partition_epoch > self.bounds.max_version
             for one in decision.writes
         ):
             return

@@ -36,8 +36,9 @@ from tests.support.models.replicas import (
     renamed_state,
 )
 
-from tidelog.controller import elections
-from tidelog.controller import isr as judging
+from tidelog.controller import lifecycle
+from tidelog.controller.elections import election as elections
+from tidelog.controller.partitions import isr as judging
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import BrokerInfo, PartitionState
 from tidelog.replication.follower import FetchPosition
@@ -144,7 +145,7 @@ class IsrModel:
 
     def first(self) -> State:
         """Epoch 0, all are in sync, the leader knows."""
-        state = elections.first_state(REPLICAS, BROKERS, 1)
+        state = lifecycle.first_state(REPLICAS, BROKERS, 1)
         assert state is not None
         leader = Replica(LEADER)
         leader.obey(command_of(state), minimum=self.bounds.minimum)

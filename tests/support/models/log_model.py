@@ -40,8 +40,9 @@ from tests.support.models.replicas import (
     renamed_state,
 )
 
-from tidelog.controller import elections
-from tidelog.controller import isr as judging
+from tidelog.controller import lifecycle
+from tidelog.controller.elections import election as elections
+from tidelog.controller.partitions import isr as judging
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, BrokerInfo, PartitionState
 from tidelog.replication import isr as isr_rules
@@ -137,7 +138,7 @@ class LogModel:
 
     def first(self) -> State:
         """Replica 1 leads in epoch 0, all are in sync, everybody knows."""
-        state = elections.first_state(REPLICAS, BROKERS, 1)
+        state = lifecycle.first_state(REPLICAS, BROKERS, 1)
         assert state is not None
         replicas = [Replica(number) for number in REPLICAS]
         for replica in replicas:

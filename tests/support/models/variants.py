@@ -16,8 +16,8 @@ from typing import Any, Final
 from tests.support.models.replicas import Answer, Fetch, Replica
 from tests.support.mutants import MUTANTS, Mutant
 
-from tidelog.controller.decision import Written
-from tidelog.controller.isr import Verdict
+from tidelog.controller.partitions.isr import Verdict
+from tidelog.controller.writes import Written
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH
 from tidelog.metadata.store import ANY_VERSION
@@ -249,7 +249,7 @@ BOUNCE_VARIANTS: Final[Mapping[str, Variant]] = {
         Variant("members_of_any_life", (MUTANTS["stale_member_joins"],), ("StrongIsr",)),
         Variant(
             UNTOLD,
-            (_put(UNTOLD, "tidelog.controller.isr", "_is_eligible", _whoever_is_there),),
+            (_put(UNTOLD, "tidelog.controller.partitions.isr", "_is_eligible", _whoever_is_there),),
             BOTH,
         ),
         Variant("commands_of_any_life", (MUTANTS["stale_broker_epoch_obeyed"],), BOTH),
@@ -311,7 +311,7 @@ FAILOVER_VARIANTS: Final[Mapping[str, Variant]] = {
             (
                 _put(
                     "nothing written",
-                    "tidelog.controller.isr",
+                    "tidelog.controller.partitions.isr",
                     "_refused_for_good",
                     lambda _: lambda error, wanted, state, controller_epoch: Verdict(error),
                 ),

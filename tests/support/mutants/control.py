@@ -13,8 +13,8 @@ from typing import Any, Final
 from tests.support.mutants.mutant import Catalogue
 
 from tidelog.controller.activity import Verdict
-from tidelog.controller.adoption import Adopted
-from tidelog.controller.decision import Written
+from tidelog.controller.topics.edits import Adopted
+from tidelog.controller.writes import Written
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check, StoreUnavailable
 from tidelog.sim.sim_store_server import Transact
@@ -23,19 +23,19 @@ CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 
 
-@_breaks("V10", "tidelog.controller.liveness:restarted_members", profile="quick_restarts")
+@_breaks("V10", "tidelog.controller.incarnations:restarted_members", profile="quick_restarts")
 def bounce_unnoticed(_: Any) -> Any:
     """Recorded broker epochs are not looked at."""
     return lambda state, brokers: ()
 
 
-@_breaks("E3", "tidelog.controller.liveness:shut_down_cleanly", profile="quick_restarts")
+@_breaks("E3", "tidelog.controller.incarnations:shut_down_cleanly", profile="quick_restarts")
 def every_restart_is_clean(_: Any) -> Any:
     """A broker that comes back is taken to have everything, with no proof that it ended cleanly."""
     return lambda broker, recorded_epoch: True
 
 
-@_breaks("V13", "tidelog.controller.elections:elect", profile="slow_followers")
+@_breaks("V13", "tidelog.controller.elections.election:elect", profile="slow_followers")
 def unclean_election(original: Any) -> Any:
     """Where nobody in sync is alive, somebody else leads, allowed or not."""
 
@@ -47,7 +47,7 @@ def unclean_election(original: Any) -> Any:
     return elect
 
 
-@_breaks("V13", "tidelog.controller.elections:_leaderless", profile="slow_followers")
+@_breaks("V13", "tidelog.controller.elections.election:_leaderless", profile="slow_followers")
 def last_isr_forgotten(original: Any) -> Any:
     """A partition without a leader keeps no ISR: whoever comes first leads."""
 
@@ -143,7 +143,7 @@ def missed_changes_stay_missed(_: Any) -> Any:
     return lambda live_configs: None
 
 
-@_breaks("V46", "tidelog.controller.elections:elect_preferred", profile="balance")
+@_breaks("V46", "tidelog.controller.elections.election:elect_preferred", profile="balance")
 def preferred_out_of_sync(original: Any) -> Any:
     """A preferred replica leads again as soon as it is alive, in sync or not."""
 
@@ -160,19 +160,19 @@ def preferred_out_of_sync(original: Any) -> Any:
     return elect_preferred
 
 
-@_breaks("V25", "tidelog.controller.adoption:fault", profile="edited_nodes")
+@_breaks("V25", "tidelog.controller.topics.edits:fault", profile="edited_nodes")
 def edits_believed_at_load(_: Any) -> Any:
     """A new controller goes by whatever a topic's node says, against its partitions' states."""
     return lambda found: ""
 
 
-@_breaks("V25", "tidelog.controller.adoption:adopt", profile="edited_nodes")
+@_breaks("V25", "tidelog.controller.topics.edits:adopt", profile="edited_nodes")
 def edits_believed_in_office(_: Any) -> Any:
     """Whatever somebody writes into a topic's node counts, as it stands there."""
     return lambda before, found, image: Adopted(found)
 
 
-@_breaks("V43", "tidelog.controller.elections:elect", profile="shutdowns")
+@_breaks("V43", "tidelog.controller.elections.election:elect", profile="shutdowns")
 def handed_to_anybody(original: Any) -> Any:
     """What a leaving broker leads goes to whoever is assigned and alive, in sync or not."""
 

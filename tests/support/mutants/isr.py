@@ -70,7 +70,7 @@ def expand_at_once(_: Any) -> Any:
 
 @_breaks(
     "A3",
-    "tidelog.controller.isr:judge",
+    "tidelog.controller.partitions.isr:judge",
     profile="slow_store",
     uncaught="a change has to be overtaken by the next one of the same leadership",
 )
@@ -87,7 +87,7 @@ def partition_epoch_unchecked(judge: Any) -> Any:
 
 @_breaks(
     "A3",
-    "tidelog.controller.isr:judge",
+    "tidelog.controller.partitions.isr:judge",
     profile="late_roles",
     uncaught="a change has to be judged after the next leadership began, which it must not name",
 )
@@ -109,7 +109,7 @@ def deposed_leader_alters_isr(judge: Any) -> Any:
 
 @_breaks(
     "V63",
-    "tidelog.controller.isr:_is_eligible",
+    "tidelog.controller.partitions.isr:_is_eligible",
     profile="slow_store",
     uncaught="a member has to restart with a loss while its joining is on its way",
 )

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
-from tidelog.controller.commands import Stop
 from tidelog.core.types import NO_LEADER
 
 CATALOGUE: Final = Catalogue()
@@ -18,7 +17,9 @@ _breaks = CATALOGUE.breaks
 _PROFILE: Final = "reassignments"
 
 
-@_breaks("V52", "tidelog.controller.moving:MovingDraft.advance", profile=_PROFILE)
+@_breaks(
+    "V52", "tidelog.controller.reassignments.progress:ReassignmentsDraft.advance", profile=_PROFILE
+)
 def completion_order_reversed(original: Any) -> Any:
     """The topic's node is written as soon as the target is in sync, before the ISR shrinks and the
     old replicas are stopped."""
@@ -26,7 +27,7 @@ def completion_order_reversed(original: Any) -> Any:
     def advance(self: Any, topic_partition: Any) -> None:
         image = self._image
         move, state = image.move(topic_partition), image.states.get(topic_partition)
-        if move is not None and state is not None and self._is_free(topic_partition):
+        if move is not None and state is not None and self.is_free(topic_partition):
             target = tuple(
                 one for one in image.assigned(topic_partition) if one not in move.removing
             )
@@ -41,22 +42,17 @@ def completion_order_reversed(original: Any) -> Any:
 @_breaks(
     "V52",
     "tidelog.controller.image:Image.replicas",
-    "tidelog.controller.commands:CommandBuilder.leave",
+    "tidelog.controller.reassignments.progress:departing",
     profile=_PROFILE,
 )
-def old_replica_readded(_replicas: Any, _leave: Any) -> Any:
+def old_replica_readded(_replicas: Any, _departing: Any) -> Any:
     """While a move completes, leaders and the controller still count the old replicas as assigned:
     they come back into the ISR, and are deleted there."""
 
-    def leave(self: Any, topic_partition: Any) -> tuple[int, ...]:
-        image = self._image
-        stop = Stop(image.states[topic_partition].leader_epoch, True)
-        told = tuple(one for one in image.move(topic_partition).removing if one in image.brokers)
-        for one in told:
-            self._of(one).stops[topic_partition] = stop
-        return told
+    def departing(topic_partition: Any, image: Any) -> tuple[int, ...]:
+        return tuple(one for one in image.move(topic_partition).removing if one in image.brokers)
 
-    return (lambda self, topic_partition: self.assigned(topic_partition), leave)
+    return (lambda self, topic_partition: self.assigned(topic_partition), departing)
 
 
 @_breaks("V52", "tidelog.controller.image:Image.has_left", profile=_PROFILE)
@@ -65,7 +61,7 @@ def old_replicas_not_awaited(_: Any) -> Any:
     return lambda self, topic_partition: True
 
 
-@_breaks("V51", "tidelog.controller.moves:completed", profile=_PROFILE)
+@_breaks("V51", "tidelog.controller.reassignments.transitions:completed", profile=_PROFILE)
 def complete_with_the_first_in_sync(original: Any) -> Any:
     """A move is taken to be complete when one replica of the target is in sync."""
 

@@ -19,16 +19,16 @@ _breaks = CATALOGUE.breaks
 @_breaks(
     "V41",
     "tidelog.controller.controller:Controller.decide",
-    "tidelog.controller.draft:Draft.elect",
+    "tidelog.controller.elections.leaders:look_at",
     profile="quick_restarts",
 )
-def full_before_bounces(decide: Any, elect: Any) -> Any:
+def full_before_bounces(decide: Any, look_at: Any) -> Any:
     """A new controller sends what it has read in full before it has decided who has bounced or died
     and who leads instead."""
     held: dict[Any, None] = {}
 
     def decide_later(self: Any) -> Any:
-        is_first = not self._agenda.has_read_brokers
+        is_first = not self._registrations.has_read
         held.clear()
         if is_first:
             held[None] = None
@@ -37,16 +37,16 @@ def full_before_bounces(decide: Any, elect: Any) -> Any:
             late = [one for one in held if one is not None]
         finally:
             held.clear()
-        self._agenda.dirty.update(dict.fromkeys(late))
+        self._agenda.look_at(late)
         return decision
 
-    def elect_later(self: Any, topic_partition: Any) -> None:
+    def look_later(topic_partition: Any, draft: Any) -> None:
         if held:
             held[topic_partition] = None
         else:
-            elect(self, topic_partition)
+            look_at(topic_partition, draft)
 
-    return decide_later, elect_later
+    return decide_later, look_later
 
 
 @_breaks("V17", "tidelog.controller.commands:Commands.requests", profile="quick_restarts")
@@ -60,7 +60,7 @@ def roles_before_brokers(original: Any) -> Any:
     return requests
 
 
-@_breaks("V22", "tidelog.controller.image:Deletion.done", profile="late_commands")
+@_breaks("V22", "tidelog.controller.records:Deletion.done", profile="late_commands")
 def topic_removed_before_stops(_: Any) -> Any:
     """The nodes of a deleted topic go as soon as the brokers are told, whoever has answered."""
     return property(lambda self: self.commanded)

@@ -14,7 +14,7 @@ CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 
 
-@_breaks("V71", "tidelog.controller.elections:first_state", profile="partition_removals")
+@_breaks("V71", "tidelog.controller.lifecycle:first_state", profile="partition_removals")
 def tombstone_forgotten(original: Any) -> Any:
     """A partition added again begins with the leader epoch of one that never was."""
 

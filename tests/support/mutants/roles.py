@@ -208,7 +208,9 @@ def unreadable_topic_is_stray(original: Any) -> Any:
 
 
 @_breaks(
-    "V35", "tidelog.controller.commands:CommandBuilder._unreadable", profile="unreadable_partition"
+    "V35",
+    "tidelog.controller.command_builder:CommandBuilder._unreadable",
+    profile="unreadable_partition",
 )
 def unreadable_partition_is_stray(_: Any) -> Any:
     """Full commands do not list partitions whose state nodes the controller could not read."""

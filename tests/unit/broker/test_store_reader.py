@@ -10,7 +10,7 @@ from tests.support.controller.values import topic_id
 from tests.support.ports import FakeTracer
 
 from tidelog.broker.controller.store_reader import StoreReader
-from tidelog.controller.changes import TopicFound, TopicUnreadable
+from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout

@@ -11,24 +11,12 @@ from tests.support.controller.values import state, topic, topic_id
 
 from tidelog.broker.controller import store_ops
 from tidelog.broker.controller.store_writer import DeposedError, StoreWriter
-from tidelog.controller.changes import (
-    ProducerIdsFound,
-    Topic,
-)
-from tidelog.controller.decision import (
-    NO_STATE,
-    Conflict,
-    CreateTopic,
-    ForgetDeletion,
-    Outcome,
-    QueueDeletion,
-    RemoveTopic,
-    TakeProducerIds,
-    Write,
-    WritePartitionState,
-    Written,
-)
-from tidelog.controller.topics import NewTopic
+from tidelog.controller.producer_ids import TakeProducerIds
+from tidelog.controller.records import ProducerIds, Topic
+from tidelog.controller.state_writes import NO_STATE, WritePartitionState
+from tidelog.controller.topics.creation import CreateTopic, NewTopic
+from tidelog.controller.topics.deletion import ForgetDeletion, QueueDeletion, RemoveTopic
+from tidelog.controller.writes import Conflict, Outcome, Write, Written
 from tidelog.core import limits
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import PartitionState, TopicPartition
@@ -313,11 +301,11 @@ class TestProducerIds:
         [outcome] = desk.write(TakeProducerIds(2, 1000, 1999, 0))
         assert isinstance(outcome, Written)
         node = desk.harness.read(layout.PRODUCER_ID_BLOCK)
-        assert store_ops.producer_ids_found(node) == ProducerIdsFound(1999, 1)
+        assert store_ops.producer_ids_found(node) == ProducerIds(1999, 1)
 
     def test_a_missing_node_is_made(self, desk: Desk) -> None:
         desk.harness.remove(layout.PRODUCER_ID_BLOCK)
-        assert store_ops.producer_ids_found(None) == ProducerIdsFound(-1, -1)
+        assert store_ops.producer_ids_found(None) == ProducerIds(-1, -1)
         [outcome] = desk.write(TakeProducerIds(2, 0, 999, -1))
         assert isinstance(outcome, Written)
 
@@ -326,7 +314,7 @@ class TestProducerIds:
         data = layout.encode_producer_id_block(9, 5000, 5999)
         desk.harness.write(SetData(layout.PRODUCER_ID_BLOCK, data, 0))
         [outcome] = desk.write(TakeProducerIds(2, 0, 999, 0))
-        assert outcome == Conflict(producer_ids=ProducerIdsFound(5999, 1))
+        assert outcome == Conflict(producer_ids=ProducerIds(5999, 1))
 
     def test_a_node_that_cannot_be_read_gives_nothing(self, desk: Desk) -> None:
         desk.harness.write(SetData(layout.PRODUCER_ID_BLOCK, b"x", 0))

@@ -16,19 +16,11 @@ from tests.support.controller.values import (
     step,
 )
 
-from tidelog.controller.changes import (
-    TopicFound,
-)
 from tidelog.controller.commands import Commands
-from tidelog.controller.controller import (
-    Controller,
-)
-from tidelog.controller.decision import (
-    Write,
-)
-from tidelog.controller.outcomes import (
-    Effects,
-)
+from tidelog.controller.controller import Controller
+from tidelog.controller.decision import Effects
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.writes import Write
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import BrokerInfo, TopicPartition
 

@@ -17,11 +17,15 @@ from tests.support.controller.values import (
     topic,
 )
 
-from tidelog.controller import balance
-from tidelog.controller.changes import RemovalsAdded, StatePublished, TopicFound
 from tidelog.controller.controller import Controller
-from tidelog.controller.events import BrokersRead, DeletionsRead, RebalanceDue, RebalanceStepDue
-from tidelog.controller.moves import Move
+from tidelog.controller.elections import balance
+from tidelog.controller.elections.preferred import RebalanceDue, RebalanceStepDue
+from tidelog.controller.partitions.removal import RemovalsAdded
+from tidelog.controller.records import Move
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.state_writes import StatePublished
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.topics.deletion import DeletionsRead
 from tidelog.core.limits import MAX_AUTOMATIC_ELECTIONS_PER_STEP
 from tidelog.core.types import PartitionState, TopicPartition
 

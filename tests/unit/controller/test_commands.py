@@ -15,22 +15,13 @@ from tests.support.controller.values import (
     topic_id,
 )
 
-from tidelog.controller.changes import (
-    BrokersChanged,
-    DeletionRequested,
-    StatePublished,
-    Topic,
-    TopicFound,
-    TopicGone,
-    TopicUnreadable,
-)
+from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.commands import (
     FULL,
     INCREMENTAL,
     LEADER_AND_ISR,
     STOP_REPLICA,
     UPDATE_METADATA,
-    CommandBuilder,
     Commands,
     Part,
     Sender,
@@ -38,6 +29,11 @@ from tidelog.controller.commands import (
     endpoint_of,
 )
 from tidelog.controller.image import Image
+from tidelog.controller.records import Topic
+from tidelog.controller.registrations import BrokersChanged
+from tidelog.controller.state_writes import StatePublished
+from tidelog.controller.topics.changes import TopicFound, TopicGone, TopicUnreadable
+from tidelog.controller.topics.deletion import DeletionRequested, deletion_order
 from tidelog.core import limits
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 
@@ -64,16 +60,23 @@ def the(part: Part, commands: Commands) -> Any:
     return found
 
 
+def delete(builder: CommandBuilder, image: Image, name: str) -> Any:
+    """Add the deletion of a topic; return the replicas of live brokers."""
+    order = deletion_order(name, image)
+    order.give(builder)
+    return order.replicas
+
+
 class TestRoles:
     def test_a_role_goes_to_every_live_replica(self, image: Image) -> None:
         image.apply(BrokersChanged(brokers(1, 2)))
         builder = CommandBuilder(image)
-        builder.tell_role(TP, is_new=True)
+        builder.send_role(TP, is_new=True)
         assert list(builder.build()) == [1, 2]
 
     def test_it_says_what_published_state_says(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.tell_role(TP, is_new=True)
+        builder.send_role(TP, is_new=True)
         request = the(Part.ROLES, builder.build()[2])
         assert (request.controller_id, request.controller_epoch) == (1, 7)
         assert (request.broker_epoch, request.type) == (102, INCREMENTAL)
@@ -86,8 +89,8 @@ class TestRoles:
 
     def test_it_names_where_the_leaders_listen(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.tell_role(TP, is_new=False)
-        builder.tell_role(OTHER, is_new=False)
+        builder.send_role(TP, is_new=False)
+        builder.send_role(OTHER, is_new=False)
         request = the(Part.ROLES, builder.build()[3])
         assert [(one.broker_id, one.host_name, one.port) for one in request.live_leaders] == [
             (1, "host1", 9001),
@@ -97,34 +100,34 @@ class TestRoles:
     def test_partitions_of_a_topic_share_an_entry(self, image: Image) -> None:
         image.apply(TopicFound(topic("t", {0: (1,), 1: (1,)}), {0: state((1,)), 1: state((1,))}))
         builder = CommandBuilder(image)
-        builder.tell_role(TP, is_new=False)
-        builder.tell_role(TopicPartition("t", 1), is_new=False)
+        builder.send_role(TP, is_new=False)
+        builder.send_role(TopicPartition("t", 1), is_new=False)
         [told] = the(Part.ROLES, builder.build()[1]).topic_states
         assert [one.partition_index for one in told.partition_states] == [0, 1]
 
     def test_a_partition_without_a_state_is_not_told(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.tell_role(TopicPartition("t", 9), is_new=False)
-        builder.retell_role(1, TopicPartition("t", 9), is_new=False)
+        builder.send_role(TopicPartition("t", 9), is_new=False)
+        builder.resend_role(1, TopicPartition("t", 9))
         assert builder.build() == {}
 
     def test_one_broker_alone_can_be_told_again(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.retell_role(2, TP, is_new=False)
-        builder.retell_role(9, TP, is_new=False)
+        builder.resend_role(2, TP)
+        builder.resend_role(9, TP)
         assert list(builder.build()) == [2]
 
     def test_telling_again_does_not_replace_what_is_told_anyway(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.tell_role(TP, is_new=True)
-        builder.retell_role(2, TP, is_new=False)
+        builder.send_role(TP, is_new=True)
+        builder.resend_role(2, TP)
         assert builder.build()[2].roles[TP].state.is_new
 
 
 class TestMetadata:
     def test_it_goes_to_everybody(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.show(OTHER)
+        builder.send_metadata(OTHER)
         commands = builder.build()
         assert list(commands) == [1, 2, 3]
         request = the(Part.SHOWN, commands[1])
@@ -139,7 +142,7 @@ class TestMetadata:
         secured = BrokerInfo(4, 104, (Endpoint("TLS", "h", 1, "SSL"),), rack="r")
         image.apply(BrokersChanged(brokers(1, secured)))
         builder = CommandBuilder(image)
-        builder.tell_brokers()
+        builder.send_brokers()
         live = the(Part.SHOWN, builder.build()[1]).live_brokers
         assert [(one.id, one.rack) for one in live] == [(1, None), (4, "r")]
         [endpoint] = live[1].endpoints
@@ -149,20 +152,20 @@ class TestMetadata:
     def test_replicas_on_dead_brokers_are_offline(self, image: Image) -> None:
         image.apply(BrokersChanged(brokers(1, 3)))
         builder = CommandBuilder(image)
-        builder.show(TP)
+        builder.send_metadata(TP)
         [told] = the(Part.SHOWN, builder.build()[1]).topic_states
         assert told.partition_states[0].offline_replicas == [2]
 
     def test_a_partition_without_a_state_is_not_shown(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.show(TopicPartition("t", 9))
+        builder.send_metadata(TopicPartition("t", 9))
         assert builder.build() == {}
 
     def test_partitions_of_a_topic_share_an_entry(self, image: Image) -> None:
         image.apply(TopicFound(topic("t", {0: (1,), 1: (1,)}), {0: state((1,)), 1: state((1,))}))
         builder = CommandBuilder(image)
-        builder.show(TP)
-        builder.show(TopicPartition("t", 1))
+        builder.send_metadata(TP)
+        builder.send_metadata(TopicPartition("t", 1))
         [told] = the(Part.SHOWN, builder.build()[1]).topic_states
         assert [one.partition_index for one in told.partition_states] == [0, 1]
 
@@ -172,7 +175,7 @@ class TestDeletion:
         image.apply(BrokersChanged(brokers(1, 2)))
         image.apply(DeletionRequested("t"))
         builder = CommandBuilder(image)
-        told = builder.delete("t")
+        told = delete(builder, image, "t")
         assert told == {1: (TP,), 2: (TP,)}
         request = the(Part.STOPS, builder.build()[2])
         assert (request.controller_id, request.controller_epoch) == (1, 7)
@@ -184,22 +187,22 @@ class TestDeletion:
     def test_no_role_is_told_any_more(self, image: Image) -> None:
         image.apply(DeletionRequested("t"))
         builder = CommandBuilder(image)
-        builder.delete("t")
-        builder.tell_role(TP, is_new=False)
-        builder.retell_role(1, TP, is_new=False)
+        delete(builder, image, "t")
+        builder.send_role(TP, is_new=False)
+        builder.resend_role(1, TP)
         assert all(not one.roles for one in builder.build().values())
 
     def test_everybody_hears_that_the_topic_goes(self, image: Image) -> None:
         image.apply(DeletionRequested("t"))
         builder = CommandBuilder(image)
-        builder.delete("t")
+        delete(builder, image, "t")
         [told] = the(Part.SHOWN, builder.build()[3]).topic_states
         assert (told.partition_states[0].leader, told.partition_states[0].leader_epoch) == (-2, -2)
 
     def test_partitions_of_a_topic_share_an_entry(self, image: Image) -> None:
         image.apply(TopicFound(topic("t", {0: (1,), 1: (1,)}), {}))
         builder = CommandBuilder(image)
-        assert builder.delete("t") == {1: (TP, TopicPartition("t", 1))}
+        assert delete(builder, image, "t") == {1: (TP, TopicPartition("t", 1))}
         [stopped] = the(Part.STOPS, builder.build()[1]).topic_states
         assert len(stopped.partition_states) == 2
 
@@ -207,7 +210,7 @@ class TestDeletion:
 class TestFullCommand:
     def full(self, image: Image, broker_id: int) -> Commands:
         builder = CommandBuilder(image)
-        builder.tell_everything(broker_id)
+        builder.send_everything(broker_id)
         return builder.build()[broker_id]
 
     def test_it_lists_all_that_the_broker_should_hold(self, image: Image) -> None:
@@ -246,9 +249,9 @@ class TestFullCommand:
 
     def test_what_is_decided_at_the_same_time_is_part_of_it(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.tell_role(TP, is_new=True)
-        builder.show(TP)
-        builder.tell_everything(1)
+        builder.send_role(TP, is_new=True)
+        builder.send_metadata(TP)
+        builder.send_everything(1)
         commands = builder.build()
         assert commands[1].roles[TP].state.is_new
         assert len(commands[1].shown) == 2
@@ -256,7 +259,7 @@ class TestFullCommand:
 
     def test_a_broker_that_has_gone_is_not_told(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.tell_everything(9)
+        builder.send_everything(9)
         assert builder.build() == {}
 
 
@@ -264,10 +267,10 @@ class TestOrder:
     def test_live_brokers_then_stops_then_roles_then_metadata(self, image: Image) -> None:
         image.apply(DeletionRequested("u"))
         builder = CommandBuilder(image)
-        builder.tell_brokers()
-        builder.delete("u")
-        builder.tell_role(TP, is_new=False)
-        builder.show(TP)
+        builder.send_brokers()
+        delete(builder, image, "u")
+        builder.send_role(TP, is_new=False)
+        builder.send_metadata(TP)
         commands = builder.build()
         assert sent(commands[2]) == [
             (Part.BROKERS, UPDATE_METADATA),
@@ -281,19 +284,19 @@ class TestOrder:
 
     def test_live_brokers_alone_take_one_request(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.tell_brokers()
+        builder.send_brokers()
         assert sent(builder.build()[1]) == [(Part.SHOWN, UPDATE_METADATA)]
 
     def test_a_new_broker_hears_of_live_brokers_before_its_roles(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.tell_everything(1)
+        builder.send_everything(1)
         parts = [part for part, _ in sent(builder.build()[1])]
         assert parts == [Part.BROKERS, Part.ROLES, Part.SHOWN]
 
     def test_versions_are_those_of_kafka_3_9(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.delete("u")
-        builder.tell_role(TP, is_new=False)
+        delete(builder, image, "u")
+        builder.send_role(TP, is_new=False)
         outgoing = builder.build()[2].requests(SENDER, 102)
         assert [(one.api_key, one.version) for one in outgoing] == [(5, 4), (4, 7), (6, 8)]
 
@@ -302,9 +305,9 @@ class TestAnswered:
     def test_what_was_answered_is_not_sent_again(self, image: Image) -> None:
         image.apply(DeletionRequested("u"))
         builder = CommandBuilder(image)
-        builder.tell_brokers()
-        builder.delete("u")
-        builder.tell_everything(2)
+        builder.send_brokers()
+        delete(builder, image, "u")
+        builder.send_everything(2)
         commands = builder.build()[2]
         left = [Part.BROKERS, Part.STOPS, Part.ROLES, Part.SHOWN]
         while left:
@@ -314,8 +317,8 @@ class TestAnswered:
 
     def test_metadata_carries_the_live_brokers_too(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.tell_brokers()
-        builder.tell_role(TP, is_new=False)
+        builder.send_brokers()
+        builder.send_role(TP, is_new=False)
         commands = builder.build()[1]
         commands.answered(Part.SHOWN)
         assert [part for part, _ in sent(commands)] == [Part.ROLES]
@@ -324,10 +327,10 @@ class TestAnswered:
 class TestMerging:
     def told(self, image: Image, **what: bool) -> Commands:
         builder = CommandBuilder(image)
-        builder.tell_role(TP, is_new=what.get("is_new", False))
-        builder.show(TP)
+        builder.send_role(TP, is_new=what.get("is_new", False))
+        builder.send_metadata(TP)
         if what.get("brokers"):
-            builder.tell_brokers()
+            builder.send_brokers()
         return builder.build()[2]
 
     def test_the_last_state_of_a_partition_wins(self, image: Image) -> None:
@@ -366,7 +369,7 @@ class TestMerging:
         commands = self.told(image)
         image.apply(DeletionRequested("t"))
         builder = CommandBuilder(image)
-        builder.delete("t")
+        delete(builder, image, "t")
         commands.merge(builder.build()[2])
         assert commands.roles == {}
         assert commands.stops == {TP: Stop(-2, delete=True)}
@@ -374,7 +377,7 @@ class TestMerging:
     def test_a_deletion_followed_by_a_new_topic_keeps_both_in_order(self, image: Image) -> None:
         image.apply(DeletionRequested("t"))
         builder = CommandBuilder(image)
-        builder.delete("t")
+        delete(builder, image, "t")
         commands = builder.build()[2]
         image.apply(TopicGone("t"))
         image.apply(TopicFound(Topic("t", topic_id("t", 2), {0: (1, 2, 3)}), {0: state()}))
@@ -388,7 +391,7 @@ class TestMerging:
         commands = self.told(image)
         image.apply(BrokersChanged(brokers(1, broker(2, life=2), 3)))
         builder = CommandBuilder(image)
-        builder.tell_everything(2)
+        builder.send_everything(2)
         commands.merge(builder.build()[2])
         assert commands.full
         assert commands.shows_all
@@ -396,11 +399,11 @@ class TestMerging:
 
     def test_merging_does_not_touch_what_other_brokers_are_told(self, image: Image) -> None:
         builder = CommandBuilder(image)
-        builder.show(TP)
+        builder.send_metadata(TP)
         both = builder.build()
         both[1].merge(self.told(image))
         builder = CommandBuilder(image)
-        builder.show(OTHER)
+        builder.send_metadata(OTHER)
         both[1].merge(builder.build()[1])
         both[1].merge(Commands(both[1].brokers))
         assert len(both[1].shown) == 2

@@ -12,9 +12,12 @@ from tests.support.controller.values import (
     brokers,
     create,
     delete,
+    deleted_unread,
     epoch,
     isr_answer,
     loaded,
+    published,
+    removed,
     roles_answered,
     run,
     settings,
@@ -27,32 +30,27 @@ from tests.support.controller.values import (
     write_all,
 )
 
-from tidelog.controller.changes import (
-    ProducerIdsFound,
-    TopicFound,
-    TopicUnreadable,
-)
+from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.commands import Part, Sender
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import (
-    Conflict,
-    CreateTopic,
+from tidelog.controller.decision import Effects
+from tidelog.controller.elections import leaders
+from tidelog.controller.events import Event
+from tidelog.controller.producer_ids import ProducerIdsAsked, ProducerIdsRead, TakeProducerIds
+from tidelog.controller.records import ProducerIds
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.replica_answers import LeaderAndIsrAnswered, StopReplicaAnswered
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.topics.changes import TopicFound, TopicGone, TopicUnreadable
+from tidelog.controller.topics.creation import CreateTopic
+from tidelog.controller.topics.deletion import (
+    DeletionsRead,
     ForgetDeletion,
     QueueDeletion,
     RemoveTopic,
-    TakeProducerIds,
 )
-from tidelog.controller.events import (
-    BrokersRead,
-    DeletionsRead,
-    Event,
-    LeaderAndIsrAnswered,
-    ProducerIdsAsked,
-    ProducerIdsRead,
-    StopReplicaAnswered,
-    TopicsRead,
-)
-from tidelog.controller.outcomes import Effects
+from tidelog.controller.topics.readings import TopicsRead
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST, PRODUCER_ID_BLOCK_SIZE
 from tidelog.core.types import NO_LEADER, TopicPartition
@@ -98,10 +96,11 @@ class TestTakingOffice:
     def test_partitions_without_a_state_get_one(self) -> None:
         controller = unloaded(TopicFound(topic("t", {0: (1, 2, 3), 1: (9,)}), {}))
         writes, effects = step(controller)
-        assert [one.expected_epoch for one in writes] == [-1]  # type: ignore[union-attr]  # of this kind only
+        [write] = writes
+        assert isinstance(write, WritePartitionState) and write.expected_epoch == -1
         assert state_writes(writes)[TP].isr == (1, 2, 3)
         assert effects.commands[1].roles[TP].state.is_new
-        assert effects.published == [(TP, state_writes(writes)[TP])]
+        assert published(effects) == [(TP, state_writes(writes)[TP])]
 
     def test_deletions_go_on(self) -> None:
         controller = unloaded(TopicFound(topic(), {0: state()}), deletions=["t"])
@@ -132,6 +131,25 @@ class TestDecisions:
         assert controller.image.states[TP] == state()
         controller.applied(decision, write_all(decision.writes))
         assert controller.image.states[TP].leader == 2
+
+    def test_neither_decisions_nor_commands_change_the_image(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def meddle(builder: CommandBuilder) -> None:
+            controller.image.apply(TopicGone("t"))
+
+        controller = loaded()
+        controller.offer(BrokersRead(brokers(2, 3)))
+        with monkeypatch.context() as patched:
+            patched.setattr(leaders, "look_at", lambda *_: controller.image.apply(TopicGone("t")))
+            with pytest.raises(InvariantError, match="while it is read"):
+                controller.decide()
+        controller = loaded()
+        controller.offer(BrokersRead(brokers(2, 3)))
+        decision = controller.decide()
+        monkeypatch.setattr(CommandBuilder, "send_brokers", meddle)
+        with pytest.raises(InvariantError, match="while it is read"):
+            controller.applied(decision, write_all(decision.writes))
 
     def test_one_decision_is_in_flight(self) -> None:
         controller = loaded()
@@ -227,7 +245,7 @@ class TestConflicts:
             controller, BrokersRead(brokers(2)), outcomes={0: Conflict(state=found)}
         )
         assert len(writes) == 2
-        assert [tp.partition for tp, _ in effects.published] == [1]
+        assert [tp.partition for tp, _ in published(effects)] == [1]
         assert controller.image.states[TP] == found
         assert effects.commands[2].roles[TP].state.leader_epoch == 9
         writes, _ = step(controller)
@@ -242,7 +260,7 @@ class TestConflicts:
             controller, BrokersRead(brokers(2)), outcomes={1: Conflict(reason="not JSON")}
         )
         assert controller.image.unreadable_states == {TopicPartition("t", 1): "not JSON"}
-        assert [one for one, _ in effects.published] == [TP]
+        assert [one for one, _ in published(effects)] == [TP]
         assert not controller.has_work
 
     def test_a_leader_hears_of_a_conflict_and_of_the_state_that_holds(self) -> None:
@@ -263,7 +281,7 @@ class TestAlterPartition:
         assert (answer.leader_id, answer.leader_epoch) == (1, 5)
         assert roles_told(effects) == {}
         assert all(parts_told(effects, one) == [Part.SHOWN] for one in (1, 2, 3))
-        assert effects.published == [(TP, state_writes(writes)[TP])]
+        assert published(effects) == [(TP, state_writes(writes)[TP])]
 
     def test_a_stale_partition_epoch_is_answered_by_the_role_too(self) -> None:
         controller = loaded()
@@ -344,7 +362,7 @@ class TestTopicCreation:
         assert answer.topic_id == topic_id("new", 2)
         assert (answer.num_partitions, answer.replication_factor) == (2, 3)
         assert [(one.name, one.value) for one in answer.configs] == [("retention.ms", "1000")]
-        assert [one for one, _ in effects.published] == new
+        assert [one for one, _ in published(effects)] == new
         assert controller.image.topic_name(topic_id("new", 2)) == "new"
 
     def test_refused_topics_do_not_hold_up_others(self) -> None:
@@ -434,7 +452,7 @@ class TestDeletion:
             assert (writes, effects.answers) == ([], [])
         writes, effects = step(controller, self.stopped(3))
         assert writes == [RemoveTopic("t", topic())]
-        assert effects.removed == ["t"]
+        assert removed(effects) == ["t"]
         [answer] = answer_of(effects).responses
         assert (answer.name, answer.error_code) == ("t", ErrorCode.NONE)
         assert controller.image.topics == {}
@@ -456,7 +474,7 @@ class TestDeletion:
     def test_with_nobody_alive_the_nodes_go_at_once(self) -> None:
         controller = loaded(TopicFound(topic("t", {0: (8, 9)}), {}))
         effects = run(controller, delete("t"))
-        assert effects[-1].removed == ["t"]
+        assert removed(effects[-1]) == ["t"]
 
     def test_nobody_is_elected_any_more(self) -> None:
         controller = loaded()
@@ -493,7 +511,7 @@ class TestDeletion:
         codes = [one.error_code for one in answer.responses]  # type: ignore[union-attr]  # of this kind only
         assert codes == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         effects = run(controller, *(self.stopped(one) for one in (1, 2, 3)))
-        assert effects[-1].removed == ["t"]
+        assert removed(effects[-1]) == ["t"]
         assert effects[-1].answers == []
 
     def test_one_that_gives_up_before_the_decision_hears_of_it_then(self) -> None:
@@ -509,7 +527,7 @@ class TestDeletion:
             TopicFound(topic(), {0: state()}), TopicFound(topic("u", {0: (9,)}), {})
         )
         effects = run(controller, delete("t", "u"))
-        assert [one.removed for one in effects] == [[], ["u"]]
+        assert [removed(one) for one in effects] == [[], ["u"]]
         assert effects[-1].answers == []
         effects = run(controller, *(self.stopped(one) for one in (1, 2, 3)))
         assert [one.error_code for one in answer_of(effects[-1]).responses] == [0, 0]
@@ -519,11 +537,11 @@ class TestDeletion:
         controller = loaded(TopicUnreadable("broken", "not JSON"))
         writes, effects = step(controller, delete("broken"))
         assert writes == [QueueDeletion("broken")]
-        assert effects.unread == ["broken"]
+        assert deleted_unread(effects) == ["broken"]
         assert all(told.full and told.keep == () for told in effects.commands.values())
         assert sorted(effects.commands) == sorted(controller.image.brokers)
         writes, effects = step(controller)
-        assert effects.unread == []
+        assert deleted_unread(effects) == []
         assert writes == [RemoveTopic("broken", None)]
         assert len(answer_of(effects).responses) == 1
 
@@ -627,7 +645,7 @@ class TestProducerIds:
 
     def test_a_block_that_could_not_be_written_is_not_given(self) -> None:
         controller = loaded()
-        found = Conflict(producer_ids=ProducerIdsFound(4999, 8))
+        found = Conflict(producer_ids=ProducerIds(4999, 8))
         _, effects = step(controller, self.asked(1), self.asked(2, 9), outcomes={0: found})
         assert [ticket for ticket, _ in effects.answers] == [2]
         writes, effects = step(controller)
@@ -643,10 +661,8 @@ class TestProducerIds:
         assert writes == []
         assert answer_of(effects).error_code == code
 
-    @pytest.mark.parametrize("found", [None, ProducerIdsFound(2**63 - 100, 1)])
-    def test_an_unreadable_or_exhausted_node_gives_none(
-        self, found: ProducerIdsFound | None
-    ) -> None:
+    @pytest.mark.parametrize("found", [None, ProducerIds(2**63 - 100, 1)])
+    def test_an_unreadable_or_exhausted_node_gives_none(self, found: ProducerIds | None) -> None:
         controller = loaded()
         writes, effects = step(controller, ProducerIdsRead(found), self.asked())
         assert writes == []

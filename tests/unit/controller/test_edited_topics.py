@@ -11,14 +11,18 @@ from tests.support.controller.values import (
     brokers,
     delete,
     loaded,
+    published,
+    reports,
     state,
     step,
     topic,
     topic_id,
+    vanished,
 )
 
-from tidelog.controller.changes import TopicFound
-from tidelog.controller.events import BrokersRead, TopicsRead
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.topics.readings import TopicsRead
 
 
 @pytest.mark.rule("V25")
@@ -38,11 +42,11 @@ def test_such_a_topic_is_named_once_and_left_alone(
     read = TopicsRead(("t", "edited"), (found,))
     writes, effects = step(controller, read)
     assert writes == []
-    [report] = effects.reports
+    [report] = reports(effects)
     assert "topic 'edited' is left alone until its node is mended" in report and told in report
     writes, effects = step(controller, read, BrokersRead(brokers(1, 2)))
-    assert effects.reports == [], "it was told"
-    assert all(name.topic != "edited" for name, _ in effects.published)
+    assert reports(effects) == [], "it was told"
+    assert all(name.topic != "edited" for name, _ in published(effects))
 
 
 @pytest.mark.rule("V25")
@@ -63,6 +67,6 @@ def test_a_topic_whose_node_is_gone_is_stray_unless_it_is_being_deleted(is_delet
         for _ in step(controller, delete("t")), step(controller):
             assert "t" in controller.image.deletions
     _, effects = step(controller, TopicsRead((), ()))
-    assert effects.vanished == ([] if is_deleted else ["t"])
+    assert vanished(effects) == ([] if is_deleted else ["t"])
     assert all(told.full is not is_deleted for told in effects.commands.values())
     assert "t" not in controller.image.topics

@@ -16,9 +16,10 @@ from tests.support.controller.values import (
     state,
 )
 
-from tidelog.controller import elections
-from tidelog.controller.elections import Election
-from tidelog.controller.liveness import Brokers
+from tidelog.controller import lifecycle
+from tidelog.controller.elections import election as elections
+from tidelog.controller.elections.election import Election
+from tidelog.controller.incarnations import Brokers
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
     NO_LEADER,
@@ -49,7 +50,7 @@ def elected(published: PartitionState, live: Brokers, **how: Any) -> PartitionSt
 
 class TestFirstState:
     def test_the_first_live_replica_leads_and_all_live_ones_are_in_sync(self) -> None:
-        first = elections.first_state((3, 1, 2), brokers(1, 2), CONTROLLER_EPOCH)
+        first = lifecycle.first_state((3, 1, 2), brokers(1, 2), CONTROLLER_EPOCH)
         assert first == PartitionState(
             leader=1,
             leader_epoch=0,
@@ -59,7 +60,7 @@ class TestFirstState:
         )
 
     def test_there_is_none_while_no_replica_is_alive(self) -> None:
-        assert elections.first_state((3,), brokers(1, 2), CONTROLLER_EPOCH) is None
+        assert lifecycle.first_state((3,), brokers(1, 2), CONTROLLER_EPOCH) is None
 
 
 class TestHealth:

@@ -11,21 +11,21 @@ from tests.support.controller.values import (
     grow,
     loaded,
     more,
+    outdated,
+    published,
     state,
     step,
     topic,
     unloaded,
 )
 
-from tidelog.controller.changes import (
-    Topic,
-    TopicFound,
-    TopicUnreadable,
-)
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import AddPartitions, Conflict, QueueDeletion
-from tidelog.controller.events import CreatePartitionsAsked, DeletionsRead, TopicsRead
-from tidelog.controller.moves import Move
+from tidelog.controller.partitions.addition import AddPartitions, CreatePartitionsAsked
+from tidelog.controller.records import Move, Topic
+from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
+from tidelog.controller.topics.deletion import DeletionsRead, QueueDeletion
+from tidelog.controller.topics.readings import TopicsRead
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
 from tidelog.core.types import TopicPartition
@@ -58,7 +58,7 @@ class TestMorePartitions:
         assert list(write.growth.states) == [1, 2]
         assert answer_of(effects).results[0].error_code == ErrorCode.NONE
         assert controller.image.topics["t"] == write.growth.topic
-        assert [one for one, _ in effects.published] == [NEW, TopicPartition("t", 2)]
+        assert [one for one, _ in published(effects)] == [NEW, TopicPartition("t", 2)]
         assert controller.image.states[NEW].mzxid > 0
 
     def test_brokers_are_told_to_make_their_replicas(self) -> None:
@@ -119,8 +119,8 @@ class TestConflicts:
         [one] = answer_of(effects).results
         assert one.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert "'t' was changed by somebody else" in one.error_message
-        assert effects.reread == ["t"]
-        assert effects.published == []
+        assert outdated(effects) == ["t"]
+        assert published(effects) == []
         assert list(controller.image.topics["t"].assignments) == [0]
 
     def test_what_was_read_then_is_what_the_next_request_is_decided_on(self) -> None:
@@ -139,7 +139,7 @@ class TestConflicts:
         decision = controller.decide()
         controller.offer(TopicsRead([], []))
         effects = controller.applied(decision, [Conflict()])
-        assert effects.reread == ["t"]
+        assert outdated(effects) == ["t"]
         step(controller)
         assert controller.image.topics == {}
 

@@ -12,24 +12,18 @@ from tests.support.controller.values import (
     topic_id,
 )
 
-from tidelog.controller.changes import (
-    BrokersChanged,
-    DeletionCommanded,
-    DeletionRequested,
-    PartitionsAdded,
-    ProducerIdsFound,
-    ReplicaAnswered,
-    ReplicasRemade,
-    ReplicasStopped,
-    StatePublished,
-    Topic,
-    TopicFound,
-    TopicGone,
-    TopicUnreadable,
-    UncleanChanged,
-)
+from tidelog.controller.elections.leaders import UncleanChanged
 from tidelog.controller.image import Image
-from tidelog.controller.liveness import Brokers
+from tidelog.controller.incarnations import Brokers
+from tidelog.controller.partitions.addition import PartitionsAdded
+from tidelog.controller.producer_ids import ProducerIdsFound
+from tidelog.controller.records import ProducerIds, Topic
+from tidelog.controller.registrations import BrokersChanged
+from tidelog.controller.replica_answers import ReplicaAnswered, ReplicasStopped
+from tidelog.controller.state_writes import ReplicasRemade, StatePublished
+from tidelog.controller.topics.changes import TopicFound, TopicGone, TopicUnreadable
+from tidelog.controller.topics.deletion import DeletionCommanded, DeletionRequested
+from tidelog.core.errors import InvariantError
 from tidelog.core.types import TopicPartition
 
 
@@ -164,7 +158,7 @@ def test_a_copy_goes_its_own_way(image: Image) -> None:
     image.apply(DeletionRequested("t"))
     image.apply(DeletionCommanded("t", {1: (TP,)}))
     image.apply(ReplicaAnswered(TP, 2, present=False))
-    image.apply(ProducerIdsFound(999, 3))
+    image.apply(ProducerIdsFound(ProducerIds(999, 3)))
     copied = image.copy()
     assert copied.key() == image.key()
     copied.apply(ReplicasStopped(1, (TP,)))
@@ -175,4 +169,13 @@ def test_a_copy_goes_its_own_way(image: Image) -> None:
     copied.apply(TopicGone("t"))
     assert list(image.states) == [TP]
     assert list(image.hosted_by(1)) == [TP]
-    assert image.producer_ids == ProducerIdsFound(999, 3)
+    assert image.producer_ids == ProducerIds(999, 3)
+
+
+def test_nothing_changes_an_image_that_is_read(image: Image) -> None:
+    before = image.key()
+    with pytest.raises(InvariantError, match="while it is read"), image.read_only():
+        image.apply(TopicGone("t"))
+    assert image.key() == before
+    image.apply(TopicGone("t"))
+    assert image.key() != before

@@ -16,9 +16,9 @@ from tests.support.controller.values import (
     state,
 )
 
-from tidelog.controller import isr
-from tidelog.controller.isr import Verdict
-from tidelog.controller.liveness import Brokers
+from tidelog.controller.incarnations import Brokers
+from tidelog.controller.partitions import isr
+from tidelog.controller.partitions.isr import Verdict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import RECOVERED, RECOVERING, BrokerInfo, PartitionState
 

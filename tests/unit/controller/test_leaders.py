@@ -20,16 +20,14 @@ from tests.support.controller.values import (
     topic,
 )
 
-from tidelog.controller.changes import TopicFound
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import Conflict, ForgetPreferredElection, WritePartitionState
-from tidelog.controller.events import (
-    BrokersRead,
-    DeletionsRead,
-    ElectLeadersAsked,
-    PreferredElectionRead,
-    UncleanRead,
-)
+from tidelog.controller.elections.leaders import ElectLeadersAsked, UncleanRead
+from tidelog.controller.elections.preferred import ForgetPreferredElection, PreferredElectionRead
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.topics.deletion import DeletionsRead
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition

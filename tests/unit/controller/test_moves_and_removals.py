@@ -18,10 +18,12 @@ from tests.support.controller.values import (
 )
 from tests.unit.controller.test_removals import LAST, MIDDLE, remove, wanted
 
-from tidelog.controller.changes import BrokersChanged, TopicFound
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import QueueRemovals
-from tidelog.controller.events import CommandsDropped
+from tidelog.controller.partitions.removal import QueueRemovals
+from tidelog.controller.reassignments.progress import AssignmentsWritten
+from tidelog.controller.registrations import BrokersChanged
+from tidelog.controller.replica_answers import CommandsDropped
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
 
 ALL = (1, 2, 3)
@@ -56,7 +58,7 @@ def test_a_removal_that_was_left_in_the_store_waits_until_nothing_of_the_topic_m
         assert not any(one.stops for one in effects.commands.values())
     assert list(controller.image.closing("t")) == []
     still = controller.image.topics["t"]
-    controller.image.topics["t"] = replace(still, moves={})
+    controller.image.apply(AssignmentsWritten(replace(still, moves={})))
     assert list(controller.image.closing("t")) == [2]
     writes, _ = step(controller, wanted(2))
     assert [one for one, told in state_writes(writes).items() if told.removed] == [LAST]

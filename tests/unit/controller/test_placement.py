@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.support.controller.values import broker
 
-from tidelog.controller.placement import place
+from tidelog.controller.partitions.placement import place
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import BrokerInfo
 

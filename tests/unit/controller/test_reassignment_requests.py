@@ -12,6 +12,7 @@ from tests.support.controller.values import (
     list_moves,
     loaded,
     reassign,
+    refused_moves,
     run,
     state,
     step,
@@ -30,19 +31,13 @@ from tests.unit.controller.reassigning import (
     run_writes,
 )
 
-from tidelog.controller.changes import (
-    ReassignmentsFound,
-    TopicFound,
-    TopicUnreadable,
-)
-from tidelog.controller.decision import (
-    Conflict,
-    KeepReassignments,
-    Write,
-    WriteAssignments,
-    WritePartitionState,
-)
-from tidelog.controller.events import BrokersRead, ReassignmentsRead, SweepDue
+from tidelog.controller.reassignments.progress import SweepDue, WriteAssignments
+from tidelog.controller.reassignments.requests import KeepReassignments, ReassignmentsRead
+from tidelog.controller.records import RequestedReassignments
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
+from tidelog.controller.writes import Conflict, Write
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 
 
@@ -72,7 +67,7 @@ def entry(target: Sequence[int], original: Sequence[int] = ()) -> ReassignmentEn
 def node(*entries: ReassignmentEntry, version: int = 0) -> ReassignmentsRead:
     """`/admin/reassign_partitions` holds these."""
     return ReassignmentsRead(
-        ReassignmentsFound(version, {one.topic_partition: one for one in entries})
+        RequestedReassignments(version, {one.topic_partition: one for one in entries})
     )
 
 
@@ -112,12 +107,12 @@ class TestTheAdministratorsNode:
         bad = ReassignmentEntry(OTHER, (4,))
         writes, effects = step(controller, node(entry([4, 2, 1]), bad, entry_of("u", [7])))
         assert kept(writes) == [(0, [entry([4, 2, 1], [1, 2, 3])])]
-        assert [one for one, _ in effects.refused] == [OTHER, TopicPartition("u", 0)]
-        assert "there is no partition t-1" in effects.refused[0][1]
+        assert [one for one, _ in refused_moves(effects)] == [OTHER, TopicPartition("u", 0)]
+        assert "there is no partition t-1" in refused_moves(effects)[0][1]
 
     def test_targets_that_are_not_alive_are_refused(self) -> None:
         _, effects = step(cluster(), node(entry([9])))
-        assert "names brokers [9]" in effects.refused[0][1]
+        assert "names brokers [9]" in refused_moves(effects)[0][1]
 
     def test_a_new_controller_resumes_it_after_its_full_commands(self) -> None:
         controller = unloaded(TopicFound(topic(), {0: state()}), live=FOUR)

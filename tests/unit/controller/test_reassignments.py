@@ -12,11 +12,13 @@ from tests.support.controller.values import (
     brokers,
     create,
     delete,
+    ended_moves,
     grow,
     isr_answer,
     list_moves,
     loaded,
     more,
+    outdated,
     reassign,
     run,
     state,
@@ -39,21 +41,16 @@ from tests.unit.controller.reassigning import (
     stops,
 )
 
-from tidelog.controller import moves
-from tidelog.controller.changes import (
-    TopicFound,
-    TopicUnreadable,
-)
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import (
-    Conflict,
-    CreateTopic,
-    RemoveTopic,
-    WriteAssignments,
-    WritePartitionState,
-)
-from tidelog.controller.events import BrokersRead, DeletionsRead, SweepDue
-from tidelog.controller.moves import Move
+from tidelog.controller.reassignments import transitions
+from tidelog.controller.reassignments.progress import SweepDue, WriteAssignments
+from tidelog.controller.records import Move
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
+from tidelog.controller.topics.creation import CreateTopic
+from tidelog.controller.topics.deletion import DeletionsRead, RemoveTopic
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import BrokerInfo, PartitionState, TopicPartition
 from tidelog.wire.messages.create_topics import CreatableTopic
@@ -130,7 +127,7 @@ class TestBeginning:
         controller = cluster()
         _, effects = step(controller, reassign(TP, [4, 2, 1]), outcomes={0: Conflict()})
         assert outcome(effects).error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert effects.reread == ["t"]
+        assert outdated(effects) == ["t"]
         assert not controller.image.moving
 
     def test_a_state_that_could_not_be_written_is_written_again(self) -> None:
@@ -277,7 +274,7 @@ class TestCompleting:
         assert not controller.image.topics["t"].is_reassigning
         assert TP not in controller.image.hosted_by(3)
         assert TP in controller.image.hosted_by(4)
-        assert effects.reassigned == [(TP, (4, 2, 1))]
+        assert ended_moves(effects) == [(TP, (4, 2, 1))]
         assert not controller.has_work
 
     def test_a_dead_broker_is_not_waited_for(self) -> None:
@@ -348,7 +345,7 @@ class TestCompleting:
         [left] = controller.image.unreadable_states
         assert isinstance(writes[0], WritePartitionState)
         assert left == writes[0].topic_partition
-        assert effects.reassigned == []
+        assert ended_moves(effects) == []
 
     def test_a_leader_is_needed(self) -> None:
         lone = TopicFound(
@@ -371,7 +368,7 @@ class TestCompleting:
     def test_a_conflict_with_the_node_reads_it_again(self) -> None:
         controller, _ = completing(4, 2, 1)
         _, effects = step(controller, stopped(3), outcomes={0: Conflict()})
-        assert effects.reread == ["t"]
+        assert outdated(effects) == ["t"]
         assert TP in controller.image.moving
 
 
@@ -594,5 +591,5 @@ def test_no_move_is_complete_with_a_replica_that_is_not_there(
     live: dict[int, BrokerInfo], absent: tuple[int, ...]
 ) -> None:
     there = state((1, 2, 4))
-    assert moves.completed(there, (4, 2, 1), live, absent, 7) is None
-    assert moves.completed(there, (4, 2, 1), brokers(1, 2, 4), (), 7) is not None
+    assert transitions.completed(there, (4, 2, 1), live, absent, 7) is None
+    assert transitions.completed(there, (4, 2, 1), brokers(1, 2, 4), (), 7) is not None

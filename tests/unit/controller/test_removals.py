@@ -15,6 +15,8 @@ from tests.support.controller.values import (
     grow,
     loaded,
     more,
+    outdated,
+    reports,
     run,
     state,
     state_writes,
@@ -24,31 +26,24 @@ from tests.support.controller.values import (
     write_all,
 )
 
-from tidelog.controller import removals
-from tidelog.controller.changes import (
-    Topic,
-    TopicFound,
-    TopicUnreadable,
-)
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import (
-    AddPartitions,
-    Conflict,
-    ForgetRequest,
-    QueueRemovals,
-    RemovePartitions,
-)
-from tidelog.controller.events import (
-    AdditionsRead,
-    BrokersRead,
+from tidelog.controller.notices import Report
+from tidelog.controller.partitions import removal
+from tidelog.controller.partitions.addition import AdditionsRead, AddPartitions, FormerRead
+from tidelog.controller.partitions.refusals import ForgetRequest, RequestsUnreadable
+from tidelog.controller.partitions.removal import (
     DrainRead,
-    FormerRead,
+    QueueRemovals,
     RemovalsRead,
+    RemovePartitions,
     RemovePartitionsAsked,
-    RequestsUnreadable,
-    StopReplicaAnswered,
-    TopicsRead,
 )
+from tidelog.controller.records import Topic
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.replica_answers import StopReplicaAnswered
+from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
+from tidelog.controller.topics.readings import TopicsRead
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import PartitionState, TopicPartition, topic_id_to_text
 from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest, RemovePartitionsTopic
@@ -137,7 +132,7 @@ class TestRequests:
     def test_a_write_that_fails_has_the_topic_read_again(self) -> None:
         controller = buried(3, 2)
         _, effects = step(controller, *stopped(LAST), outcomes={0: Conflict()})
-        assert effects.reread == ["t"]
+        assert outdated(effects) == ["t"]
         run(controller, TopicsRead(["t"], [found(3, version=4)]))
         assert sorted(controller.image.topics["t"].assignments) == [0, 1]
         assert controller.image.topics["t"].version == 5
@@ -239,13 +234,13 @@ class TestRequests:
         controller = of()
         writes, effects = step(controller, wanted(partition, name=name))
         assert writes == [ForgetRequest(TopicPartition(name, partition), is_removal=True)]
-        [report] = effects.reports
+        [report] = reports(effects)
         assert reason in report
 
     def test_what_cannot_be_read_is_dropped(self) -> None:
         writes, effects = step(of(), RequestsUnreadable([LAST], is_removal=False))
         assert writes == [ForgetRequest(LAST, is_removal=False)]
-        assert "says nothing that can be done" in effects.reports[0]
+        assert "says nothing that can be done" in reports(effects)[0]
 
     def test_a_copy_goes_on_by_itself(self) -> None:
         controller = of()
@@ -262,7 +257,7 @@ class TestDraining:
         controller = of()
         _, effects = step(controller, wanted(2, drain=True))
         assert all(commands.roles[LAST].state.is_closing for commands in effects.commands.values())
-        assert removals.to_drain(controller.image) == [LAST]
+        assert removal.to_drain(controller.image) == [LAST]
         assert not controller.has_work
         _, effects = step(controller, wanted())
         assert not any(
@@ -365,7 +360,7 @@ class TestAdditions:
             controller.offer(AdditionsRead({"t": dict.fromkeys(wanted, ALL)} if wanted else {}, 0))
             decision = controller.decide()
             controller.applied(decision, write_all(decision.writes))
-            return decision.reports
+            return [one.text for one in decision.notices.of(Report)]
 
         controller = of()
         assert reports(5, 7) == [
@@ -406,7 +401,7 @@ class TestAdditions:
     def test_what_cannot_be_added_is_dropped(self) -> None:
         writes, effects = step(of(), AdditionsRead({"none": {0: ALL, 1: ALL}, "t": {3: (9,)}}, 0))
         assert len([one for one in writes if isinstance(one, ForgetRequest)]) == 3
-        assert len(effects.reports) == 3
+        assert len(reports(effects)) == 3
 
     def test_growth_and_removal_of_one_topic_take_turns(self) -> None:
         controller = of()
@@ -460,8 +455,8 @@ class TestEdits:
         node = Topic("t", controller.image.topics["t"].topic_id, assignments, version=4)
         read = {number: state() for number in assignments if number < 3}
         controller.offer(TopicsRead(["t"], [TopicFound(node, read)]))
-        reports = [report for effects in run(controller) for report in effects.reports]
-        return controller, reports
+        found = [report for effects in run(controller) for report in reports(effects)]
+        return controller, found
 
     def test_the_same_again_changes_nothing(self) -> None:
         controller, reports = self.edited({0: ALL, 1: ALL, 2: ALL})
@@ -506,7 +501,7 @@ class TestEdits:
         states = {number: state() for number in range(3)}
         node = replace(before, topic_id=b"another-topic-id", version=4)
         controller.offer(TopicsRead(["t"], [TopicFound(node, states)]))
-        [report] = [one for effects in run(controller) for one in effects.reports]
+        [report] = [one for effects in run(controller) for one in reports(effects)]
         assert "the node of topic 't' was changed, which is left alone: it has another" in report
         assert topic_id_to_text(node.topic_id) in report
         assert topic_id_to_text(before.topic_id) in report
@@ -521,6 +516,6 @@ class TestEdits:
         controller = of()
         node = Topic("t", b"another-topic-id", {0: ALL})
         controller.offer(TopicsRead(["t"], [TopicFound(node, states)]))
-        reports = [one for effects in run(controller) for one in effects.reports]
-        assert reports == []
+        found = [one for effects in run(controller) for one in reports(effects)]
+        assert found == []
         assert controller.image.topics["t"].topic_id == node.topic_id

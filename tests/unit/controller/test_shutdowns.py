@@ -11,6 +11,7 @@ from tests.support.controller.values import (
     brokers,
     elect,
     isr_answer,
+    left_to,
     loaded,
     run,
     settings,
@@ -21,15 +22,16 @@ from tests.support.controller.values import (
     topic,
 )
 
-from tidelog.controller import balance, elections, shutdowns
-from tidelog.controller.changes import (
-    ShutdownBegun,
-    TopicFound,
-)
-from tidelog.controller.commands import CommandBuilder, Stop
+from tidelog.controller import lifecycle, shutdowns
+from tidelog.controller.command_builder import CommandBuilder
+from tidelog.controller.commands import Stop
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import Conflict
-from tidelog.controller.events import BrokersRead, ControlledShutdownAsked, DeletionsRead
+from tidelog.controller.elections import balance
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.shutdowns import ControlledShutdownAsked, ShutdownBegun
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.topics.deletion import DeletionsRead
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 from tidelog.wire.messages.controlled_shutdown import (
@@ -72,7 +74,7 @@ class TestHandingOver:
             P2: (3, (3,)),
         }
         assert remaining(answer_of(effects)) == []
-        assert effects.handed_over == [(1, [])]
+        assert left_to(effects) == [(1, [])]
         assert not controller.has_work
 
     def test_every_change_raises_the_leader_epoch(self) -> None:
@@ -143,9 +145,9 @@ class TestHandingOver:
         controller = controller_of(state((1, 2, 3)), state((2, 3)), live=(1, 2, 3, 4))
         builder = CommandBuilder(controller.image)
         for broker_id, topic_partition in ((1, P0), (4, P1), (9, P1), (1, P2)):
-            builder.stop_replica(broker_id, topic_partition)
+            builder.stop_following(broker_id, topic_partition)
         assert builder.build() == {}, "a leader, no replica, nobody, no partition"
-        builder.stop_replica(1, P1)
+        builder.stop_following(1, P1)
         assert builder.build()[1].stops == {P1: Stop(5, delete=False)}
 
 
@@ -155,7 +157,7 @@ class TestWhatRemains:
         writes, effects = step(controller, shut_down(1))
         assert state_writes(writes) == {}
         assert remaining(answer_of(effects)) == ["t-0"]
-        assert effects.handed_over == [(1, [TP])]
+        assert left_to(effects) == [(1, [TP])]
 
     def test_nobody_is_waited_for_who_is_dead_or_leaving(self) -> None:
         controller = controller_of(state((1, 2)), live=(1, 2))
@@ -251,10 +253,10 @@ class TestLeaving:
         live = brokers(1, 2, 3)
         controller = controller_of(state((1, 2, 3)))
         run(controller, BrokersRead(live), shut_down(1))
-        first = elections.first_state((1, 2, 3), controller.image.brokers, 7)
+        first = lifecycle.first_state((1, 2, 3), controller.image.brokers, 7)
         assert first is not None
         assert (first.leader, first.isr) == (2, (2, 3))
-        alone = elections.first_state((1,), controller.image.brokers, 7)
+        alone = lifecycle.first_state((1,), controller.image.brokers, 7)
         assert alone is not None
         assert alone.leader == 1, "there is nobody else"
 

@@ -14,15 +14,13 @@ from tests.support.controller.values import (
     topic_id,
 )
 
-from tidelog.controller import topics
-from tidelog.controller.changes import (
-    BrokersChanged,
-    DeletionRequested,
-    TopicFound,
-    TopicUnreadable,
-)
 from tidelog.controller.image import Image
-from tidelog.controller.topics import NewTopic, TakenNames, TopicDefaults
+from tidelog.controller.registrations import BrokersChanged
+from tidelog.controller.settings import TopicDefaults
+from tidelog.controller.topics import creation, deletion
+from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
+from tidelog.controller.topics.creation import NewTopic, TakenNames
+from tidelog.controller.topics.deletion import DeletionRequested
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_NODE_BYTES
 from tidelog.core.types import ZERO_TOPIC_ID
@@ -50,7 +48,7 @@ def plan(image: Image, wanted: CreatableTopic, *, room: int = 1000) -> NewTopic:
     defaults = settings().topic_defaults
     names = TakenNames(image)
     names.add("made")
-    return topics.plan(
+    return creation.plan(
         wanted, image.brokers, names, defaults, topic_id("t"), 0, CONTROLLER_EPOCH, room
     )
 
@@ -208,13 +206,13 @@ class TestDeletion:
     DEFAULTS = settings().topic_defaults
 
     def target(self, image: Image, wanted: DeleteTopicState) -> tuple[str, bytes]:
-        return topics.deletion_target(wanted, image, self.DEFAULTS)
+        return deletion.deletion_target(wanted, image, self.DEFAULTS)
 
     def fails(
         self, image: Image, wanted: DeleteTopicState, defaults: TopicDefaults | None = None
     ) -> ErrorCode:
         with pytest.raises(KafkaError) as caught:
-            topics.deletion_target(wanted, image, defaults or self.DEFAULTS)
+            deletion.deletion_target(wanted, image, defaults or self.DEFAULTS)
         return caught.value.code
 
     def test_a_topic_is_found_by_name_and_by_id(self, image: Image) -> None:

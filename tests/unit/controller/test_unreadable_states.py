@@ -17,6 +17,7 @@ from tests.support.controller.values import (
     isr_answer,
     loaded,
     more,
+    reports,
     run,
     shut_down,
     state,
@@ -27,20 +28,18 @@ from tests.support.controller.values import (
 )
 from tests.unit.controller.test_removals import remove
 
-from tidelog.controller.changes import ReassignmentsFound, StateUnreadable, TopicFound
 from tidelog.controller.commands import Commands, Part, Sender
 from tidelog.controller.controller import Controller
-from tidelog.controller.decision import Conflict, RemoveTopic
-from tidelog.controller.events import (
-    BrokersRead,
-    ReassignmentsAsked,
-    ReassignmentsRead,
-    RemovalsRead,
-    StatesRead,
-    StopReplicaAnswered,
-    TopicsRead,
-)
-from tidelog.controller.moves import Move
+from tidelog.controller.partitions.removal import RemovalsRead
+from tidelog.controller.reassignments.requests import ReassignmentsAsked, ReassignmentsRead
+from tidelog.controller.records import Move, RequestedReassignments
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.replica_answers import StopReplicaAnswered
+from tidelog.controller.state_writes import StateUnreadable
+from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.topics.deletion import RemoveTopic
+from tidelog.controller.topics.readings import StatesRead, TopicsRead
+from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import PartitionState, ReassignmentEntry, TopicPartition
 from tidelog.wire.messages.alter_partition_reassignments import (
@@ -112,7 +111,7 @@ class TestLeftAlone:
         assert controller.image.unreadable_states == {BAD: WHY}
         assert BAD not in controller.image.states
         assert list(effects.commands[2].roles) == [GOOD]
-        [line] = effects.reports
+        [line] = reports(effects)
         assert "t-0" in line and "under leader epoch 5" in line and "at least 6" in line
         assert not controller.has_work
 
@@ -120,7 +119,7 @@ class TestLeftAlone:
         controller = unloaded(TopicFound(topic("t", dict(HOSTED)), {}))
         _, effects = step(controller, outcomes={0: Conflict(reason=WHY), 1: Conflict()})
         assert controller.image.unreadable_states == {BAD: WHY, GOOD: "the node has gone"}
-        assert effects.reports == []
+        assert reports(effects) == []
 
     def test_an_image_tells_it_apart_and_copies_it(self) -> None:
         image = damaged().image
@@ -154,7 +153,7 @@ class TestRequests:
     def test_a_move_that_an_administrator_left_waits(self) -> None:
         entry = ReassignmentEntry(BAD, (2, 3), ())
         controller = damaged()
-        writes, _ = step(controller, ReassignmentsRead(ReassignmentsFound(1, {BAD: entry})))
+        writes, _ = step(controller, ReassignmentsRead(RequestedReassignments(1, {BAD: entry})))
         assert writes == []
         run(controller, StatesRead({BAD: state((1, 2))}))
         move = controller.image.move(BAD)
@@ -256,7 +255,7 @@ class TestReadAgainWithItsTopic:
         )
         _, effects = step(controller, TopicsRead(["t"], [FOUND]))
         assert controller.image.unreadable_states == {BAD: WHY}
-        assert ["leader epoch of at least 6" in line for line in effects.reports] == [True]
+        assert ["leader epoch of at least 6" in line for line in reports(effects)] == [True]
 
     def test_a_node_that_is_gone_is_no_partition_that_begins(self) -> None:
         controller = damaged()

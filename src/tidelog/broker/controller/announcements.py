@@ -8,6 +8,7 @@ to the term's controller as events, in a fixed order; nothing is decided here, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidelog.core.tasks import Signal
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 
+class Reading(Enum):
+    """A part of the store that a controller reads again."""
+
+    BROKERS = "registrations"
+    TOPICS = "names of topics"
+    STATES = "states that could not be read"
+    EVERY_CONFIG = "configurations of all topics"
+    REMOVALS = "requests to remove partitions"
+    ADDITIONS = "requests to add partitions"
+    ELECTION = "requested preferred leaders"
+    REASSIGNMENTS = "requested reassignments"
+    DELETIONS = "requests to delete topics"
+
+
 class Announcements:
     """Those to one broker; of use in its terms of office, each of which begins with `load`."""
 
@@ -27,22 +42,25 @@ class Announcements:
         self._services = services
         self._wake = wake
         self._noticed = noticed
-        self._brokers_changed = False
-        self._topics_changed = False
-        self._deletions_changed = False
-        self._election_changed = False
-        self._reassignments_changed = False
-        self._removals_changed = False
-        self._additions_changed = False
+        #: What is to be read.
+        self._due: dict[Reading, None] = {}
         #: Topics whose nodes were written, by this broker or by another.
         self._touched: dict[str, None] = {}
-        #: Topics whose configuration has changed, and whether any may have.
+        #: Topics whose configuration has changed.
         self._configs_changed: dict[str, None] = {}
-        self._every_config_changed = False
         #: Topics that the image has wrong.
         self._reread: dict[str, None] = {}
-        #: States that could not be read are to be read again.
-        self._states_due = False
+
+    def _mark(self, reading: Reading) -> None:
+        """Have this read."""
+        self._due[reading] = None
+        self._wake.set()
+
+    def _take(self, reading: Reading) -> bool:
+        """Return whether this is to be read; the caller reads it now."""
+        is_due = reading in self._due
+        self._due.pop(reading, None)
+        return is_due
 
     # what is announced without a watch
 
@@ -53,8 +71,7 @@ class Announcements:
 
     def every_config_changed(self) -> None:
         """The configuration of any topic may have changed."""
-        self._every_config_changed = True
-        self._wake.set()
+        self._mark(Reading.EVERY_CONFIG)
 
     def look_at(self, names: Iterable[str]) -> None:
         """The nodes of these topics are to be watched, and read where they were written since."""
@@ -66,21 +83,17 @@ class Announcements:
     def read_again(self, names: Iterable[str]) -> None:
         """The image has these topics wrong."""
         self._reread.update(dict.fromkeys(names))
-        self._topics_changed = True
-        self._wake.set()
+        self._mark(Reading.TOPICS)
 
     def read_states_again(self) -> None:
         """Those that could not be read may have been mended."""
-        self._states_due = True
-        self._wake.set()
+        self._mark(Reading.STATES)
 
     # reading
 
     async def load(self, term: Term) -> None:
         """Set the watches, then read everything (V41)."""
-        self._brokers_changed = self._topics_changed = self._deletions_changed = False
-        self._configs_changed, self._every_config_changed, self._reread = {}, False, {}
-        self._touched, self._states_due = {}, False
+        self._due, self._configs_changed, self._reread, self._touched = {}, {}, {}, {}
         ids, topics, deletions = await term.patiently(
             lambda: term.reader.lists(self._on_brokers, self._on_topics, self._on_deletions),
         )
@@ -89,20 +102,18 @@ class Announcements:
         ):
             term.controller.offer(event)
         term.events.has_read()
-        self._election_changed = self._reassignments_changed = True
-        self._removals_changed = self._additions_changed = True
+        self._due[Reading.ELECTION] = self._due[Reading.REASSIGNMENTS] = None
+        self._due[Reading.REMOVALS] = self._due[Reading.ADDITIONS] = None
 
     async def refresh(self, term: Term) -> None:
         """Read what watches have announced."""
         reader, controller = term.reader, term.controller
-        if self._brokers_changed:
-            self._brokers_changed = False
+        if self._take(Reading.BROKERS):
             controller.offer(await term.patiently(lambda: reader.brokers(self._on_brokers)))
             term.events.has_read()
         if self._touched:
             await self._look_at_touched(term)
-        if self._topics_changed:
-            self._topics_changed = False
+        if self._take(Reading.TOPICS):
             reread, self._reread = self._reread, {}
             known = {
                 name: None
@@ -112,15 +123,13 @@ class Announcements:
             controller.offer(
                 await term.patiently(lambda: reader.topics(self._on_topics, self._on_topic, known))
             )
-        if self._states_due:
-            self._states_due = False
+        if self._take(Reading.STATES):
             image = controller.image
             unread = [one for one in image.unreadable_states if not image.is_deleting(one.topic)]
             if unread:
                 controller.offer(await term.patiently(lambda: reader.states(unread)))
         await self._refresh_requests(term)
-        if self._deletions_changed:
-            self._deletions_changed = False
+        if self._take(Reading.DELETIONS):
             controller.offer(await term.patiently(lambda: reader.deletions(self._on_deletions)))
 
     async def _look_at_touched(self, term: Term) -> None:
@@ -137,27 +146,23 @@ class Announcements:
     async def _refresh_requests(self, term: Term) -> None:
         """Read what administrators have left, configuration included."""
         reader, controller = term.reader, term.controller
-        if self._configs_changed or self._every_config_changed:
-            names = controller.image.topics if self._every_config_changed else self._configs_changed
-            wanted = list(names)
-            self._configs_changed, self._every_config_changed = {}, False
+        is_every_due = self._take(Reading.EVERY_CONFIG)
+        if self._configs_changed or is_every_due:
+            wanted = list(controller.image.topics if is_every_due else self._configs_changed)
+            self._configs_changed = {}
             controller.offer(await term.patiently(lambda: reader.unclean(wanted)))
-        if self._removals_changed:
-            self._removals_changed = False
+        if self._take(Reading.REMOVALS):
             for event in await term.patiently(lambda: reader.removals(self._on_removals)):
                 controller.offer(event)
-        if self._additions_changed:
-            self._additions_changed = False
+        if self._take(Reading.ADDITIONS):
             seed = self._services.ports.random.randrange(0, 1 << 31)
             for event in await term.patiently(lambda: reader.additions(self._on_additions, seed)):
                 controller.offer(event)
-        if self._election_changed:
-            self._election_changed = False
+        if self._take(Reading.ELECTION):
             asked = await term.patiently(lambda: reader.preferred_election(self._on_election))
             if asked is not None:
                 controller.offer(asked)
-        if self._reassignments_changed:
-            self._reassignments_changed = False
+        if self._take(Reading.REASSIGNMENTS):
             controller.offer(
                 await term.patiently(lambda: reader.reassignments(self._on_reassignments))
             )
@@ -165,34 +170,27 @@ class Announcements:
     # watches
 
     def _on_brokers(self, event: WatchEvent) -> None:
-        self._brokers_changed = True
         self._noticed()
-        self._wake.set()
+        self._mark(Reading.BROKERS)
 
     def _on_topics(self, event: WatchEvent) -> None:
-        self._topics_changed = True
-        self._wake.set()
+        self._mark(Reading.TOPICS)
 
     def _on_topic(self, event: WatchEvent) -> None:
         self._touched[name_of(event.path)] = None
         self._wake.set()
 
     def _on_removals(self, event: WatchEvent) -> None:
-        self._removals_changed = True
-        self._wake.set()
+        self._mark(Reading.REMOVALS)
 
     def _on_additions(self, event: WatchEvent) -> None:
-        self._additions_changed = True
-        self._wake.set()
+        self._mark(Reading.ADDITIONS)
 
     def _on_deletions(self, event: WatchEvent) -> None:
-        self._deletions_changed = True
-        self._wake.set()
+        self._mark(Reading.DELETIONS)
 
     def _on_election(self, event: WatchEvent) -> None:
-        self._election_changed = True
-        self._wake.set()
+        self._mark(Reading.ELECTION)
 
     def _on_reassignments(self, event: WatchEvent) -> None:
-        self._reassignments_changed = True
-        self._wake.set()
+        self._mark(Reading.REASSIGNMENTS)

@@ -1,6 +1,6 @@
 """When a controller looks for leaderships that are to go back to preferred replicas (V46).
 
-What goes back, and whom it waits for, is decided in `controller/balance`; here is the time: a first
+What goes back, and whom it waits for, is decided in `elections/balance`; here is the time: a first
 look soon after the election, one at each interval, and steps a second apart as long as something
 waits. Ends with the term.
 """
@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.controller.balance import Balance
-from tidelog.controller.events import Event, RebalanceDue, RebalanceStepDue
+from tidelog.controller.elections.balance import Balance
+from tidelog.controller.elections.preferred import RebalanceDue, RebalanceStepDue
+from tidelog.controller.events import Event
 
 if TYPE_CHECKING:
     from tidelog.broker.services import Services

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.peers import PeerConnection, api_name
 from tidelog.controller.commands import Commands, Outgoing, Part, Role, Sender, endpoint_of
-from tidelog.controller.events import (
+from tidelog.controller.events import Event
+from tidelog.controller.overdue import Overdue
+from tidelog.controller.replica_answers import (
     CommandsDropped,
-    Event,
     LeaderAndIsrAnswered,
     StopReplicaAnswered,
 )
-from tidelog.controller.overdue import Overdue
 from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.core.tasks import Signal

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.controller.term import Term
-from tidelog.controller import removals
-from tidelog.controller.events import DrainRead, Event
+from tidelog.controller.events import Event
+from tidelog.controller.partitions import removal
+from tidelog.controller.partitions.removal import DrainRead
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import PartitionState, TopicPartition
 
@@ -57,7 +58,7 @@ class Draining:
         try:
             while self._is_on():
                 image = self._term.controller.image
-                waiting = removals.to_drain(image)
+                waiting = removal.to_drain(image)
                 if not waiting:
                     return
                 watched = self._watched_states(waiting)

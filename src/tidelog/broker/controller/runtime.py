@@ -22,25 +22,22 @@ from tidelog.broker.controller.observed_store import ObservedStore
 from tidelog.broker.controller.store_writer import DeposedError
 from tidelog.broker.controller.term import RETRY_MS, Claim, Refusal, Term, Waiting, report
 from tidelog.broker.server.requests import Pending
-from tidelog.controller import removals
 from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
-from tidelog.controller.events import (
-    AlterPartitionAsked,
-    CommandsDropped,
-    ControlledShutdownAsked,
-    CreatePartitionsAsked,
-    CreateTopicsAsked,
-    DeleteTopicsAsked,
-    ElectLeadersAsked,
-    Event,
-    ProducerIdsAsked,
-    ReassignmentsAsked,
-    ReassignmentsListAsked,
-    RemovePartitionsAsked,
-    SweepDue,
-    UncleanRead,
-)
-from tidelog.controller.outcomes import Effects
+from tidelog.controller.decision import Effects
+from tidelog.controller.elections.leaders import ElectLeadersAsked, UncleanRead
+from tidelog.controller.events import Event
+from tidelog.controller.notices import TopicOutdated
+from tidelog.controller.partitions import removal
+from tidelog.controller.partitions.addition import CreatePartitionsAsked
+from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
+from tidelog.controller.partitions.removal import RemovePartitionsAsked
+from tidelog.controller.producer_ids import ProducerIdsAsked
+from tidelog.controller.reassignments.progress import SweepDue
+from tidelog.controller.reassignments.requests import ReassignmentsAsked, ReassignmentsListAsked
+from tidelog.controller.replica_answers import CommandsDropped
+from tidelog.controller.shutdowns import ControlledShutdownAsked
+from tidelog.controller.topics.creation import CreateTopicsAsked, TopicCreated
+from tidelog.controller.topics.deletion import DeleteTopicsAsked
 from tidelog.core.errors import ErrorCode
 from tidelog.core.tasks import Signal
 from tidelog.core.types import TopicId
@@ -492,10 +489,11 @@ class ControllerShell:
         report(self.services, term.claim.controller_epoch, effects)
         term.balancing.decided()
         # They are to be watched.
-        self._announcements.look_at(effects.made)
-        if effects.reread:
-            self._announcements.read_again(effects.reread)
-        if not term.is_draining and removals.to_drain(term.controller.image):
+        self._announcements.look_at(one.name for one in effects.notices.of(TopicCreated))
+        outdated = [one.name for one in effects.notices.of(TopicOutdated)]
+        if outdated:
+            self._announcements.read_again(outdated)
+        if not term.is_draining and removal.to_drain(term.controller.image):
             term.is_draining = True
             drain = Draining(
                 self.services, self._progress, term, lambda: self._term is term, self.offer

@@ -10,29 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidelog.controller.changes import (
-    ProducerIdsFound,
-    Topic,
-)
-from tidelog.controller.decision import (
-    NO_STATE,
-    AddPartitions,
-    Conflict,
-    CreateTopic,
-    ForgetDeletion,
-    ForgetPreferredElection,
-    ForgetRequest,
-    KeepReassignments,
-    Outcome,
-    QueueDeletion,
-    QueueRemovals,
-    RemovePartitions,
-    TakeProducerIds,
-    Write,
-    WriteAssignments,
-    WritePartitionState,
-    Written,
-)
+from tidelog.controller.elections.preferred import ForgetPreferredElection
+from tidelog.controller.partitions.addition import AddPartitions
+from tidelog.controller.partitions.refusals import ForgetRequest
+from tidelog.controller.partitions.removal import QueueRemovals, RemovePartitions
+from tidelog.controller.producer_ids import TakeProducerIds
+from tidelog.controller.reassignments.progress import WriteAssignments
+from tidelog.controller.reassignments.requests import KeepReassignments
+from tidelog.controller.records import ProducerIds, Topic
+from tidelog.controller.state_writes import NO_STATE, WritePartitionState
+from tidelog.controller.topics.creation import CreateTopic
+from tidelog.controller.topics.deletion import ForgetDeletion, QueueDeletion
+from tidelog.controller.writes import Conflict, Outcome, Write, Written
 from tidelog.core import limits
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout
@@ -333,17 +322,17 @@ class ProducerIdsUnit(Unit):
         return Conflict(producer_ids=producer_ids_found(node))
 
 
-def producer_ids_found(node: Node | None) -> ProducerIdsFound | None:
+def producer_ids_found(node: Node | None) -> ProducerIds | None:
     """What `/latest_producer_id_block` says; None where it cannot be read."""
     if node is None:
-        return ProducerIdsFound(last_id=-1, version=-1)
+        return ProducerIds(last_id=-1, version=-1)
     if not node.data:
-        return ProducerIdsFound(last_id=-1, version=node.stat.version)
+        return ProducerIds(last_id=-1, version=node.stat.version)
     try:
         _, _, last = layout.decode_producer_id_block(layout.PRODUCER_ID_BLOCK, node.data)
     except LayoutError:
         return None
-    return ProducerIdsFound(last, node.stat.version)
+    return ProducerIds(last, node.stat.version)
 
 
 def units_of(index: int, write: Write) -> list[Unit]:

@@ -12,27 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tidelog.broker.controller.store_ops import producer_ids_found
-from tidelog.controller.changes import (
-    ReassignmentsFound,
-    Topic,
-    TopicFound,
-    TopicUnreadable,
-)
-from tidelog.controller.events import (
-    AdditionsRead,
-    BrokersRead,
-    DeletionsRead,
-    FormerRead,
-    PreferredElectionRead,
-    ProducerIdsRead,
-    ReassignmentsRead,
-    RemovalsRead,
-    RequestsUnreadable,
-    StatesRead,
-    TopicsRead,
-    UncleanRead,
-)
-from tidelog.controller.moves import Move
+from tidelog.controller.elections.leaders import UncleanRead
+from tidelog.controller.elections.preferred import PreferredElectionRead
+from tidelog.controller.partitions.addition import AdditionsRead, FormerRead
+from tidelog.controller.partitions.refusals import RequestsUnreadable
+from tidelog.controller.partitions.removal import RemovalsRead
+from tidelog.controller.producer_ids import ProducerIdsRead
+from tidelog.controller.reassignments.requests import ReassignmentsRead
+from tidelog.controller.records import Move, RequestedReassignments, Topic
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
+from tidelog.controller.topics.deletion import DeletionsRead
+from tidelog.controller.topics.readings import StatesRead, TopicsRead
 from tidelog.core.errors import KafkaError
 from tidelog.core.names import validate_topic_name
 from tidelog.core.ports import Tracer
@@ -223,7 +214,7 @@ class StoreReader:
             self._report(str(error), "taken away")
             entries = []
         return ReassignmentsRead(
-            ReassignmentsFound(node.stat.version, {one.topic_partition: one for one in entries})
+            RequestedReassignments(node.stat.version, {one.topic_partition: one for one in entries})
         )
 
     async def unclean(self, names: Sequence[str]) -> UncleanRead:

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from tidelog.broker.controller import store_ops
 from tidelog.broker.controller.store_ops import Pending, Unit
-from tidelog.controller.decision import Conflict, Outcome, RemoveTopic, Write, Written
+from tidelog.controller.topics.deletion import RemoveTopic
+from tidelog.controller.writes import Conflict, Outcome, Write, Written
 from tidelog.core.errors import TidelogError
 from tidelog.core.ports import Tracer
 from tidelog.core.tasks import Tasks

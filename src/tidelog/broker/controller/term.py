@@ -16,12 +16,18 @@ from tidelog.broker.controller.store_reader import StoreReader
 from tidelog.broker.controller.store_writer import DeposedError, StoreWriter
 from tidelog.broker.controller.term_events import TermEvents
 from tidelog.broker.server.requests import Pending
-from tidelog.controller.cluster_events import is_unclean
+from tidelog.controller.cluster_events import StateChange, is_unclean
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller
-from tidelog.controller.draft import Settings
-from tidelog.controller.outcomes import Effects
-from tidelog.controller.topics import TopicDefaults
+from tidelog.controller.decision import Effects
+from tidelog.controller.notices import Notices, Report
+from tidelog.controller.reassignments.progress import ReassignmentEnded
+from tidelog.controller.reassignments.requests import ReassignmentRefused
+from tidelog.controller.settings import Settings, TopicDefaults
+from tidelog.controller.shutdowns import LeadershipsTransferred
+from tidelog.controller.topics.deletion import TopicRemoved, UnreadableTopicDeleted
+from tidelog.controller.topics.readings import TopicNodeRemoved
+from tidelog.core.ports import Tracer
 from tidelog.core.topic_config import validate_topic_configs
 from tidelog.metadata import layout
 from tidelog.metadata.store import OutcomeUnknown, StoreUnavailable
@@ -37,6 +43,7 @@ RETRY_MS = 50
 
 #: Answer for a request that this broker is not the controller for; made by the API's own handler.
 Refusal = Callable[[], Any]
+Log = Callable[[int, str], None]
 
 
 class Claim(NamedTuple):
@@ -121,17 +128,19 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
     def log(level: int, message: str) -> None:
         tracer.log("controller", level, message)
 
-    for topic_partition, state in effects.published:
+    notices = effects.notices
+    for change in notices.of(StateChange):
+        state = change.after
         tracer.event(
             "partition_state",
-            partition=str(topic_partition),
+            partition=str(change.topic_partition),
             leader=state.leader,
             leader_epoch=state.leader_epoch,
             isr=state.isr,
             partition_epoch=state.partition_epoch,
             controller_epoch=state.controller_epoch,
         )
-    for change in effects.changes:
+    for change in notices.of(StateChange):
         if change.before is not None and is_unclean(change.before, change.after):
             log(
                 logging.WARNING,
@@ -139,34 +148,10 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
                 f" was {list(change.before.isr)}; broker {change.after.leader} leads in epoch"
                 f" {change.after.leader_epoch}, and tells in its log which offsets are at risk",
             )
-    for topic_partition, reason in effects.refused:
-        tracer.event("reassignment_refused", partition=str(topic_partition), reason=reason)
-        log(
-            logging.ERROR,
-            f"{layout.REASSIGN_PARTITIONS} asks for what cannot be, {topic_partition} is left"
-            f" where it is: {reason}",
-        )
-    for topic_partition, replicas in effects.reassigned:
-        tracer.event("partition_reassigned", partition=str(topic_partition), replicas=replicas)
-        log(logging.INFO, f"{topic_partition} is reassigned to {list(replicas)}")
-    for name in effects.removed:
-        tracer.event("topic_removed", topic=name)
-    for name in effects.unread:
-        tracer.event("unread_topic_deleted", topic=name)
-        log(
-            logging.WARNING,
-            f"topic {name} is deleted although its node {layout.topic_path(name)} cannot be read:"
-            " brokers that hold replicas of it set them aside as strays",
-        )
-    for name in effects.vanished:
-        tracer.event("topic_node_removed", topic=name)
-        log(
-            logging.WARNING,
-            f"somebody has removed {layout.topic_path(name)}: topic {name} is served no more, and"
-            " brokers move its replicas aside (`tidelog strays list` shows them; with its nodes"
-            " back, `tidelog strays restore` restores them)",
-        )
-    for broker_id, left in effects.handed_over:
+    _report_reassignments(tracer, log, notices)
+    _report_topics(tracer, log, notices)
+    for transferred in notices.of(LeadershipsTransferred):
+        broker_id, left = transferred.broker_id, transferred.remaining
         tracer.event(
             "broker_handed_over",
             broker=broker_id,
@@ -178,6 +163,43 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
             f"broker {broker_id} is leaving: {len(left)} of its partitions wait for another"
             " replica to be in sync",
         )
-    for text in effects.reports:
-        tracer.event("store_edit_refused", reason=text)
-        log(logging.ERROR, text)
+    for one in notices.of(Report):
+        tracer.event("store_edit_refused", reason=one.text)
+        log(logging.ERROR, one.text)
+
+
+def _report_reassignments(
+    tracer: Tracer, log: Callable[[int, str], None], notices: Notices
+) -> None:
+    for refused in notices.of(ReassignmentRefused):
+        topic_partition, reason = refused.topic_partition, refused.reason
+        tracer.event("reassignment_refused", partition=str(topic_partition), reason=reason)
+        log(
+            logging.ERROR,
+            f"{layout.REASSIGN_PARTITIONS} asks for what cannot be, {topic_partition} is left"
+            f" where it is: {reason}",
+        )
+    for ended in notices.of(ReassignmentEnded):
+        topic_partition, replicas = ended.topic_partition, ended.replicas
+        tracer.event("partition_reassigned", partition=str(topic_partition), replicas=replicas)
+        log(logging.INFO, f"{topic_partition} is reassigned to {list(replicas)}")
+
+
+def _report_topics(tracer: Tracer, log: Log, notices: Notices) -> None:
+    for removed in notices.of(TopicRemoved):
+        tracer.event("topic_removed", topic=removed.name)
+    for name in [one.name for one in notices.of(UnreadableTopicDeleted)]:
+        tracer.event("unread_topic_deleted", topic=name)
+        log(
+            logging.WARNING,
+            f"topic {name} is deleted although its node {layout.topic_path(name)} cannot be read:"
+            " brokers that hold replicas of it set them aside as strays",
+        )
+    for name in [one.name for one in notices.of(TopicNodeRemoved)]:
+        tracer.event("topic_node_removed", topic=name)
+        log(
+            logging.WARNING,
+            f"somebody has removed {layout.topic_path(name)}: topic {name} is served no more, and"
+            " brokers move its replicas aside (`tidelog strays list` shows them; with its nodes"
+            " back, `tidelog strays restore` restores them)",
+        )

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
 from tidelog.controller.failover import Failovers, Loss, Turn
+from tidelog.controller.registrations import BrokerArrived, BrokerGone
+from tidelog.controller.topics.deletion import TopicRemoved
 from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import FAILOVER_MS, FAILOVERS, PARTITIONS_UNLED
 from tidelog.core.types import NO_LEADER, TopicPartition
@@ -20,8 +22,8 @@ from tidelog.core.types import NO_LEADER, TopicPartition
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents as EventRecorder
     from tidelog.broker.services import Services
+    from tidelog.controller.decision import Effects
     from tidelog.controller.image import Image
-    from tidelog.controller.outcomes import Effects
 
 
 class TermEvents:
@@ -89,9 +91,9 @@ class TermEvents:
         """A decision is durable, and its commands are queued."""
         now_ms = self._now_ms()
         loss = self._loss(effects, image)
-        over = self._failovers.commanded(self._turn, now_ms, loss, effects.changes)
-        for name in effects.removed:
-            over += self._failovers.removed(name, now_ms)
+        over = self._failovers.commanded(self._turn, now_ms, loss, effects.notices.of(StateChange))
+        for topic in effects.notices.of(TopicRemoved):
+            over += self._failovers.removed(topic.name, now_ms)
         self._services.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
         if self._cluster_events.is_on:
             self._tell(effects, image)
@@ -99,8 +101,10 @@ class TermEvents:
 
     def _loss(self, effects: Effects, image: Image) -> Loss | None:
         """Who leads no longer; None where nobody has gone or handed over."""
-        leaving = {one.broker_id: one.is_leaving for one in effects.gone}
-        for before, after in ((one.before, one.after) for one in effects.changes):
+        gone = (one.broker for one in effects.notices.of(BrokerGone))
+        leaving = {one.broker_id: one.is_leaving for one in gone}
+        changes = effects.notices.of(StateChange)
+        for before, after in ((one.before, one.after) for one in changes):
             leader = NO_LEADER if before is None else before.leader
             if leader in (NO_LEADER, after.leader) or leader in leaving:
                 continue
@@ -118,9 +122,12 @@ class TermEvents:
 
     def _tell(self, effects: Effects, image: Image) -> None:
         epoch = self._controller_epoch
-        self._record(cluster_events.ended(broker, epoch) for broker in effects.gone)
-        self._record(cluster_events.registered(broker, epoch) for broker in effects.arrived)
-        brokers, changes = image.brokers, effects.changes
+        notices = effects.notices
+        self._record(cluster_events.ended(one.broker, epoch) for one in notices.of(BrokerGone))
+        self._record(
+            cluster_events.registered(one.broker, epoch) for one in notices.of(BrokerArrived)
+        )
+        brokers, changes = image.brokers, notices.of(StateChange)
         self._cluster_events.record_later(
             len(changes),
             (

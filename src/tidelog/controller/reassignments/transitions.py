@@ -10,45 +10,13 @@ other partitions, of requests or of commands.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container
+from dataclasses import replace
 
-from tidelog.controller import liveness
-from tidelog.controller.liveness import Brokers
+from tidelog.controller import incarnations
+from tidelog.controller.incarnations import Brokers
+from tidelog.controller.records import Move, Replicas
 from tidelog.core.types import NO_LEADER, PartitionState
-
-Replicas = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A reassignment under way; what it adds and takes away is among the replicas assigned."""
-
-    #: Replicas that were not there when it began.
-    adding: Replicas
-    #: Replicas that are not in its target; one that an earlier target added may be among them.
-    removing: Replicas
-    #: What was assigned when it began, in that order; empty where nobody recorded it (R1, R6).
-    original: Replicas
-    #: Transaction in which the topic's node was given its target, or was read at the latest: a
-    #: state that is older says that the replicas may not have been told (V41).
-    since_zxid: int = 0
-
-
-def target_of(replicas: Sequence[int], move: Move) -> Replicas:
-    """Where the partition is to be, preferred leader first."""
-    return tuple(replica for replica in replicas if replica not in move.removing)
-
-
-def is_completing(state: PartitionState | None, replicas: Sequence[int], move: Move) -> bool:
-    """Whether the target is all there is already: only replicas that are out for good, and the
-    topic's node, are left to be put right (V52). Whoever is in sync is not out."""
-    return (
-        state is not None
-        and bool(state.reassigned_to)
-        and state.reassigned_to == target_of(replicas, move)
-        and all(member in state.reassigned_to for member in state.isr)
-    )
 
 
 def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Replicas, Move | None]:
@@ -67,7 +35,7 @@ def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Rep
     return full, Move(adding, removing, original)
 
 
-def told_anew(state: PartitionState, controller_epoch: int) -> PartitionState:
+def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionState:
     """The same state under the next leader epoch, so that every replica takes note of another
     assignment (V33)."""
     return replace(
@@ -92,7 +60,7 @@ def completed(
         return None
     if any(one not in brokers or one in absent for one in target):
         return None
-    if liveness.bounced_members(state, brokers):
+    if incarnations.bounced_members(state, brokers):
         return None
     return replace(
         state,

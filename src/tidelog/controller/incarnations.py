@@ -9,39 +9,10 @@ that the life before it ended cleanly (E3). Knows nothing of leaders.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
 
 Brokers = Mapping[int, BrokerInfo]
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerChanges:
-    """Differences between two views of the registrations; ids ascending."""
-
-    #: Registered now, under an id that was not there or had another epoch.
-    arrived: tuple[int, ...]
-    #: Not registered any more.
-    gone: tuple[int, ...]
-    #: Same registration, other content (an endpoint changed).
-    updated: tuple[int, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.arrived or self.gone or self.updated)
-
-
-def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
-    """What happened between two readings; an id whose epoch differs has bounced and arrives."""
-    arrived, updated = [], []
-    for broker_id in sorted(after):
-        known = before.get(broker_id)
-        if known is None or known.broker_epoch != after[broker_id].broker_epoch:
-            arrived.append(broker_id)
-        elif replace(known, is_leaving=False) != after[broker_id]:
-            updated.append(broker_id)
-    gone = tuple(broker_id for broker_id in sorted(before) if broker_id not in after)
-    return BrokerChanges(tuple(arrived), gone, tuple(updated))
 
 
 def recorded_epochs(state: PartitionState) -> tuple[int, ...]:

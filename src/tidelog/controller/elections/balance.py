@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tidelog.controller import elections
+from tidelog.controller.elections import election
 from tidelog.controller.image import Image
 from tidelog.core.limits import MAX_AUTOMATIC_ELECTIONS_PER_STEP
 from tidelog.core.types import TopicPartition
@@ -170,6 +170,6 @@ def _elsewhere(image: Image, topic_partition: TopicPartition) -> int | None:
     if state is None or not _is_settled(image, topic_partition):
         return None
     replicas = image.replicas(topic_partition)
-    if not replicas or not elections.prefers_another(state, replicas):
+    if not replicas or not election.prefers_another(state, replicas):
         return None
     return replicas[0]

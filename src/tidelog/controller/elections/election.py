@@ -17,12 +17,9 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from tidelog.controller import liveness
-from tidelog.controller.liveness import Brokers
+from tidelog.controller import incarnations
+from tidelog.controller.incarnations import Brokers
 from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState
-
-#: Epochs of a partition's first state (Kafka's InitialLeaderEpoch).
-INITIAL_LEADER_EPOCH = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,56 +29,6 @@ class Election:
     state: PartitionState
     #: The leader has no replica and must make an empty one: an unclean election with nothing left.
     creates_leader: bool = False
-
-
-def first_state(
-    replicas: Sequence[int],
-    brokers: Brokers,
-    controller_epoch: int,
-    former: PartitionState | None = None,
-) -> PartitionState | None:
-    """The state of a partition that begins: led by the first live replica, all live ones in the
-    ISR (V20), of those that are leaving none but where all are. None while no replica is alive.
-
-    `former` is what the state node holds of a partition of that number that was removed: epochs go
-    on above it, so that nothing of its life counts in this one (V71).
-    """
-    registered = tuple(replica for replica in replicas if replica in brokers)
-    live = tuple(one for one in registered if not brokers[one].is_leaving) or registered
-    if not live:
-        return None
-    first_epochs = (INITIAL_LEADER_EPOCH, 0)
-    if former is not None:
-        first_epochs = (former.leader_epoch + 1, former.partition_epoch + 1)
-    return PartitionState(
-        leader=live[0],
-        leader_epoch=first_epochs[0],
-        isr=live,
-        controller_epoch=controller_epoch,
-        partition_epoch=first_epochs[1],
-        isr_epochs=tuple(brokers[replica].broker_epoch for replica in live),
-        first_epochs=first_epochs,
-    )
-
-
-def tombstone(state: PartitionState, controller_epoch: int) -> PartitionState:
-    """What stays in the state node of a partition that is removed (V71)."""
-    return PartitionState(
-        leader=NO_LEADER,
-        leader_epoch=state.leader_epoch + 1,
-        isr=(),
-        controller_epoch=controller_epoch,
-        partition_epoch=state.partition_epoch + 1,
-        isr_epochs=(),
-        removed=True,
-        first_epochs=state.first_epochs,
-    )
-
-
-def is_tombstone(state: PartitionState) -> bool:
-    """Whether a state is that of a removed partition; a controller that knows nothing of removals
-    may have dropped the word for it, but an ISR is never empty otherwise."""
-    return state.removed or not state.isr
 
 
 def elect(
@@ -99,9 +46,9 @@ def elect(
     """
     if not absent and _is_untouched(state, brokers):
         return None
-    restarted = liveness.restarted_members(state, brokers)
+    restarted = incarnations.restarted_members(state, brokers)
     leads_here = _is_here(state.leader, brokers, absent) and state.leader not in restarted
-    bounced = liveness.bounced_members(state, brokers) if restarted else ()
+    bounced = incarnations.bounced_members(state, brokers) if restarted else ()
     if leads_here and not bounced and all(_can_lead(m, brokers, absent) for m in state.isr):
         return None
     survivors = [m for m in state.isr if m not in bounced and m not in absent]
@@ -145,7 +92,7 @@ def elect_preferred(
     """
     preferred = replicas[0]
     live = [member for member in state.isr if _can_lead(member, brokers, absent)]
-    if preferred not in live or preferred in liveness.bounced_members(state, brokers):
+    if preferred not in live or preferred in incarnations.bounced_members(state, brokers):
         return None
     return Election(
         _published(state, preferred, live, brokers, controller_epoch, state.leader_recovery_state)
@@ -209,6 +156,7 @@ def _published(
     recovery_state: int,
 ) -> PartitionState:
     """The next state with a leader; every member of the ISR is alive."""
+    assert leader in isr, f"leader {leader} is not in the ISR {isr}"
     return PartitionState(
         leader=leader,
         leader_epoch=state.leader_epoch + 1,
@@ -231,7 +179,7 @@ def _leaderless(
     """No leader; the last ISR is kept, so that exactly those may lead later (V13)."""
     if state.leader == NO_LEADER and len(survivors) == len(state.isr):
         return None
-    recorded = dict(zip(state.isr, liveness.recorded_epochs(state), strict=True))
+    recorded = dict(zip(state.isr, incarnations.recorded_epochs(state), strict=True))
     return Election(
         PartitionState(
             leader=NO_LEADER,
@@ -255,5 +203,5 @@ def cut_short(state: PartitionState, replicas: Sequence[int], brokers: Brokers) 
     return (
         state.partition_epoch == state.first_epochs[1]
         and all(replica in brokers for replica in replicas)
-        and not liveness.restarted_members(state, brokers)
+        and not incarnations.restarted_members(state, brokers)
     )

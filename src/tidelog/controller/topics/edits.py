@@ -12,16 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tidelog.controller import growth
-from tidelog.controller.changes import (
-    FormerFound,
-    RemovalsAdded,
-    Topic,
-    TopicFound,
-)
 from tidelog.controller.image import Image
+from tidelog.controller.partitions.addition import FormerFound, changeable
+from tidelog.controller.partitions.assignments import explicit
+from tidelog.controller.partitions.removal import RemovalsAdded
+from tidelog.controller.records import Topic
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
 from tidelog.core.types import PartitionState, TopicPartition, topic_id_to_text
 
 
@@ -95,30 +92,6 @@ def fault(found: TopicFound) -> str:
     return ""
 
 
-def last_known(topic_partition: TopicPartition, state: PartitionState) -> str:
-    """What to say of a partition that is left alone, and whose state was known before."""
-    return (
-        f"partition {topic_partition} is left alone until its state node is mended: it was led by"
-        f" {state.leader} under leader epoch {state.leader_epoch}, ISR {list(state.isr)}; another"
-        f" state than that needs a leader epoch of at least {state.leader_epoch + 1}"
-    )
-
-
-def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
-    """Partitions up to these numbers that the topics do not have, as far as one request may make
-    them, and of which it is not known whether there were some before."""
-    found = []
-    for name, count in counts.items():
-        topic = image.topics.get(name)
-        if topic is not None:
-            first = len(topic.assignments)
-            for number in range(first, min(count, first + MAX_PARTITIONS_PER_REQUEST)):
-                topic_partition = TopicPartition(name, number)
-                if topic_partition not in image.former:
-                    found.append(topic_partition)
-    return found
-
-
 def _check(
     before: Topic,
     after: Topic,
@@ -138,7 +111,7 @@ def _check(
         )
     if not (added or removed or moved):
         return
-    growth.changeable(before.name, image)
+    changeable(before.name, image)
     if moved:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -152,7 +125,7 @@ def _check(
         )
     if added:
         chosen = [new[one] for one in added]
-        growth.explicit(chosen, len(added), len(old), len(old[0]), image.brokers)
+        explicit(chosen, len(added), len(old), len(old[0]), image.brokers)
 
 
 def _unreadable(found: TopicFound, image: Image) -> dict[int, str]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.controller import liveness
-from tidelog.controller.liveness import Brokers
+from tidelog.controller import incarnations
+from tidelog.controller.incarnations import Brokers
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, RECOVERED, RECOVERING, PartitionState
 from tidelog.wire.messages.alter_partition import RequestPartitionData
@@ -134,7 +134,7 @@ def ineligible_members(
 ) -> tuple[int, ...]:
     """Members that are not alive in the life that the leader counted (V63), or are leaving (V43).
     A leader that is leaving itself stays: it adds others so that it can hand over to them."""
-    bounced = liveness.bounced_members(state, brokers)
+    bounced = incarnations.bounced_members(state, brokers)
     return tuple(
         member
         for member, epoch in zip(wanted.isr, wanted.isr_epochs, strict=True)
@@ -189,7 +189,7 @@ def _counted_anew(
     if epochs is None:
         if any(member not in brokers for member in state.isr):
             return None
-        if liveness.restarted_members(state, brokers):
+        if incarnations.restarted_members(state, brokers):
             return None
         epochs = tuple(brokers[member].broker_epoch for member in state.isr)
     next_epoch = state.partition_epoch + 1

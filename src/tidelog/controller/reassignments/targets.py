@@ -2,14 +2,15 @@
 
 Judges one partition of AlterPartitionReassignments, or one entry of `/admin/reassign_partitions`,
 against published state and the live brokers. Refusals are KafkaErrors whose message says what would
-be right. Nothing is written here; what follows from a request that is accepted is in `moves`.
+be right. Nothing is written here; what follows from a request that is accepted is in `progress`.
 """
 
 from __future__ import annotations
 
-from tidelog.controller import moves
-from tidelog.controller.changes import Topic
+from tidelog.controller import records
 from tidelog.controller.image import Image
+from tidelog.controller.partitions.refusals import check_readable
+from tidelog.controller.records import Topic
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 
@@ -38,17 +39,6 @@ def topic_of(topic_partition: TopicPartition, image: Image) -> Topic:
             f"partitions of topic {topic.name!r} are being removed: ask again when that is done",
         )
     return topic
-
-
-def check_readable(topic_partition: TopicPartition, image: Image) -> None:
-    """Raise KafkaError for a partition that is left alone as its state node cannot be read."""
-    reason = image.unreadable_states.get(topic_partition)
-    if reason is not None:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"the state node of partition {topic_partition} cannot be read, it is left alone:"
-            f" {reason}",
-        )
 
 
 def check_target(
@@ -81,7 +71,7 @@ def check_target(
             f"{topic_partition} has {factor} replicas and the request, which does not allow that"
             f" their number changes, names {len(target)}",
         )
-    if move is not None and moves.target_of(assigned, move) != target:
+    if move is not None and records.target_of(assigned, move) != target:
         check_can_turn(topic_partition, image)
 
 

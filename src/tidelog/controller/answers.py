@@ -1,0 +1,95 @@
+"""Answers to requests: what each part of a request comes to once the decision is durable.
+
+A result that needs a write names it. The answer is made from the outcomes of the writes, so that
+nobody hears of a state that is not durable (V2, A1). A decision is not changed by its outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, Generic, TypeVar
+
+from tidelog.controller.events import Event
+from tidelog.controller.writes import Conflict, Outcome
+from tidelog.core.errors import ErrorCode, KafkaError
+
+Subject = TypeVar("Subject")
+
+
+class Precedence(IntEnum):
+    """The sequence in which the answers of one decision are given; leaders wait for theirs."""
+
+    ALTER_PARTITION = 0
+    CREATE_TOPICS = 1
+    CREATE_PARTITIONS = 2
+    REMOVE_PARTITIONS = 3
+    ELECT_LEADERS = 4
+    REASSIGNMENTS = 5
+    REASSIGNMENTS_LISTED = 6
+    PRODUCER_IDS = 7
+    #: Behind the answers to DeleteTopics, which wait over several decisions.
+    CONTROLLED_SHUTDOWN = 8
+
+
+@dataclass(slots=True)
+class Result(Generic[Subject]):
+    """What a request comes to for one of the things that it names."""
+
+    subject: Subject
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    #: Index of the write that must succeed first, None where nothing is written.
+    write: int | None = None
+
+    def refuse(self, error: KafkaError) -> None:
+        """The request cannot be done for this one."""
+        self.error, self.message = error.code, error.message
+
+
+#: What a result comes to whose write conflicted.
+OnConflict = Callable[[Result[Subject], Conflict], tuple[ErrorCode, str | None]]
+
+
+def changed_meanwhile(result: Result[Any], conflict: Conflict) -> tuple[ErrorCode, str | None]:
+    """The error of a request whose partition or topic somebody else changed."""
+    return ErrorCode.INVALID_UPDATE_VERSION, conflict.reason
+
+
+@dataclass(slots=True)
+class Answer(Generic[Subject]):
+    """The answer to one request, under its ticket."""
+
+    ticket: int
+    precedence: Precedence
+    #: Makes the response from the results.
+    respond: Callable[[Sequence[Result[Subject]]], Any]
+    on_conflict: OnConflict[Subject] = changed_meanwhile
+    results: list[Result[Subject]] = field(default_factory=list)
+    #: The request, where it is decided again instead of answered once its write conflicted.
+    again: Event | None = None
+
+    def is_due_again(self, outcomes: Sequence[Outcome]) -> bool:
+        """Whether the request must be decided again."""
+        return self.again is not None and any(
+            isinstance(_outcome(result, outcomes), Conflict) for result in self.results
+        )
+
+    def message(self, outcomes: Sequence[Outcome]) -> Any:
+        """The response, given what became of the writes."""
+        return self.respond([self._settled(result, outcomes) for result in self.results])
+
+    def _settled(self, result: Result[Subject], outcomes: Sequence[Outcome]) -> Result[Subject]:
+        outcome = _outcome(result, outcomes)
+        if not isinstance(outcome, Conflict):
+            return result
+        error, message = self.on_conflict(result, outcome)
+        return replace(result, error=error, message=message)
+
+
+def _outcome(result: Result[Any], outcomes: Sequence[Outcome]) -> Outcome | None:
+    if result.write is None:
+        return None
+    assert result.write < len(outcomes), f"{result} waits for a write of another decision"
+    return outcomes[result.write]

@@ -1,0 +1,272 @@
+"""Commands to brokers, derived from the image after a decision was applied (V17, V30, V35).
+
+`build` gives each broker that must be sent anything its `Commands`. Metadata is shared by all
+brokers, roles by all replicas of a partition: a failover costs what it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.controller import lifecycle
+from tidelog.controller.commands import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    UNREADABLE,
+    Commands,
+    Role,
+    Shown,
+    ShownKey,
+    Stop,
+    as_new,
+)
+from tidelog.controller.image import Image
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
+from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState
+
+
+class CommandBuilder:
+    """Derives commands from the image as it is after a decision was applied."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._brokers = tuple(image.brokers[broker_id] for broker_id in sorted(image.brokers))
+        self._commands: dict[int, Commands] = {}
+        #: Shared by all brokers.
+        self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
+        self._full: list[int] = []
+        self._brokers_changed = False
+        #: Roles that create no replica: the same for all replicas of a partition.
+        self._roles: dict[TopicPartition, Role] = {}
+        #: The replicas of each partition that has roles, where a full command is built.
+        self._placed: dict[TopicPartition, Sequence[int]] = {}
+
+    def send_brokers(self) -> None:
+        """Send the live brokers to every broker."""
+        self._brokers_changed = True
+
+    def send_role(
+        self, topic_partition: TopicPartition, is_new: bool, new_replicas: tuple[int, ...] = ()
+    ) -> None:
+        """Send all live replicas of a partition their roles; nothing without a state, or once it
+        is to be deleted: a later role would create the replica again (V22, V71). `new_replicas`:
+        these are created, though the others exist (D3)."""
+        if not self._has_roles(topic_partition):
+            return
+        role = self._role(topic_partition, is_new)
+        for replica in self._image.replicas(topic_partition):
+            if replica in self._image.brokers:
+                made = replica in new_replicas and not is_new
+                self._of(replica).roles[topic_partition] = as_new(role) if made else role
+
+    def resend_role(self, broker_id: int, topic_partition: TopicPartition) -> None:
+        """Send a live broker its role in a partition, unless it is sent anyway."""
+        if broker_id in self._image.brokers and self._has_roles(topic_partition):
+            roles = self._of(broker_id).roles
+            if topic_partition not in roles:
+                roles[topic_partition] = self._role(topic_partition, False)
+
+    def stop_following(self, broker_id: int, topic_partition: TopicPartition) -> None:
+        """Send a broker that is leaving to follow no longer and keep the log, in place of any role
+        in the partition (V43); nothing where it leads."""
+        image = self._image
+        if broker_id not in image.brokers or not self._has_roles(topic_partition):
+            return
+        state = image.states[topic_partition]
+        if state.leader != broker_id and broker_id in image.replicas(topic_partition):
+            commands = self._of(broker_id)
+            commands.roles.pop(topic_partition, None)
+            commands.stops[topic_partition] = Stop(state.leader_epoch, False)
+
+    def _has_roles(self, topic_partition: TopicPartition) -> bool:
+        image = self._image
+        state = image.states.get(topic_partition)
+        return (
+            state is not None
+            and not lifecycle.is_tombstone(state)
+            and not image.is_deleting(topic_partition.topic)
+        )
+
+    def send_metadata(self, topic_partition: TopicPartition) -> None:
+        """Send every broker the published state of a partition; nothing where it has none."""
+        self._show(topic_partition, self._shown)
+
+    def _show(
+        self,
+        topic_partition: TopicPartition,
+        shown: dict[ShownKey, UpdateMetadataPartitionState],
+    ) -> None:
+        state = self._image.states.get(topic_partition)
+        if state is None:
+            self._show_unreadable(topic_partition, shown)
+            return
+        replicas = self._image.replicas(topic_partition)
+        deleting = self._image.is_deleting(topic_partition.topic) or lifecycle.is_tombstone(state)
+        key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
+        shown[key] = UpdateMetadataPartitionState(
+            partition_index=topic_partition.partition,
+            controller_epoch=state.controller_epoch,
+            leader=LEADER_DURING_DELETE if deleting else state.leader,
+            leader_epoch=EPOCH_DURING_DELETE if deleting else state.leader_epoch,
+            isr=state.isr,
+            zk_version=state.partition_epoch,
+            replicas=replicas,
+            offline_replicas=[one for one in replicas if one not in self._image.brokers],
+            first_leader_epoch=state.first_epochs[0],
+        )
+
+    def _show_unreadable(
+        self,
+        topic_partition: TopicPartition,
+        shown: dict[ShownKey, UpdateMetadataPartitionState],
+    ) -> None:
+        """Show the end of a partition whose state cannot be read, once its topic is deleted. A full
+        command shows that it exists; other brokers know what they knew."""
+        deleting = self._image.is_deleting(topic_partition.topic)
+        if topic_partition not in self._image.unreadable_states or (
+            shown is self._shown and not deleting
+        ):
+            return
+        replicas = self._image.replicas(topic_partition)
+        key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
+        shown[key] = UpdateMetadataPartitionState(
+            partition_index=topic_partition.partition,
+            leader=LEADER_DURING_DELETE if deleting else UNREADABLE,
+            leader_epoch=EPOCH_DURING_DELETE if deleting else UNREADABLE,
+            zk_version=UNREADABLE,
+            replicas=replicas,
+            offline_replicas=[one for one in replicas if one not in self._image.brokers],
+        )
+
+    def _unreadable(self) -> dict[TopicPartition, Role]:
+        """Roles that say only that the replica, if there is one, is no stray (V35)."""
+        image = self._image
+        return {
+            one: Role(
+                image.topics[one.topic].topic_id,
+                LeaderAndIsrPartitionState(
+                    partition_index=one.partition,
+                    leader=UNREADABLE,
+                    leader_epoch=UNREADABLE,
+                    isr=image.assigned(one),
+                    partition_epoch=UNREADABLE,
+                    replicas=image.assigned(one),
+                ),
+            )
+            for one in image.unreadable_states
+            if not image.is_deleting(one.topic)
+        }
+
+    def delete_replica(
+        self, broker_id: int, topic_partition: TopicPartition, leader_epoch: int
+    ) -> None:
+        """Send a live broker to delete its replica, under this leader epoch (V22, V52, V71)."""
+        assert broker_id in self._image.brokers, f"broker {broker_id} is not alive"
+        self._of(broker_id).stops[topic_partition] = Stop(leader_epoch, True)
+
+    def send_everything(self, broker_id: int) -> None:
+        """Send a broker all that it should hold and know (V35, V41)."""
+        if broker_id in self._image.brokers:
+            self._full.append(broker_id)
+
+    def send_everything_to_all(self) -> None:
+        """Send every live broker all that it should hold and know."""
+        self._full.extend(self._image.brokers)
+
+    def build(self) -> dict[int, Commands]:
+        """Return the commands by broker id, for brokers that have any."""
+        everything = self._everything() if self._full else {}
+        for broker_id in self._full:
+            self._make_full(self._of(broker_id), broker_id, everything)
+        if self._shown or self._brokers_changed:
+            for broker in self._brokers:
+                commands = self._of(broker.broker_id)
+                if not commands.full:
+                    commands.shown = self._shown
+        for commands in self._commands.values():
+            commands.brokers_changed = self._brokers_changed or commands.full
+        return dict(sorted(self._commands.items()))
+
+    def _make_full(self, commands: Commands, broker_id: int, everything: Shown) -> None:
+        image = self._image
+        told = commands.roles
+        roles: dict[TopicPartition, Role] = {}
+        placed, known = self._placed, self._roles
+        for topic_partition in image.hosted_by(broker_id):
+            if topic_partition in told:
+                roles[topic_partition] = told[topic_partition]
+            elif broker_id in placed.get(topic_partition, ()):
+                role = known.get(topic_partition)
+                roles[topic_partition] = role or self._role(topic_partition, False)
+            # Else it is to go, or has no roles: what comes back to life is stray there (V45).
+        roles.update(self._unreadable())
+        commands.roles = roles
+        commands.shown = everything
+        commands.full = commands.shows_all = True
+        commands.keep = tuple(
+            name for name in sorted(image.unreadable) if not image.is_deleting(name)
+        )
+
+    def _everything(self) -> Shown:
+        everything: dict[ShownKey, UpdateMetadataPartitionState] = {}
+        self._placed = {}
+        for topic in self._image.topics.values():
+            if self._image.is_deleting(topic.name):
+                continue
+            for topic_partition in topic.partitions:
+                if not self._has_roles(topic_partition):
+                    self._show_unreadable(topic_partition, everything)
+                    continue
+                key = (topic.topic_id, topic_partition)
+                if key in self._shown:
+                    everything[key] = self._shown[key]
+                else:
+                    self._show(topic_partition, everything)
+                self._placed[topic_partition] = everything[key].replicas
+        return everything
+
+    def _role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
+        role = None if is_new else self._roles.get(topic_partition)
+        if role is None:
+            role = self._new_role(topic_partition, is_new)
+            if not is_new:
+                self._roles[topic_partition] = role
+        return role
+
+    def _new_role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
+        state = self._image.states[topic_partition]
+        replicas = self._placed.get(topic_partition)
+        if replicas is None:
+            replicas = self._image.replicas(topic_partition)
+        move = self._image.move(topic_partition)
+        if move is not None and self._image.is_completing(topic_partition):
+            move = None
+        removing = () if move is None else move.removing
+        adding = () if move is None else tuple(one for one in move.adding if one not in removing)
+        return Role(
+            self._image.topics[topic_partition.topic].topic_id,
+            LeaderAndIsrPartitionState(
+                partition_index=topic_partition.partition,
+                controller_epoch=state.controller_epoch,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.isr,
+                partition_epoch=state.partition_epoch,
+                replicas=replicas,
+                adding_replicas=adding,
+                removing_replicas=removing,
+                is_new=is_new,
+                leader_recovery_state=state.leader_recovery_state,
+                first_leader_epoch=state.first_epochs[0],
+                is_closing=topic_partition.partition in self._image.closing(topic_partition.topic),
+            ),
+        )
+
+    def _of(self, broker_id: int) -> Commands:
+        commands = self._commands.get(broker_id)
+        if commands is None:
+            commands = self._commands[broker_id] = Commands(
+                self._brokers, partition_count=len(self._image.states)
+            )
+        return commands

@@ -1,0 +1,310 @@
+"""Partitions whose circumstances changed get the leader and the ISR that are due (V11, V13, D3).
+
+Level-triggered: the image alone says what is due, so a conflict in the store, a new controller and
+a repeated event all take the same way (V15, V41). ElectLeaders asks for the same on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tidelog.controller import lifecycle
+from tidelog.controller.agenda import Agenda
+from tidelog.controller.answers import Answer, Precedence, Result
+from tidelog.controller.command_builder import CommandBuilder
+from tidelog.controller.draft import Draft
+from tidelog.controller.elections import election, preferred
+from tidelog.controller.elections.election import Election
+from tidelog.controller.events import Event
+from tidelog.controller.image import Change, Image
+from tidelog.controller.orders import Order, Rank, SendRoleAgain
+from tidelog.controller.partitions.refusals import check_readable
+from tidelog.controller.reassignments import transitions
+from tidelog.controller.settings import Settings
+from tidelog.controller.settlement import Settlement
+from tidelog.controller.state_writes import ReplicasRemade, WritePartitionState
+from tidelog.controller.writes import Conflict
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
+from tidelog.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+#: ElectLeaders' election types (KIP-460).
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanRead(Event):
+    """unclean.leader.election.enable as it is now: of topics, None where they say nothing, and of
+    the cluster, None where it was not looked at."""
+
+    topics: Mapping[str, bool | None]
+    cluster: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeadersAsked(Event):
+    """A client asks for preferred or for unclean leaders."""
+
+    ticket: int
+    request: ElectLeadersRequest
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanChanged(Change):
+    """A topic's own unclean.leader.election.enable is this now, None for none."""
+
+    name: str
+    unclean: bool | None
+
+    def apply(self, image: Image) -> None:
+        """Know it; nothing where the topic is gone."""
+        topic = image.topics.get(self.name)
+        if topic is not None:
+            image.topics[self.name] = replace(topic, unclean=self.unclean)
+
+
+@dataclass(frozen=True, slots=True)
+class RecreateReplicas(Order):
+    """Let brokers create the replicas of a partition that exists nowhere: its creation was cut
+    short (D3)."""
+
+    topic_partition: TopicPartition
+
+    rank: ClassVar[Rank] = Rank.RECREATION
+
+    def give(self, builder: CommandBuilder) -> None:
+        """Add roles that may create the replica."""
+        builder.send_role(self.topic_partition, is_new=True)
+
+
+def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
+    """Write the state that is due for a partition whose circumstances changed (V11)."""
+    image, controller_epoch = draft.image, draft.settings.controller_epoch
+    topic = image.topics.get(topic_partition.topic)
+    if (
+        topic is None
+        or image.is_deleting(topic.name)
+        or draft.written(topic_partition) is not None
+        or topic_partition in image.unreadable_states
+    ):
+        return
+    replicas = image.replicas(topic_partition)
+    state = image.states.get(topic_partition)
+    if state is None or lifecycle.is_tombstone(state):
+        _begin(topic_partition, replicas, state, draft)
+        return
+    absent = image.absent(topic_partition)
+    if (
+        absent
+        and election.cut_short(state, replicas, image.brokers)
+        and _ask_for_replicas(topic_partition, replicas, draft)
+    ):
+        return
+    elected = election.elect(
+        state,
+        replicas,
+        image.brokers,
+        absent,
+        draft.settings.unclean if topic.unclean is None else topic.unclean,
+        controller_epoch,
+    )
+    if elected is not None:
+        _write(topic_partition, state, elected, draft)
+        return
+    move = image.move(topic_partition)
+    if move is not None and state.mzxid < move.since_zxid:
+        # The replicas may not know yet that the assignment is another one.
+        told = transitions.under_next_epoch(state, controller_epoch)
+        if image.is_completing(topic_partition):
+            told = replace(told, reassigned_to=state.reassigned_to)
+        draft.write_state(WritePartitionState(topic_partition, told, state.partition_epoch))
+
+
+def _write(
+    topic_partition: TopicPartition, state: PartitionState, elected: Election, draft: Draft
+) -> int:
+    return draft.write_state(
+        WritePartitionState(
+            topic_partition, elected.state, state.partition_epoch, is_new=elected.creates_leader
+        )
+    )
+
+
+def _begin(
+    topic_partition: TopicPartition,
+    replicas: tuple[int, ...],
+    tombstone: PartitionState | None,
+    draft: Draft,
+) -> None:
+    """A partition that has no state, or that of a former life, gets its first (V20, V71)."""
+    image = draft.image
+    removal = image.removals.get(topic_partition.topic)
+    if removal is not None and topic_partition.partition in removal.requested:
+        return
+    former = image.former.get(topic_partition) if tombstone is None else tombstone
+    first = lifecycle.first_state(replicas, image.brokers, draft.settings.controller_epoch, former)
+    if first is not None:
+        expected = first.partition_epoch - 1
+        draft.write_state(WritePartitionState(topic_partition, first, expected, is_new=True))
+
+
+def _ask_for_replicas(
+    topic_partition: TopicPartition, replicas: Iterable[int], draft: Draft
+) -> bool:
+    """Find out whether a fresh partition exists anywhere (D3); False when it does somewhere, so
+    that brokers that lack it can leave the ISR."""
+    presence = draft.image.presence(topic_partition)
+    if any(presence.values()):
+        return False
+    silent = [replica for replica in replicas if replica not in presence]
+    for replica in silent:
+        draft.order(SendRoleAgain(replica, topic_partition))
+    if not silent:
+        draft.order(RecreateReplicas(topic_partition))
+    return True
+
+
+def settle(settlement: Settlement) -> None:
+    """Forget what brokers reported of replicas that they are sent to create."""
+    for order in settlement.orders:
+        if isinstance(order, RecreateReplicas):
+            settlement.apply(ReplicasRemade(order.topic_partition))
+
+
+def unclean_read(event: UncleanRead, image: Image, agenda: Agenda, settings: Settings) -> Settings:
+    """Take over a configuration; partitions without a leader may get one now (V13)."""
+    if event.cluster is not None and event.cluster != settings.unclean:
+        settings = replace(settings, unclean=event.cluster)
+        for name, topic in image.topics.items():
+            if topic.unclean is None:
+                _look_at_leaderless(name, image, agenda)
+    for name, unclean in event.topics.items():
+        image.apply(UncleanChanged(name, unclean))
+        if name in image.topics:
+            _look_at_leaderless(name, image, agenda)
+    return settings
+
+
+def _look_at_leaderless(name: str, image: Image, agenda: Agenda) -> None:
+    for topic_partition in image.topics[name].partitions:
+        state = image.states.get(topic_partition)
+        if state is not None and state.leader == NO_LEADER:
+            agenda.look_at((topic_partition,))
+
+
+# on request
+
+
+def elect_leaders(asked: ElectLeadersAsked, draft: Draft) -> None:
+    """Elect preferred or unclean leaders (V8, V13, V46); an answer for all partitions leaves out
+    those that needed nothing."""
+    request = asked.request
+    answer = Answer[TopicPartition](asked.ticket, Precedence.ELECT_LEADERS, _response, _on_conflict)
+    draft.answer(answer)
+    named = request.topic_partitions
+    if named is None:
+        wanted = list(draft.image.partitions())
+    else:
+        wanted = [TopicPartition(one.topic, n) for one in named for n in one.partitions]
+    for topic_partition in dict.fromkeys(wanted):
+        result = Result(topic_partition)
+        try:
+            result.write = _elect_leader(request.election_type, topic_partition, draft)
+        except KafkaError as error:
+            result.refuse(error)
+        if named is not None or result.error is not ErrorCode.ELECTION_NOT_NEEDED:
+            answer.results.append(result)
+
+
+def _elect_leader(election_type: int, topic_partition: TopicPartition, draft: Draft) -> int:
+    """Elect one leader; return the index of the write."""
+    image = draft.image
+    if election_type not in (_PREFERRED, _UNCLEAN):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"election type {election_type} is not known: 0 (preferred) or 1 (unclean)",
+        )
+    if image.is_deleting(topic_partition.topic):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
+    check_readable(topic_partition, image)
+    state = draft.state(topic_partition)
+    if state is None or lifecycle.is_tombstone(state):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}"
+        )
+    if election_type == _PREFERRED:
+        elected = _elect_preferred(topic_partition, state, draft)
+    else:
+        elected = _elect_uncleanly(topic_partition, state, draft)
+    index = draft.written(topic_partition)
+    if index is None:
+        return _write(topic_partition, state, elected, draft)
+    # One change of leadership, and one write of the node: epochs rise once.
+    merged = replace(
+        elected.state, leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch
+    )
+    draft.replace_state(index, merged, elected.creates_leader)
+    return index
+
+
+def _elect_preferred(
+    topic_partition: TopicPartition, state: PartitionState, draft: Draft
+) -> Election:
+    replicas = draft.image.replicas(topic_partition)
+    if not election.prefers_another(state, replicas):
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"preferred replica {replicas[0]} leads")
+    elected = preferred.elect(topic_partition, state, draft)
+    if elected is None:
+        raise KafkaError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"preferred replica {replicas[0]} is not alive and in the ISR {list(state.isr)}",
+        )
+    return elected
+
+
+def _elect_uncleanly(
+    topic_partition: TopicPartition, state: PartitionState, draft: Draft
+) -> Election:
+    image = draft.image
+    if state.leader in image.brokers:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads")
+    replicas = image.replicas(topic_partition)
+    elected = election.elect(
+        state,
+        replicas,
+        image.brokers,
+        image.absent(topic_partition),
+        True,
+        draft.settings.controller_epoch,
+    )
+    if elected is None or elected.state.leader not in image.brokers:
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"no replica is alive: {list(replicas)}, live brokers are {sorted(image.brokers)}",
+        )
+    return elected
+
+
+def _on_conflict(
+    result: Result[TopicPartition], conflict: Conflict
+) -> tuple[ErrorCode, str | None]:
+    return (
+        ErrorCode.INVALID_UPDATE_VERSION,
+        "the partition's state was changed meanwhile: ask again",
+    )
+
+
+def _response(results: Sequence[Result[TopicPartition]]) -> ElectLeadersResponse:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for result in results:
+        name, partition = result.subject
+        topic = topics.setdefault(name, ReplicaElectionResult(name, []))
+        topic.partition_result.append(PartitionResult(partition, result.error, result.message))
+    return ElectLeadersResponse(replica_election_results=list(topics.values()))

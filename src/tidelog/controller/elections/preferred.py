@@ -1,0 +1,130 @@
+"""Leaderships go back to preferred replicas: asked for by a node, or by themselves (V8, V46).
+
+Each decision gives a bounded number back. `/admin/preferred_replica_election` goes when nothing of
+it is left. `balance` says what goes back without being asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.controller.draft import Draft
+from tidelog.controller.elections import election
+from tidelog.controller.elections.balance import Balance
+from tidelog.controller.elections.election import Election
+from tidelog.controller.events import Event
+from tidelog.controller.image import Image
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.writes import Write
+from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION
+from tidelog.core.types import PartitionState, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElectionRead(Event):
+    """`/admin/preferred_replica_election` exists and names these (V8)."""
+
+    topic_partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceDue(Event):
+    """It is time to look whether preferred replicas lead (V46)."""
+
+    #: leader.imbalance.per.broker.percentage
+    percentage: int
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceStepDue(Event):
+    """It is time to give the next leaderships back that were found due (V46)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPreferredElection(Write):
+    """Remove `/admin/preferred_replica_election`: what it asked for is decided."""
+
+
+class PreferredElections:
+    """Leaderships that are to go back, a few at a time."""
+
+    __slots__ = ("_is_requested", "_waiting", "balance")
+
+    def __init__(self) -> None:
+        self._waiting: dict[TopicPartition, None] = {}
+        #: What is to go back without being asked for, step by step.
+        self.balance = Balance()
+        #: `/admin/preferred_replica_election` exists.
+        self._is_requested = False
+
+    def __bool__(self) -> bool:
+        """Whether a decision would find anything here."""
+        return bool(self._waiting) or self._is_requested
+
+    def read(self, event: PreferredElectionRead) -> None:
+        """Take over a request that was left in the store."""
+        self._waiting.update(dict.fromkeys(event.topic_partitions))
+        self._is_requested = True
+
+    def rebalance(self, event: RebalanceDue, image: Image) -> None:
+        """Look for brokers that are out of balance, and begin."""
+        self.balance.look(image, event.percentage)
+        self.step(image)
+
+    def step(self, image: Image) -> None:
+        """Give the next leaderships back."""
+        self._waiting.update(dict.fromkeys(self.balance.step(image)))
+
+    def write(self, draft: Draft) -> None:
+        """Elect the next preferred replicas, where they can lead."""
+        for topic_partition in list(self._waiting)[:MAX_PREFERRED_ELECTIONS_PER_DECISION]:
+            del self._waiting[topic_partition]
+            _give_back(topic_partition, draft)
+
+    def write_end(self, draft: Draft) -> None:
+        """Remove the request once nothing of it is left."""
+        if self._is_requested and not self._waiting:
+            self._is_requested = False
+            draft.add(ForgetPreferredElection())
+
+    def copy(self) -> PreferredElections:
+        """An independent copy."""
+        other = PreferredElections()
+        other._waiting = dict(self._waiting)
+        other.balance = self.balance.copy()
+        other._is_requested = self._is_requested
+        return other
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for those that go on alike."""
+        return (tuple(self._waiting), self.balance.key(), self._is_requested)
+
+
+def _give_back(topic_partition: TopicPartition, draft: Draft) -> None:
+    image = draft.image
+    state = image.states.get(topic_partition)
+    if (
+        state is None
+        or draft.written(topic_partition) is not None
+        or image.is_deleting(topic_partition.topic)
+        or not election.prefers_another(state, image.replicas(topic_partition))
+    ):
+        return
+    elected = elect(topic_partition, state, draft)
+    if elected is not None:
+        draft.write_state(
+            WritePartitionState(topic_partition, elected.state, state.partition_epoch)
+        )
+
+
+def elect(topic_partition: TopicPartition, state: PartitionState, draft: Draft) -> Election | None:
+    """Elect the preferred replica; None where it is not alive and in sync (V46)."""
+    image = draft.image
+    return election.elect_preferred(
+        state,
+        image.replicas(topic_partition),
+        image.brokers,
+        image.absent(topic_partition),
+        draft.settings.controller_epoch,
+    )

@@ -1,0 +1,64 @@
+"""The first and the last published state of a partition (V20, V71).
+
+Pure functions of the replicas and the live brokers; what comes between is `elections`' and `isr`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.controller.incarnations import Brokers
+from tidelog.core.types import NO_LEADER, PartitionState
+
+#: Epochs of a partition's first state (Kafka's InitialLeaderEpoch).
+INITIAL_LEADER_EPOCH = 0
+
+
+def first_state(
+    replicas: Sequence[int],
+    brokers: Brokers,
+    controller_epoch: int,
+    former: PartitionState | None = None,
+) -> PartitionState | None:
+    """The state of a partition that begins: led by the first live replica, all live ones in the
+    ISR (V20), of those that are leaving none but where all are. None while no replica is alive.
+
+    `former` is what the state node holds of a partition of that number that was removed: epochs go
+    on above it, so that nothing of its life counts in this one (V71).
+    """
+    registered = tuple(replica for replica in replicas if replica in brokers)
+    live = tuple(one for one in registered if not brokers[one].is_leaving) or registered
+    if not live:
+        return None
+    first_epochs = (INITIAL_LEADER_EPOCH, 0)
+    if former is not None:
+        first_epochs = (former.leader_epoch + 1, former.partition_epoch + 1)
+    return PartitionState(
+        leader=live[0],
+        leader_epoch=first_epochs[0],
+        isr=live,
+        controller_epoch=controller_epoch,
+        partition_epoch=first_epochs[1],
+        isr_epochs=tuple(brokers[replica].broker_epoch for replica in live),
+        first_epochs=first_epochs,
+    )
+
+
+def tombstone(state: PartitionState, controller_epoch: int) -> PartitionState:
+    """What stays in the state node of a partition that is removed (V71)."""
+    return PartitionState(
+        leader=NO_LEADER,
+        leader_epoch=state.leader_epoch + 1,
+        isr=(),
+        controller_epoch=controller_epoch,
+        partition_epoch=state.partition_epoch + 1,
+        isr_epochs=(),
+        removed=True,
+        first_epochs=state.first_epochs,
+    )
+
+
+def is_tombstone(state: PartitionState) -> bool:
+    """Whether a state is that of a removed partition; a controller that knows nothing of removals
+    may have dropped the word for it, but an ISR is never empty otherwise."""
+    return state.removed or not state.isr

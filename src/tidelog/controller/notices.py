@@ -1,0 +1,48 @@
+"""What a decision brings about, for the log, for traces and for those who watch the cluster.
+
+Each concern has its own kinds of notice. Notices change nothing in the controller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Somebody left something in the store that cannot be done; for the log."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOutdated:
+    """Somebody else has changed a topic's node: it must be read again."""
+
+    name: str
+
+
+class Notices:
+    """Notices by kind, each kind in the order in which its notices came about."""
+
+    __slots__ = ("_by_kind",)
+
+    def __init__(self) -> None:
+        self._by_kind: dict[type, list[Any]] = {}
+
+    def add(self, notice: object) -> None:
+        """Add a notice behind those of its kind."""
+        self._by_kind.setdefault(type(notice), []).append(notice)
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        """The notices of one kind."""
+        return self._by_kind.get(kind, [])
+
+    def copy(self) -> Notices:
+        """An independent copy."""
+        other = Notices()
+        other._by_kind = {kind: list(notices) for kind, notices in self._by_kind.items()}
+        return other

@@ -1,0 +1,117 @@
+"""What a decision sends to brokers, as values that `CommandBuilder` turns into commands.
+
+An order names brokers and partitions. Orders are given once the image holds every change that the
+decision brings (DESIGN.md, rule 6), so the commands say what the applied image says. Here are the
+orders that several concerns give; each concern defines its own besides.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar
+
+from tidelog.controller.command_builder import CommandBuilder
+from tidelog.core.types import TopicPartition
+
+
+class Rank(IntEnum):
+    """The sequence in which the orders of one decision are given.
+
+    A broker has one role or one stop per partition: a later order replaces an earlier one.
+    """
+
+    STATE = 0
+    FOUND_STATE = 1
+    RECREATION = 2
+    CONTROLLED_SHUTDOWN = 3
+    METADATA = 4
+    TOPIC_DELETION = 5
+    REASSIGNMENT = 6
+    PARTITION_REMOVAL = 7
+    ROLE_AGAIN = 8
+    BROKERS = 9
+    EVERYTHING = 10
+
+
+class Order(ABC):
+    """Something that brokers must be sent."""
+
+    __slots__ = ()
+    rank: ClassVar[Rank]
+
+    @abstractmethod
+    def give(self, builder: CommandBuilder) -> None:
+        """Add it to the commands."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendState(Order):
+    """Send a published state to every broker, and their roles to its replicas.
+
+    A leader that asked for the state hears of it by its answer: `has_roles` is False.
+    """
+
+    topic_partition: TopicPartition
+    #: Every replica may be created, or only these (D3).
+    is_new: bool = False
+    new_replicas: tuple[int, ...] = ()
+    has_roles: bool = True
+
+    rank: ClassVar[Rank] = Rank.STATE
+
+    def give(self, builder: CommandBuilder) -> None:
+        """Add metadata and roles."""
+        builder.send_metadata(self.topic_partition)
+        if self.has_roles:
+            builder.send_role(self.topic_partition, self.is_new, self.new_replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class SendFoundState(SendState):
+    """Send the state that another writer published, found by a conflict in the store (V15)."""
+
+    rank: ClassVar[Rank] = Rank.FOUND_STATE
+
+
+@dataclass(frozen=True, slots=True)
+class SendMetadata(Order):
+    """Send to every broker the metadata of partitions that changed without a write."""
+
+    topic_partitions: Sequence[TopicPartition]
+
+    rank: ClassVar[Rank] = Rank.METADATA
+
+    def give(self, builder: CommandBuilder) -> None:
+        """Add the metadata."""
+        for topic_partition in self.topic_partitions:
+            builder.send_metadata(topic_partition)
+
+
+@dataclass(frozen=True, slots=True)
+class SendRoleAgain(Order):
+    """Send a broker its role in a partition that did not change, unless it is sent anyway."""
+
+    broker_id: int
+    topic_partition: TopicPartition
+
+    rank: ClassVar[Rank] = Rank.ROLE_AGAIN
+
+    def give(self, builder: CommandBuilder) -> None:
+        """Add the role."""
+        builder.resend_role(self.broker_id, self.topic_partition)
+
+
+@dataclass(frozen=True, slots=True)
+class SendEverything(Order):
+    """Send a broker all that it should hold and know (V35, V41)."""
+
+    broker_id: int
+
+    rank: ClassVar[Rank] = Rank.EVERYTHING
+
+    def give(self, builder: CommandBuilder) -> None:
+        """Make its commands full."""
+        builder.send_everything(self.broker_id)

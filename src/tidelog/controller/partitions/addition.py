@@ -1,0 +1,373 @@
+"""More partitions for a topic that exists: what is refused and why, what comes of it (V7, V70).
+
+`plan` turns one topic of a CreatePartitions request (KIP-195), or of the requests below
+`/admin/partitions_add`, into its new node and the first states of the partitions that it adds;
+those that exist stay as they are. A number that was removed before begins above the epochs of its
+former life (V71). Refusals are KafkaErrors whose message says what would be right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidelog.controller import lifecycle
+from tidelog.controller.answers import Answer, Precedence, Result
+from tidelog.controller.draft import Draft
+from tidelog.controller.events import Event
+from tidelog.controller.image import Change, Image
+from tidelog.controller.notices import TopicOutdated
+from tidelog.controller.partitions import assignments, placement, refusals
+from tidelog.controller.records import Topic
+from tidelog.controller.settlement import Settlement
+from tidelog.controller.state_writes import first_states, send_first_states
+from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
+from tidelog.core.names import is_internal_topic
+from tidelog.core.types import PartitionState, TopicPartition
+from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+#: Partitions that a report names at most.
+_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsAsked(Event):
+    """A client asks for more partitions; a seed for their placement comes along."""
+
+    ticket: int
+    request: CreatePartitionsRequest
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdditionsRead(Event):
+    """What stands below `/admin/partitions_add`: by topic and number, the replicas, none for those
+    that the controller chooses (V7). A seed for their placement comes along."""
+
+    wanted: Mapping[str, Mapping[int, Sequence[int]]]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class FormerRead(Event):
+    """State nodes of partitions that their topics do not have, None where there is none (V71)."""
+
+    states: Mapping[TopicPartition, PartitionState | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded(Change):
+    """A topic that is known has more partitions; `states` are theirs (V70)."""
+
+    topic: Topic
+    states: Mapping[int, PartitionState]
+
+    def apply(self, image: Image) -> None:
+        """Know them; the others stay."""
+        image.place(self.topic, self.states)
+
+
+@dataclass(frozen=True, slots=True)
+class FormerFound(Change):
+    """State nodes of partitions that a topic does not have (any more); None where there is none."""
+
+    states: Mapping[TopicPartition, PartitionState | None]
+
+    def apply(self, image: Image) -> None:
+        """Know the former lives."""
+        image.former.update(self.states)
+
+
+@dataclass(frozen=True, slots=True)
+class FormerForgotten(Change):
+    """Nothing is known any more of partitions that a topic does not have."""
+
+    name: str
+
+    def apply(self, image: Image) -> None:
+        """Forget the former lives."""
+        image.forget_former(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A topic with more partitions, to be written over the version before; states of the new."""
+
+    topic: Topic
+    states: Mapping[int, PartitionState]
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions(Write):
+    """Give a topic's node more partitions, and make their first states."""
+
+    growth: Growth
+
+    def settle(self, outcome: Outcome, settlement: Settlement) -> None:
+        """Know the new partitions."""
+        topic = self.growth.topic
+        if isinstance(outcome, Conflict):
+            number_unknown(topic.name, settlement)
+            return
+        states = first_states(self.growth.states, outcome.mzxid)
+        settlement.apply(PartitionsAdded(topic, states))
+        send_first_states(topic, states, settlement)
+
+
+def number_unknown(name: str, settlement: Settlement) -> None:
+    """Somebody else has changed the partitions of a topic: nothing is known of them."""
+    settlement.notices.add(TopicOutdated(name))
+    settlement.apply(FormerForgotten(name))
+
+
+def create_partitions(asked: CreatePartitionsAsked, draft: Draft) -> bool:
+    """Plan more partitions for each topic asked for (V70). False where another request of this
+    decision changes their number for one of them: decide later."""
+    request = asked.request
+    counts = Counter(wanted.name for wanted in request.topics)
+    if draft.has_changed(counts):
+        return False
+    answer = Answer[str](asked.ticket, Precedence.CREATE_PARTITIONS, _response, _on_conflict)
+    draft.answer(answer)
+    room = MAX_PARTITIONS_PER_REQUEST
+    for index, wanted in enumerate(request.topics):
+        result = Result(wanted.name)
+        answer.results.append(result)
+        try:
+            refusals.check_resizable(wanted.name, counts[wanted.name], draft)
+            planned = plan(
+                wanted, draft.image, asked.seed + index, draft.settings.controller_epoch, room
+            )
+        except KafkaError as error:
+            result.refuse(error)
+            continue
+        room -= len(planned.states)
+        if not request.validate_only:
+            draft.resized[wanted.name] = None
+            result.write = draft.add(AddPartitions(planned))
+    return True
+
+
+def _on_conflict(result: Result[str], conflict: Conflict) -> tuple[ErrorCode, str | None]:
+    return (
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"topic {result.subject!r} was changed by somebody else meanwhile: look at it, and ask"
+        " again",
+    )
+
+
+def _response(results: Sequence[Result[str]]) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(one.subject, one.error, one.message) for one in results
+        ]
+    )
+
+
+class Additions:
+    """Requests to add partitions that stand in the store (V7): one waits until all lower numbers
+    are there or requested too."""
+
+    __slots__ = ("_reported", "_seed", "_wanted")
+
+    def __init__(self) -> None:
+        self._wanted: Mapping[str, Mapping[int, Sequence[int]]] = {}
+        self._seed = 0
+        #: Requests that wait for lower numbers, by topic, as they were reported.
+        self._reported: dict[str, str] = {}
+
+    def read(self, event: AdditionsRead) -> None:
+        """Take over all requests that there are."""
+        self._wanted, self._seed = event.wanted, event.seed
+
+    def write(self, draft: Draft) -> None:
+        """Carry out what can be done now; report each state of a topic's requests once."""
+        waiting: dict[str, str] = {}
+        for name, wanted in self._wanted.items():
+            gap = self._add(name, wanted, draft)
+            if gap:
+                waiting[name] = gap
+        for name in [name for name in self._reported if name not in self._wanted]:
+            del self._reported[name]
+        for name, gap in waiting.items():
+            if self._reported.get(name) != gap:
+                self._reported[name] = gap
+                draft.report(gap)
+
+    def _add(self, name: str, wanted: Mapping[int, Sequence[int]], draft: Draft) -> str:
+        """Carry out the requests for one topic; return what they wait for."""
+        image = draft.image
+        topic = image.topics.get(name)
+        if draft.has_changed((name,)) or name in image.unreadable or image.closing(name):
+            return ""
+        count = 0 if topic is None else len(topic.assignments)
+        for partition in wanted:
+            if partition < count:
+                draft.add(refusals.ForgetRequest(TopicPartition(name, partition), is_removal=False))
+        run: list[tuple[int, ...]] = []
+        while count + len(run) in wanted and len(run) < MAX_PARTITIONS_PER_REQUEST:
+            chosen = tuple(wanted[count + len(run)])
+            if run and bool(chosen) != bool(run[0]):
+                break
+            run.append(chosen)
+        if topic is not None and not run:
+            return _gap(name, count, wanted)
+        request = CreatePartitionsTopic(name=name, count=count + len(run))
+        if run and run[0]:
+            request.assignments = [CreatePartitionsAssignment(chosen) for chosen in run]
+        epoch = draft.settings.controller_epoch
+        try:
+            refusals.check_resizable(name, 1, draft)
+            planned = plan(request, image, self._seed, epoch, MAX_PARTITIONS_PER_REQUEST)
+        except KafkaError as error:
+            refused = range(count, count + len(run)) if topic is not None else wanted
+            for partition in refused:
+                one = TopicPartition(name, partition)
+                refusals.refuse(one, error.message, draft, is_removal=False)
+            return ""
+        draft.resized[name] = None
+        draft.add(AddPartitions(planned))
+        return ""
+
+    def wanted_former(self, events: Iterable[Event], image: Image) -> list[TopicPartition]:
+        """Partitions that are about to be added, and of which it is not known whether there were
+        some of their number before: `FormerRead` must tell before they can be decided (V71)."""
+        asked: dict[str, int] = {}
+        known: dict[TopicPartition, PartitionState | None] = {}
+        additions = [self._wanted]
+        for event in events:
+            if isinstance(event, CreatePartitionsAsked):
+                for one in event.request.topics:
+                    asked[one.name] = max(one.count, asked.get(one.name, 0))
+            elif isinstance(event, AdditionsRead):
+                additions.append(event.wanted)
+            elif isinstance(event, FormerRead):
+                known.update(event.states)
+        for wanted in additions:
+            for name, partitions in wanted.items():
+                asked[name] = max(asked.get(name, 0), *(one + 1 for one in partitions))
+        return [one for one in unknown_numbers(asked, image) if one not in known]
+
+    def copy(self) -> Additions:
+        """An independent copy."""
+        other = Additions()
+        other._wanted, other._seed = self._wanted, self._seed
+        other._reported = dict(self._reported)
+        return other
+
+
+def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
+    """Which requests wait for a lower number, and what would be right; empty where none does."""
+    above = sorted(number for number in wanted if number > count)
+    if not above:
+        return ""
+    waiting = ", ".join(map(str, above[:_NAMED]))
+    missing = str(count) if above[0] == count + 1 else f"{count} to {above[0] - 1}"
+    return (
+        f"topic {name!r} has {count} partitions: requests to add partition {waiting} wait for"
+        f" requests to add partition {missing} (nodes /admin/partitions_add/{name}/{count} and on)"
+    )
+
+
+def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
+    """Partitions up to these numbers that the topics do not have, as far as one request may make
+    them, and of which it is not known whether there were some before."""
+    found = []
+    for name, count in counts.items():
+        topic = image.topics.get(name)
+        if topic is not None:
+            first = len(topic.assignments)
+            for number in range(first, min(count, first + MAX_PARTITIONS_PER_REQUEST)):
+                topic_partition = TopicPartition(name, number)
+                if topic_partition not in image.former:
+                    found.append(topic_partition)
+    return found
+
+
+def plan(
+    wanted: CreatePartitionsTopic, image: Image, seed: int, controller_epoch: int, room: int
+) -> Growth:
+    """The topic as it will be; raises KafkaError with the reason.
+
+    `room`: partitions that this request may still make.
+    """
+    topic = changeable(wanted.name, image)
+    existing = topic.assignments
+    added = _check_count(wanted, topic)
+    assignments.check_partition_count(added, room)
+    factor = len(existing[0])
+    assignments.check_size(wanted.count, wanted.count * factor, max(image.brokers, default=0))
+    if not wanted.assignments:
+        live = list(image.brokers.values())
+        new = placement.place(live, added, factor, seed, existing)
+    else:
+        chosen = [tuple(one.broker_ids) for one in wanted.assignments]
+        new = assignments.explicit(chosen, added, len(existing), factor, image.brokers)
+    states = {}
+    for partition, replicas in new.items():
+        former = image.former.get(TopicPartition(topic.name, partition))
+        state = lifecycle.first_state(replicas, image.brokers, controller_epoch, former)
+        assert state is not None, "all its replicas are alive"
+        states[partition] = state
+    grown = replace(topic, assignments={**existing, **new}, version=topic.version + 1)
+    return Growth(grown, states)
+
+
+def changeable(name: str, image: Image) -> Topic:
+    """The topic, if its number of partitions can be changed now; raises KafkaError."""
+    if is_internal_topic(name):
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"the partitions of internal topic {name!r} cannot be changed: what is in them goes by"
+            " their number",
+        )
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    if image.is_deleting(name):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} is being deleted")
+    closing = image.closing(name)
+    if closing:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"partitions {closing.start} to {closing.stop - 1} of topic {name!r} are being removed:"
+            " wait for the end of it",
+        )
+    if topic.is_reassigning:
+        raise KafkaError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"partitions of topic {name!r} are being reassigned: wait for the end of it, or"
+            " cancel it",
+        )
+    if sorted(topic.assignments) != list(range(len(topic.assignments))) or not topic.assignments:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"partitions of topic {name!r} are not numbered from 0 on: none can be added or"
+            " removed",
+        )
+    return topic
+
+
+def _check_count(wanted: CreatePartitionsTopic, topic: Topic) -> int:
+    """How many are to be added."""
+    now = len(topic.assignments)
+    if wanted.count == now:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"topic {topic.name!r} has {now} partitions already"
+        )
+    if wanted.count < now:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name!r} has {now} partitions, more than the {wanted.count} asked for:"
+            " this request only adds; RemovePartitions takes the highest away",
+        )
+    return wanted.count - now

@@ -1,0 +1,459 @@
+"""Partitions taken from topics: what is refused and why, what is due when (V7, V71).
+
+Only the highest partitions go, so that numbers stay 0 to n-1: a request waits until all higher ones
+are requested too. From then on the partition takes no more records; one that is to be drained goes
+on being read until every group has come to its end. Then its state becomes a tombstone, which is
+durable before any broker is sent to delete, and when no live broker has a replica any more it
+leaves the topic's node, with the request.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tidelog.controller import lifecycle
+from tidelog.controller.answers import Answer, Precedence, Result
+from tidelog.controller.command_builder import CommandBuilder
+from tidelog.controller.draft import Draft
+from tidelog.controller.events import Event
+from tidelog.controller.image import Change, Image
+from tidelog.controller.orders import Order, Rank
+from tidelog.controller.partitions import addition, refusals
+from tidelog.controller.records import Removal, Topic
+from tidelog.controller.settlement import Settlement
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.writes import Outcome, Write, Written
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.names import is_internal_topic
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.remove_partitions import (
+    RemovePartitionsRequest,
+    RemovePartitionsResponse,
+    RemovePartitionsTopic,
+    RemovePartitionsTopicResult,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitionsAsked(Event):
+    """A client asks for the highest partitions of topics to be removed."""
+
+    ticket: int
+    request: RemovePartitionsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalsRead(Event):
+    """What stands below `/admin/partitions_remove`: by topic and number, whether to drain (V7)."""
+
+    wanted: Mapping[str, Mapping[int, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRead(Event):
+    """Partitions that every consumer group with offsets in them has read to the end (V71)."""
+
+    topic_partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalsRequested(Change):
+    """Partitions that somebody wants to be removed, all that there are: by topic and number,
+    whether they are to be drained first (V7, V71)."""
+
+    wanted: Mapping[str, Mapping[int, bool]]
+
+    def apply(self, image: Image) -> None:
+        """Know these; what is not requested any more and not commanded yet stays."""
+        for name in list(image.removals):
+            removal = image.removals[name]
+            asked = self.wanted.get(name, {})
+            for partition in list(removal.requested):
+                kept = partition in removal.commanded or partition in removal.by_edit
+                if partition not in asked and not kept:
+                    del removal.requested[partition]
+                    removal.drained.pop(partition, None)
+            if not removal.requested and not removal.closed:
+                del image.removals[name]
+        for name, partitions in self.wanted.items():
+            image.removals.setdefault(name, Removal()).requested.update(partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalsAdded(Change):
+    """Requests to remove partitions of a topic, beside those that there are; `by_edit`: its node
+    does not have them any more."""
+
+    name: str
+    wanted: Mapping[int, bool]
+    by_edit: bool = False
+
+    def apply(self, image: Image) -> None:
+        """Know them too."""
+        removal = image.removals.setdefault(self.name, Removal())
+        removal.requested.update(self.wanted)
+        if self.by_edit:
+            removal.by_edit.update(dict.fromkeys(self.wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsDrained(Change):
+    """Every consumer group has read these partitions, which are about to be removed."""
+
+    name: str
+    partitions: Sequence[int]
+
+    def apply(self, image: Image) -> None:
+        """Wait for groups no longer."""
+        removal = image.removals.get(self.name)
+        if removal is not None:
+            removal.drained.update(dict.fromkeys(self.partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalCommanded(Change):
+    """Brokers were sent to delete partitions of a topic; these replicas have not answered."""
+
+    name: str
+    partitions: Sequence[int]
+    replicas: Mapping[int, Sequence[TopicPartition]]
+
+    def apply(self, image: Image) -> None:
+        """Wait for them."""
+        removal = image.removals[self.name]
+        assert all(broker_id in image.brokers for broker_id in self.replicas), f"dead: {self}"
+        assert all(one in removal.requested for one in self.partitions), f"not requested: {self}"
+        removal.commanded.update(dict.fromkeys(self.partitions))
+        for broker_id, held in self.replicas.items():
+            removal.waiting.setdefault(broker_id, {}).update(dict.fromkeys(held))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsClosed(Change):
+    """Leaders of these partitions, and of no others of the topic, were sent to take no more
+    records."""
+
+    name: str
+    partitions: Sequence[int]
+
+    def apply(self, image: Image) -> None:
+        """Know which are closed."""
+        removal = image.removals[self.name]
+        removal.closed = dict.fromkeys(self.partitions)
+        if not removal.requested and not removal.closed:
+            del image.removals[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsRemoved(Change):
+    """A topic has these partitions no more (V71); their states stay, as those of former lives."""
+
+    topic: Topic
+    partitions: Sequence[int]
+
+    def apply(self, image: Image) -> None:
+        """Forget them, and the requests to remove them."""
+        name, left = self.topic.name, len(self.topic.assignments)
+        assert all(partition >= left for partition in self.partitions), f"not the highest: {self}"
+        image.topics[name] = self.topic
+        removal = image.removals.get(name, Removal())
+        for partition in self.partitions:
+            image.remove_partition(TopicPartition(name, partition))
+            removal.forget(partition)
+        if not removal.requested and not removal.closed:
+            image.removals.pop(name, None)
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceRemoval(Order):
+    """Let leaders close or reopen partitions of a topic, and brokers delete the replicas of those
+    that ended, under the leader epoch that ended them: it spares replicas of a later life (V71)."""
+
+    redirected: Sequence[TopicPartition]
+    ended: Sequence[TopicPartition]
+    #: Broker -> the partitions whose replicas it deletes.
+    replicas: Mapping[int, Sequence[TopicPartition]]
+    leader_epochs: Mapping[TopicPartition, int]
+
+    rank: ClassVar[Rank] = Rank.PARTITION_REMOVAL
+
+    def give(self, builder: CommandBuilder) -> None:
+        """Add roles, the end of the partitions, and the stops."""
+        for topic_partition in self.redirected:
+            builder.send_role(topic_partition, is_new=False)
+        for topic_partition in self.ended:
+            builder.send_metadata(topic_partition)
+        for broker_id, held in self.replicas.items():
+            for topic_partition in held:
+                epoch = self.leader_epochs[topic_partition]
+                builder.delete_replica(broker_id, topic_partition, epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRemovals(Write):
+    """Make `/admin/partitions_remove/T/P` for partitions, or say anew whether to drain them."""
+
+    name: str
+    #: Number -> whether every group is to have read it first.
+    wanted: Mapping[int, bool]
+
+    def settle(self, outcome: Outcome, settlement: Settlement) -> None:
+        """The partitions are on their way out."""
+        if isinstance(outcome, Written):
+            settlement.apply(RemovalsAdded(self.name, self.wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitions(Write):
+    """Take partitions from a topic's node, and the requests to do so with them (V71)."""
+
+    #: As it is to be.
+    topic: Topic
+    partitions: tuple[int, ...]
+
+    def settle(self, outcome: Outcome, settlement: Settlement) -> None:
+        """Forget the partitions."""
+        if isinstance(outcome, Written):
+            settlement.apply(PartitionsRemoved(self.topic, self.partitions))
+        else:
+            addition.number_unknown(self.topic.name, settlement)
+
+
+def removals_read(event: RemovalsRead, image: Image) -> dict[TopicPartition, str]:
+    """Take over requests that were left in the store; return why some cannot be done."""
+    good, bad = accepted(event.wanted, image)
+    image.apply(RemovalsRequested(good))
+    return bad
+
+
+def drain_read(event: DrainRead, image: Image) -> None:
+    """Take over which partitions consumer groups have read."""
+    for name, partition in event.topic_partitions:
+        image.apply(PartitionsDrained(name, (partition,)))
+
+
+def write_due(draft: Draft) -> None:
+    """Write what is due for partitions on their way out: tombstones, and topics' nodes without
+    those of which no replica is left."""
+    image, controller_epoch = draft.image, draft.settings.controller_epoch
+    for name in image.removals:
+        write = last_write(name, image)
+        if write is not None and not draft.has_changed((name,)):
+            draft.resized[name] = None
+            draft.add(write)
+        for topic_partition in to_bury(name, image):
+            state = image.states[topic_partition]
+            last = lifecycle.tombstone(state, controller_epoch)
+            draft.write_state(WritePartitionState(topic_partition, last, state.partition_epoch))
+
+
+def remove_partitions(asked: RemovePartitionsAsked, draft: Draft) -> bool:
+    """Request that the highest partitions of each topic asked for be removed. False where another
+    request of this decision changes the number of its partitions: decide later."""
+    request = asked.request
+    counts = Counter(wanted.name for wanted in request.topics)
+    if draft.has_changed(counts):
+        return False
+    answer = Answer[str](asked.ticket, Precedence.REMOVE_PARTITIONS, _response)
+    draft.answer(answer)
+    for wanted in request.topics:
+        result = Result(wanted.name)
+        answer.results.append(result)
+        try:
+            refusals.check_resizable(wanted.name, counts[wanted.name], draft)
+            planned = plan(wanted, draft.image)
+        except KafkaError as error:
+            result.refuse(error)
+            continue
+        if not request.validate_only:
+            draft.resized[wanted.name] = None
+            result.write = draft.add(QueueRemovals(wanted.name, planned))
+    return True
+
+
+def _response(results: Sequence[Result[str]]) -> RemovePartitionsResponse:
+    return RemovePartitionsResponse(
+        results=[
+            RemovePartitionsTopicResult(one.subject, one.error, one.message) for one in results
+        ]
+    )
+
+
+def settle(settlement: Settlement) -> None:
+    """Send leaders to close partitions, and brokers to delete what a tombstone has ended."""
+    image = settlement.image
+    for name in list(image.removals):
+        if name not in image.topics or image.is_deleting(name):
+            continue
+        closed, closing = image.removals[name].closed, to_close(name, image)
+        redirected = tuple(
+            TopicPartition(name, partition)
+            for partition in dict.fromkeys((*closing, *closed))
+            if partition not in closing or partition not in closed
+        )
+        ended = to_command(name, image)
+        replicas = _live_replicas(ended, image)
+        if ended:
+            numbers = tuple(one.partition for one in ended)
+            settlement.apply(RemovalCommanded(name, numbers, replicas))
+        settlement.apply(PartitionsClosed(name, closing))
+        if redirected or ended:
+            epochs = {one: image.states[one].leader_epoch for one in ended if one in image.states}
+            settlement.orders.append(AdvanceRemoval(redirected, ended, replicas, epochs))
+
+
+def _live_replicas(
+    topic_partitions: Sequence[TopicPartition], image: Image
+) -> dict[int, list[TopicPartition]]:
+    """Replicas on live brokers of partitions that had a state."""
+    held: dict[int, list[TopicPartition]] = {}
+    for topic_partition in topic_partitions:
+        if topic_partition in image.states:
+            for replica in image.replicas(topic_partition):
+                if replica in image.brokers:
+                    held.setdefault(replica, []).append(topic_partition)
+    return held
+
+
+def plan(wanted: RemovePartitionsTopic, image: Image) -> dict[int, bool]:
+    """The partitions to remove, and whether each is to be drained; raises KafkaError with the
+    reason. Those that are being removed already may be asked for again."""
+    closing = image.closing(wanted.name)
+    if closing:
+        topic = image.topics[wanted.name]
+    else:
+        topic = addition.changeable(wanted.name, image)
+    now = len(topic.assignments)
+    if wanted.count < 1:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name!r} has {now} partitions and keeps at least one:"
+            f" {wanted.count} cannot be left, at most {now - 1} can be removed;"
+            " to remove all, delete it",
+        )
+    if wanted.count >= now:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name!r} has {now} partitions: fewer than that can be left, not"
+            f" {wanted.count}",
+        )
+    for partition in range(wanted.count, now):
+        refusals.check_readable(TopicPartition(topic.name, partition), image)
+    return dict.fromkeys(range(wanted.count, now), wanted.drain)
+
+
+def refusal(topic_partition: TopicPartition, image: Image) -> str | None:
+    """Why a request that was left in the store for one partition can never be carried out; None
+    where it can, perhaps later."""
+    name, partition = topic_partition
+    if is_internal_topic(name):
+        return f"the partitions of internal topic {name!r} cannot be changed"
+    if name in image.unreadable:
+        return None
+    topic = image.topics.get(name)
+    if topic is None:
+        return f"there is no topic {name!r}"
+    if partition not in topic.assignments:
+        return f"topic {name!r} has no partition {partition}"
+    if partition == 0:
+        return f"topic {name!r} keeps at least one partition; to remove all, delete it"
+    return None
+
+
+def ready(name: str, image: Image) -> Iterator[int]:
+    """The partitions that can go now, the highest first: nobody has to read them any more, and
+    their states are known."""
+    removal = image.removals[name]
+    for partition in reversed(image.closing(name)):
+        if TopicPartition(name, partition) in image.unreadable_states:
+            return
+        if removal.requested[partition] and partition not in removal.drained:
+            return
+        yield partition
+
+
+def to_bury(name: str, image: Image) -> list[TopicPartition]:
+    """Those that are ready and whose state is no tombstone yet."""
+    found = []
+    for partition in ready(name, image):
+        topic_partition = TopicPartition(name, partition)
+        state = image.states.get(topic_partition)
+        if state is not None and not lifecycle.is_tombstone(state):
+            found.append(topic_partition)
+    return found
+
+
+def to_command(name: str, image: Image) -> list[TopicPartition]:
+    """Those whose replicas are to be deleted now: the tombstone is durable, nobody was told."""
+    removal = image.removals[name]
+    found = []
+    for partition in ready(name, image):
+        topic_partition = TopicPartition(name, partition)
+        state = image.states.get(topic_partition)
+        is_buried = state is None or lifecycle.is_tombstone(state)
+        if is_buried and partition not in removal.commanded:
+            found.append(topic_partition)
+    return found
+
+
+def to_close(name: str, image: Image) -> tuple[int, ...]:
+    """Those that take no more records and are read on: what leaders are to know."""
+    gone = dict.fromkeys(ready(name, image))
+    return tuple(partition for partition in image.closing(name) if partition not in gone)
+
+
+def to_drain(image: Image) -> list[TopicPartition]:
+    """Those that wait for consumer groups."""
+    return [
+        TopicPartition(name, partition)
+        for name, removal in image.removals.items()
+        for partition in image.closing(name)
+        if removal.requested[partition] and partition not in removal.drained
+    ]
+
+
+def last_write(name: str, image: Image) -> RemovePartitions | None:
+    """What takes the partitions from the topic's node, once no replica of them is left."""
+    removal, topic = image.removals[name], image.topics.get(name)
+    if topic is None or not removal.done or image.is_deleting(name):
+        return None
+    partitions = tuple(sorted(removal.commanded))
+    assignments = {
+        partition: replicas
+        for partition, replicas in topic.assignments.items()
+        if partition not in removal.commanded
+    }
+    shrunk = replace(topic, assignments=assignments, version=topic.version + 1)
+    return RemovePartitions(shrunk, partitions)
+
+
+def has_work(image: Image) -> bool:
+    """Whether anything of this is due without another event."""
+    return any(
+        removal.done
+        or to_bury(name, image)
+        or to_command(name, image)
+        or to_close(name, image) != tuple(removal.closed)
+        for name, removal in image.removals.items()
+        if not image.is_deleting(name) and name in image.topics
+    )
+
+
+def accepted(
+    wanted: Mapping[str, Mapping[int, bool]], image: Image
+) -> tuple[dict[str, dict[int, bool]], dict[TopicPartition, str]]:
+    """Requests left in the store: those that count, and those that cannot be done, with reasons."""
+    good: dict[str, dict[int, bool]] = {}
+    bad: dict[TopicPartition, str] = {}
+    for name, partitions in wanted.items():
+        for partition, drain in sorted(partitions.items()):
+            topic_partition = TopicPartition(name, partition)
+            reason = refusal(topic_partition, image)
+            if reason is None:
+                good.setdefault(name, {})[partition] = drain
+            else:
+                bad[topic_partition] = reason
+    return good, bad

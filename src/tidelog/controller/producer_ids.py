@@ -1,0 +1,112 @@
+"""Blocks of producer ids for brokers (G3).
+
+One write of a decision covers all brokers that ask. Where it conflicts, somebody else gave ids out
+meanwhile: the requests are decided again on what the node holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidelog.controller.answers import Answer, Precedence, Result
+from tidelog.controller.draft import Draft
+from tidelog.controller.events import Event
+from tidelog.controller.image import Change, Image
+from tidelog.controller.records import ProducerIds
+from tidelog.controller.settlement import Settlement
+from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import PRODUCER_ID_BLOCK_SIZE
+from tidelog.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+_MAX_PRODUCER_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRead(Event):
+    """`/latest_producer_id_block`, None where it cannot be read."""
+
+    found: ProducerIds | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAsked(Event):
+    """A broker asks for a block of producer ids (G3)."""
+
+    ticket: int
+    request: AllocateProducerIdsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsFound(Change):
+    """`/latest_producer_id_block` holds this, None where it cannot be read."""
+
+    found: ProducerIds | None
+
+    def apply(self, image: Image) -> None:
+        """Know it."""
+        image.producer_ids = self.found
+
+
+@dataclass(frozen=True, slots=True)
+class TakeProducerIds(Write):
+    """Record that producer ids up to `last` are given out, `first` to `last` to `broker_id`."""
+
+    broker_id: int
+    first: int
+    last: int
+    expected_version: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.first <= self.last <= _MAX_PRODUCER_ID, f"no block: {self}"
+
+    def settle(self, outcome: Outcome, settlement: Settlement) -> None:
+        """Know the last id given out."""
+        if isinstance(outcome, Conflict):
+            settlement.apply(ProducerIdsFound(outcome.producer_ids))
+        else:
+            taken = ProducerIds(self.last, self.expected_version + 1)
+            settlement.apply(ProducerIdsFound(taken))
+
+
+def give_producer_ids(asked: Iterable[ProducerIdsAsked], draft: Draft) -> None:
+    """Give a block to each; one write covers them all. A request is decided again if that block
+    cannot be written."""
+    found = draft.image.producer_ids
+    last = None if found is None else found.last_id
+    taken: TakeProducerIds | None = None
+    given: list[Result[int]] = []
+    for one in asked:
+        result = Result(0)  # the first id of the block
+        answer = Answer[int](one.ticket, Precedence.PRODUCER_IDS, _response, again=one)
+        answer.results.append(result)
+        draft.answer(answer)
+        sender = draft.image.brokers.get(one.request.broker_id)
+        if sender is None:
+            result.error = ErrorCode.BROKER_ID_NOT_REGISTERED
+        elif sender.broker_epoch != one.request.broker_epoch:
+            result.error = ErrorCode.STALE_BROKER_EPOCH
+        elif last is None or found is None or last > _MAX_PRODUCER_ID - PRODUCER_ID_BLOCK_SIZE:
+            result.error = ErrorCode.UNKNOWN_SERVER_ERROR
+        else:
+            result.subject = last + 1
+            last += PRODUCER_ID_BLOCK_SIZE
+            taken = TakeProducerIds(sender.broker_id, result.subject, last, found.version)
+            given.append(result)
+    if taken is not None:
+        index = draft.add(taken)
+        for result in given:
+            result.write = index
+
+
+def _response(results: Sequence[Result[int]]) -> AllocateProducerIdsResponse:
+    [block] = results
+    if block.error is not ErrorCode.NONE:
+        return AllocateProducerIdsResponse(error_code=block.error)
+    return AllocateProducerIdsResponse(
+        producer_id_start=block.subject, producer_id_len=PRODUCER_ID_BLOCK_SIZE
+    )

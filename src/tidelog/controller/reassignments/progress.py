@@ -1,0 +1,288 @@
+"""Reassignments in a decision: begun, brought forward, ended (V50, V52).
+
+A reassignment begins with the topic's node, which names all replicas from then on, and with the
+state under the next leader epoch, by which they hear of it. It ends with the state that has the
+target alone, the replicas that are to go stopped and deleted, and the node again, last. Each step
+follows from what is published, so that the next controller takes up where this one was lost. A
+decision has at most one write for a partition and one for a topic's node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tidelog.controller import records
+from tidelog.controller.agenda import Agenda
+from tidelog.controller.command_builder import CommandBuilder
+from tidelog.controller.draft import Draft
+from tidelog.controller.events import Event
+from tidelog.controller.image import Change, Image
+from tidelog.controller.notices import TopicOutdated
+from tidelog.controller.orders import Order, Rank, SendMetadata
+from tidelog.controller.partitions import assignments
+from tidelog.controller.reassignments import transitions
+from tidelog.controller.records import Move, Topic
+from tidelog.controller.settlement import Settlement
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.core.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SweepDue(Event):
+    """It is time to look at every reassignment again, whatever happened (V50)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentEnded:
+    """A reassignment is over, and these replicas there are now."""
+
+    topic_partition: TopicPartition
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentsWritten(Change):
+    """The node of a topic that is known has other replicas, or other reassignments."""
+
+    topic: Topic
+
+    def apply(self, image: Image) -> None:
+        """Know them; states stay."""
+        image.assign(self.topic)
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingCommanded(Change):
+    """Brokers were sent to delete what a reassignment takes away; these have not answered."""
+
+    topic_partition: TopicPartition
+    brokers: Sequence[int]
+
+    def apply(self, image: Image) -> None:
+        """Wait for them."""
+        assert image.is_completing(self.topic_partition), f"its target is not published: {self}"
+        assert all(broker_id in image.brokers for broker_id in self.brokers), f"dead: {self}"
+        image.leaving[self.topic_partition] = dict.fromkeys(self.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReassignedReplicas(Order):
+    """Let brokers stop and delete the replicas that a reassignment takes away (V52)."""
+
+    topic_partition: TopicPartition
+    brokers: Sequence[int]
+    leader_epoch: int
+
+    rank: ClassVar[Rank] = Rank.REASSIGNMENT
+
+    def give(self, builder: CommandBuilder) -> None:
+        """Add the stops."""
+        for broker_id in self.brokers:
+            builder.delete_replica(broker_id, self.topic_partition, self.leader_epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAssignments(Write):
+    """Write the node of a topic whose partitions begin or end to be reassigned."""
+
+    topic: Topic
+    #: Partitions that have another target from here on.
+    begun: tuple[int, ...] = ()
+
+    def settle(self, outcome: Outcome, settlement: Settlement) -> None:
+        """Know the node; reassignments that it names no more are over."""
+        topic, image, agenda = self.topic, settlement.image, settlement.agenda
+        if isinstance(outcome, Conflict):
+            settlement.notices.add(TopicOutdated(topic.name))
+            return
+        before = image.topics[topic.name].moves
+        since = {
+            partition: replace(topic.moves[partition], since_zxid=outcome.mzxid)
+            for partition in self.begun
+            if partition in topic.moves
+        }
+        settlement.apply(AssignmentsWritten(replace(topic, moves={**topic.moves, **since})))
+        for partition in self.begun:
+            agenda.reassignments[TopicPartition(topic.name, partition)] = None
+        ended = [partition for partition in before if partition not in topic.moves]
+        if ended:
+            agenda.look_at_requests(image)
+        for partition in ended:
+            settlement.notices.add(
+                ReassignmentEnded(
+                    TopicPartition(topic.name, partition), topic.assignments[partition]
+                )
+            )
+
+
+@dataclass(slots=True)
+class TopicNode:
+    """A topic's node as it will be."""
+
+    topic: Topic
+    write: int
+    assignments: dict[int, tuple[int, ...]]
+    moves: dict[int, Move]
+    begun: dict[int, None]
+    #: Lists of replicas in it, and the ids in them.
+    lists: int
+    ids: int
+
+    def topic_written(self) -> Topic:
+        return replace(
+            self.topic,
+            assignments=dict(self.assignments),
+            moves=dict(self.moves),
+            version=self.topic.version + 1,
+        )
+
+
+class ReassignmentsDraft:
+    """The part of a decision that is about reassignments."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self._image = draft.image
+        self._nodes: dict[str, TopicNode] = {}
+
+    def close(self) -> None:
+        """All is decided: fill in what the topics' nodes will hold."""
+        writes = self.draft.decision.writes
+        for node in self._nodes.values():
+            writes[node.write] = WriteAssignments(node.topic_written(), tuple(node.begun))
+
+    def is_free(self, topic_partition: TopicPartition) -> bool:
+        """Whether this decision changes neither the partition nor the number of its topic's."""
+        return (
+            self.draft.written(topic_partition) is None
+            and topic_partition.topic not in self.draft.resized
+        )
+
+    def begun(self, topic_partition: TopicPartition) -> Move | None:
+        """The reassignment of a partition as the topic's node will hold it."""
+        return self._nodes[topic_partition.topic].moves.get(topic_partition.partition)
+
+    def begin(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> int | None:
+        """Lead a partition to `target`; the index of the write, None where it is there or on its
+        way already. Raises KafkaError where the topic's node has no room."""
+        image = self._image
+        move = image.move(topic_partition)
+        assigned = image.assigned(topic_partition)
+        if target == (assigned if move is None else records.target_of(assigned, move)):
+            return None
+        full, begun = transitions.toward(target, assigned, move)
+        node = self._node(topic_partition.topic, begun)
+        partition = topic_partition.partition
+        node.assignments[partition] = full
+        if begun is None:
+            node.moves.pop(partition, None)
+            self.draft.order(SendMetadata((topic_partition,)))
+            return node.write
+        node.moves[partition] = begun
+        node.begun[partition] = None
+        state = image.states.get(topic_partition)
+        if state is not None:
+            self.draft.write_state(
+                WritePartitionState(
+                    topic_partition,
+                    transitions.under_next_epoch(state, self.draft.settings.controller_epoch),
+                    state.partition_epoch,
+                    new_replicas=tuple(one for one in full if one not in assigned),
+                )
+            )
+        return node.write
+
+    def advance(self, topic_partition: TopicPartition) -> None:
+        """Complete a reassignment, or end it, if its time has come."""
+        image = self._image
+        move = image.move(topic_partition)
+        state = image.states.get(topic_partition)
+        if (
+            move is None
+            or state is None
+            or image.is_deleting(topic_partition.topic)
+            or not self.is_free(topic_partition)
+        ):
+            return
+        node = self._nodes.get(topic_partition.topic)
+        if node is not None and node.moves.get(topic_partition.partition) is not move:
+            return  # this decision has turned it another way
+        target = records.target_of(image.assigned(topic_partition), move)
+        if image.is_completing(topic_partition):
+            if image.has_left(topic_partition):
+                self._end(topic_partition, target)
+            return
+        done = transitions.completed(
+            state,
+            target,
+            image.brokers,
+            image.absent(topic_partition),
+            self.draft.settings.controller_epoch,
+        )
+        if done is not None:
+            self.draft.write_state(
+                WritePartitionState(topic_partition, done, state.partition_epoch)
+            )
+
+    def _end(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> None:
+        """The node is written last: whoever was to go is gone (V52)."""
+        node = self._node(topic_partition.topic, None)
+        node.assignments[topic_partition.partition] = target
+        node.moves.pop(topic_partition.partition, None)
+        self.draft.order(SendMetadata((topic_partition,)))
+
+    def _node(self, name: str, begun: Move | None) -> TopicNode:
+        """The node to write; KafkaError where it has no room for another move."""
+        node = self._nodes.get(name)
+        if node is None:
+            topic = self._image.topics[name]
+            under_way = topic.moves.values()
+            node = TopicNode(topic, -1, dict(topic.assignments), dict(topic.moves), {}, 0, 0)
+            node.lists = len(topic.assignments) + 3 * len(under_way)
+            node.ids = sum(map(len, topic.assignments.values()))
+            node.ids += sum(len(m.adding) + len(m.removing) + len(m.original) for m in under_way)
+        if begun is not None:
+            lists = node.lists + 3
+            # Those that are added are among the replicas, too.
+            ids = node.ids + 2 * len(begun.adding) + len(begun.removing) + len(begun.original)
+            assignments.check_size(lists, ids, max(self._image.brokers, default=0))
+            node.lists, node.ids = lists, ids
+        if node.write < 0:
+            node.write = self.draft.add(WriteAssignments(node.topic))
+            self.draft.reassigned[name] = None
+            self._nodes[name] = node
+        return node
+
+
+def settle(settlement: Settlement) -> None:
+    """Send brokers to delete replicas that a reassignment takes away, once the target is all there
+    is; those on dead brokers are strays when they return (V52, V45)."""
+    image, agenda = settlement.image, settlement.agenda
+    looked_at, agenda.departures = agenda.departures, {}
+    for topic_partition in looked_at:
+        if image.is_deleting(topic_partition.topic) or not image.is_completing(topic_partition):
+            continue
+        brokers = departing(topic_partition, image)
+        leader_epoch = image.states[topic_partition].leader_epoch
+        settlement.apply(LeavingCommanded(topic_partition, brokers))
+        settlement.orders.append(DeleteReassignedReplicas(topic_partition, brokers, leader_epoch))
+        agenda.reassignments[topic_partition] = None
+
+
+def departing(topic_partition: TopicPartition, image: Image) -> tuple[int, ...]:
+    """Live brokers whose replicas a reassignment has taken away."""
+    stay = image.replicas(topic_partition)
+    return tuple(
+        replica
+        for replica in image.assigned(topic_partition)
+        if replica not in stay and replica in image.brokers
+    )
+
+
+def sweep(image: Image, agenda: Agenda) -> None:
+    """Look at every reassignment (V50)."""
+    agenda.reassignments.update(image.moving)
+    agenda.look_at_requests(image)

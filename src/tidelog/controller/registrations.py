@@ -1,0 +1,155 @@
+"""Registrations of brokers: what a new reading of `/brokers/ids` changes (V10, V11, V41).
+
+A broker epoch is the creation transaction id of a registration: an id whose epoch differs has
+bounced. Every partition of a broker that came or went is looked at. A broker that came is sent
+everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tidelog.controller.agenda import Agenda
+from tidelog.controller.command_builder import CommandBuilder
+from tidelog.controller.draft import Draft
+from tidelog.controller.events import Event
+from tidelog.controller.image import Change, Image
+from tidelog.controller.incarnations import Brokers
+from tidelog.controller.orders import Order, Rank
+from tidelog.controller.records import Deletion, Removal
+from tidelog.core.types import BrokerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersRead(Event):
+    """All registrations, as they are now (V10)."""
+
+    brokers: Mapping[int, BrokerInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerGone:
+    """A registration ended."""
+
+    broker: BrokerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerArrived:
+    """A broker registered, for the first time or in another life."""
+
+    broker: BrokerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class SendBrokers(Order):
+    """Send the live brokers to every broker."""
+
+    rank: ClassVar[Rank] = Rank.BROKERS
+
+    def give(self, builder: CommandBuilder) -> None:
+        """Add them."""
+        builder.send_brokers()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged(Change):
+    """The registrations as read from `/brokers/ids`."""
+
+    brokers: Mapping[int, BrokerInfo]
+
+    def apply(self, image: Image) -> None:
+        """Know these; a registration goes on shutting down until it ends (V43)."""
+        before, after = image.brokers, dict(self.brokers)
+        image.brokers = after
+        for broker_id, known in before.items():
+            now = after.get(broker_id)
+            if now is None or now.broker_epoch != known.broker_epoch:
+                _forget_answers_of(broker_id, image)
+            elif known.is_leaving:
+                after[broker_id] = replace(now, is_leaving=True)
+
+
+def _forget_answers_of(broker_id: int, image: Image) -> None:
+    """Another life begins, or none: what the broker reported, and what it was asked, is over (V22,
+    D3)."""
+    ending: list[Deletion | Removal] = [*image.deletions.values(), *image.removals.values()]
+    for one in ending:
+        one.waiting.pop(broker_id, None)
+    for replicas in image.leaving.values():
+        replicas.pop(broker_id, None)
+    for topic_partition in [tp for tp, known in image.presences.items() if broker_id in known]:
+        answers = image.presences[topic_partition]
+        del answers[broker_id]
+        if all(answers.values()):
+            del image.presences[topic_partition]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChanges:
+    """Differences between two views of the registrations; ids ascending."""
+
+    #: Registered now, under an id that was not there or had another epoch.
+    arrived: tuple[int, ...]
+    #: Not registered any more.
+    gone: tuple[int, ...]
+    #: Same registration, other content (an endpoint changed).
+    updated: tuple[int, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.arrived or self.gone or self.updated)
+
+
+def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
+    """What happened between two readings; an id whose epoch differs has bounced and arrives."""
+    arrived, updated = [], []
+    for broker_id in sorted(after):
+        known = before.get(broker_id)
+        if known is None or known.broker_epoch != after[broker_id].broker_epoch:
+            arrived.append(broker_id)
+        elif replace(known, is_leaving=False) != after[broker_id]:
+            updated.append(broker_id)
+    gone = tuple(broker_id for broker_id in sorted(before) if broker_id not in after)
+    return BrokerChanges(tuple(arrived), gone, tuple(updated))
+
+
+class Registrations:
+    """What a controller remembers of its readings."""
+
+    __slots__ = ("has_read",)
+
+    def __init__(self) -> None:
+        #: Brokers found by the first reading have not come.
+        self.has_read = False
+
+    def read(self, event: BrokersRead, draft: Draft, agenda: Agenda) -> BrokerChanges:
+        """Take over a reading; return what changed."""
+        image = draft.image
+        before = image.brokers
+        changes = broker_changes(before, event.brokers)
+        if self.has_read:
+            ended = [one for one in (*changes.arrived, *changes.gone) if one in before]
+            for broker_id in ended:
+                draft.notice(BrokerGone(before[broker_id]))
+            for broker_id in changes.arrived:
+                draft.notice(BrokerArrived(event.brokers[broker_id]))
+        self.has_read = True
+        if not changes:
+            return changes
+        image.apply(BrokersChanged(event.brokers))
+        draft.order(SendBrokers())
+        for broker_id in (*changes.arrived, *changes.gone):
+            hosted = image.hosted_by(broker_id)
+            agenda.look_at(hosted)
+            draft.show(hosted)
+            agenda.look_at_reassignments(hosted, image)
+        draft.send_everything(changes.arrived)
+        return changes
+
+    def copy(self) -> Registrations:
+        """An independent copy."""
+        other = Registrations()
+        other.has_read = self.has_read
+        return other

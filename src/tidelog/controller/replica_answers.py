@@ -1,0 +1,122 @@
+"""What brokers answer to commands: replicas that they have, lack, or have stopped (D3, V22, V52).
+
+An answer counts only under the broker's present registration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.controller.agenda import Agenda
+from tidelog.controller.draft import Draft
+from tidelog.controller.events import Event
+from tidelog.controller.image import Change, Image
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
+
+#: Outcomes of a role that say that the replica is there: Kafka's brokers refuse one of the leader
+#: epoch that they know already.
+_HAS_REPLICA = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrAnswered(Event):
+    """A broker's answer to LeaderAndIsr, per partition (D3)."""
+
+    broker_id: int
+    broker_epoch: int
+    outcomes: Sequence[tuple[TopicPartition, ErrorCode]]
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaAnswered(Event):
+    """A broker's answer to StopReplica: these are stopped, or never will be (V22, V52)."""
+
+    broker_id: int
+    broker_epoch: int
+    topic_partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandsDropped(Event):
+    """So many commands waited for a broker that part of them was thrown away (V81), or it got a
+    replica back (V35): it must be sent everything."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAnswered(Change):
+    """A broker reported whether it has a replica (D3), under its present registration."""
+
+    topic_partition: TopicPartition
+    broker_id: int
+    present: bool
+
+    def apply(self, image: Image) -> None:
+        """Know it for as long as any broker lacks the replica."""
+        answers = image.presences.setdefault(self.topic_partition, {})
+        answers[self.broker_id] = self.present
+        if all(answers.values()):
+            del image.presences[self.topic_partition]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasStopped(Change):
+    """A broker answered StopReplica for partitions of topics being deleted, or that it leaves."""
+
+    broker_id: int
+    topic_partitions: Sequence[TopicPartition]
+
+    def apply(self, image: Image) -> None:
+        """Wait for these replicas no longer."""
+        for topic_partition in self.topic_partitions:
+            image.leaving.get(topic_partition, {}).pop(self.broker_id, None)
+            for ending in (
+                image.deletions.get(topic_partition.topic),
+                image.removals.get(topic_partition.topic),
+            ):
+                if ending is not None and self.broker_id in ending.waiting:
+                    waiting = ending.waiting[self.broker_id]
+                    waiting.pop(topic_partition, None)
+                    if not waiting:
+                        del ending.waiting[self.broker_id]
+
+
+def role_answered(event: LeaderAndIsrAnswered, image: Image, agenda: Agenda) -> None:
+    """Take over which replicas a broker has; partitions are looked at where that is news."""
+    if not _is_current(event.broker_id, event.broker_epoch, image):
+        return
+    for topic_partition, error in event.outcomes:
+        state = image.states.get(topic_partition)
+        if state is None:
+            continue
+        if error is ErrorCode.REPLICA_NOT_AVAILABLE:
+            # Outside the ISR it makes the replica; that it had none says nothing there.
+            news = event.broker_id in state.isr
+        else:
+            news = error in _HAS_REPLICA and bool(image.presence(topic_partition))
+        if news:
+            present = error in _HAS_REPLICA
+            image.apply(ReplicaAnswered(topic_partition, event.broker_id, present))
+            agenda.look_at((topic_partition,))
+
+
+def stop_answered(event: StopReplicaAnswered, image: Image, agenda: Agenda) -> None:
+    """Take over which replicas a broker has stopped."""
+    if _is_current(event.broker_id, event.broker_epoch, image):
+        image.apply(ReplicasStopped(event.broker_id, tuple(event.topic_partitions)))
+        agenda.look_at_reassignments(event.topic_partitions, image)
+
+
+def commands_dropped(event: CommandsDropped, draft: Draft) -> None:
+    """Send everything to a broker."""
+    if _is_current(event.broker_id, event.broker_epoch, draft.image):
+        draft.send_everything((event.broker_id,))
+
+
+def _is_current(broker_id: int, broker_epoch: int, image: Image) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.broker_epoch == broker_epoch

@@ -1,0 +1,34 @@
+"""What a controller is given when its term begins.
+
+Values of the broker's configuration that decisions depend on; one of them, the cluster's
+unclean.leader.election.enable, may change within the term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+#: Checks the configuration of a topic and returns it as it is stored; raises ConfigError.
+ConfigValidator = Callable[[Mapping[str, str | None]], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What the cluster's configuration says about new topics."""
+
+    num_partitions: int
+    replication_factor: int
+    validate_configs: ConfigValidator
+    deletion_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Identity and configuration of the controller for one term."""
+
+    controller_id: int
+    controller_epoch: int
+    topic_defaults: TopicDefaults
+    #: unclean.leader.election.enable of the cluster; a topic may have its own.
+    unclean: bool = False

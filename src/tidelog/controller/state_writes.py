@@ -1,0 +1,140 @@
+"""Publishing the state of a partition: the write, and what the image learns of it.
+
+The state node is written where its version is the one that the image knows. A conflict is taken
+over as it was found, and the partition is looked at again (V15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidelog.controller.cluster_events import StateChange
+from tidelog.controller.image import Change, Image
+from tidelog.controller.notices import Report
+from tidelog.controller.orders import SendFoundState, SendState
+from tidelog.controller.records import Topic
+from tidelog.controller.settlement import Settlement
+from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.core.types import PartitionState, TopicPartition
+
+#: Expected partition epoch of a partition without a state node: it is to be made.
+NO_STATE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StatePublished(Change):
+    """The state node of a partition holds `state`."""
+
+    topic_partition: TopicPartition
+    state: PartitionState
+
+    def apply(self, image: Image) -> None:
+        """Know the state; nothing where the topic is gone."""
+        if self.topic_partition.topic in image.topics:
+            image.states[self.topic_partition] = self.state
+            image.unreadable_states.pop(self.topic_partition, None)
+            image.former.pop(self.topic_partition, None)
+
+
+@dataclass(frozen=True, slots=True)
+class StateUnreadable(Change):
+    """A partition's state node is not what it should be; the partition is left alone."""
+
+    topic_partition: TopicPartition
+    reason: str
+
+    def apply(self, image: Image) -> None:
+        """Know no state."""
+        image.states.pop(self.topic_partition, None)
+        image.presences.pop(self.topic_partition, None)
+        image.unreadable_states[self.topic_partition] = self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasRemade(Change):
+    """Brokers are sent to create the partition: what they reported before does not count (D3)."""
+
+    topic_partition: TopicPartition
+
+    def apply(self, image: Image) -> None:
+        """Forget which brokers lack the replica."""
+        image.presences.pop(self.topic_partition, None)
+
+
+@dataclass(frozen=True, slots=True)
+class WritePartitionState(Write):
+    """Publish a state where the node's version is `expected_epoch` (NO_STATE: make the node)."""
+
+    topic_partition: TopicPartition
+    state: PartitionState
+    expected_epoch: int
+    #: Brokers may make the replica: it is this decision that brings it into being (D3).
+    is_new: bool = False
+    #: The change comes from the leader, who hears of it by its answer.
+    asked_by_leader: bool = False
+    #: Only these may be made, where the partition is there already: a reassignment adds them.
+    new_replicas: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        # The partition epoch is the version of the state node (V14).
+        assert self.state.partition_epoch == self.expected_epoch + 1, f"not the next: {self}"
+
+    def settle(self, outcome: Outcome, settlement: Settlement) -> None:
+        """Know what the node holds now."""
+        if isinstance(outcome, Conflict):
+            self._found(outcome, settlement)
+        else:
+            self._published(outcome.mzxid, settlement)
+        settlement.agenda.look_at_departures((self.topic_partition,), settlement.image)
+
+    def _published(self, mzxid: int, settlement: Settlement) -> None:
+        image, topic_partition = settlement.image, self.topic_partition
+        before = image.states.get(topic_partition)
+        settlement.apply(StatePublished(topic_partition, replace(self.state, mzxid=mzxid)))
+        if self.is_new:
+            settlement.apply(ReplicasRemade(topic_partition))
+        has_roles = not self.asked_by_leader
+        settlement.orders.append(
+            SendState(topic_partition, self.is_new, self.new_replicas, has_roles)
+        )
+        topic_id = image.topics[topic_partition.topic].topic_id
+        settlement.notices.add(
+            StateChange(topic_partition, topic_id, before, self.state, self.asked_by_leader)
+        )
+
+    def _found(self, conflict: Conflict, settlement: Settlement) -> None:
+        image, topic_partition = settlement.image, self.topic_partition
+        if conflict.state is not None:
+            settlement.apply(StatePublished(topic_partition, conflict.state))
+            settlement.agenda.look_at((topic_partition,))
+        else:
+            before = image.states.get(topic_partition)
+            if before is not None:
+                settlement.notices.add(Report(last_known(topic_partition, before)))
+            settlement.apply(StateUnreadable(topic_partition, conflict.reason))
+        settlement.orders.append(SendFoundState(topic_partition))
+
+
+def last_known(topic_partition: TopicPartition, state: PartitionState) -> str:
+    """What to say of a partition that is left alone, and whose state was known before."""
+    return (
+        f"partition {topic_partition} is left alone until its state node is mended: it was led by"
+        f" {state.leader} under leader epoch {state.leader_epoch}, ISR {list(state.isr)}; another"
+        f" state than that needs a leader epoch of at least {state.leader_epoch + 1}"
+    )
+
+
+def first_states(states: Mapping[int, PartitionState], mzxid: int) -> dict[int, PartitionState]:
+    """First states of partitions as they were written in this transaction."""
+    return {partition: replace(state, mzxid=mzxid) for partition, state in states.items()}
+
+
+def send_first_states(
+    topic: Topic, states: Mapping[int, PartitionState], settlement: Settlement
+) -> None:
+    """Let the replicas of new partitions be created."""
+    for partition, state in states.items():
+        topic_partition = TopicPartition(topic.name, partition)
+        settlement.orders.append(SendState(topic_partition, is_new=True))
+        settlement.notices.add(StateChange(topic_partition, topic.topic_id, None, state))

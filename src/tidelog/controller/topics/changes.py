@@ -1,0 +1,58 @@
+"""Facts about a whole topic: it was found, it cannot be read, it is gone.
+
+A topic whose node cannot be read is known by its name only. Its replicas and its metadata stay what
+they are until the node is repaired (V35).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidelog.controller.image import Change, Image
+from tidelog.controller.records import Topic
+from tidelog.core.types import PartitionState, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFound(Change):
+    """A topic exists, with the states that its partitions have so far."""
+
+    topic: Topic
+    states: Mapping[int, PartitionState]
+    #: Partitions whose state nodes are not what they should be, and why; they are left alone.
+    unreadable: Mapping[int, str] = field(default_factory=dict)
+
+    def apply(self, image: Image) -> None:
+        """Know the topic, in place of one of its name."""
+        image.add_topic(self.topic, self.states)
+        for partition, reason in self.unreadable.items():
+            image.unreadable_states[TopicPartition(self.topic.name, partition)] = reason
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUnreadable(Change):
+    """A topic's node is not what it should be; it is left alone."""
+
+    name: str
+    reason: str
+
+    def apply(self, image: Image) -> None:
+        """Know nothing but the name."""
+        image.remove_topic(self.name)
+        image.unreadable[self.name] = self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGone(Change):
+    """A topic is no more."""
+
+    name: str
+
+    def apply(self, image: Image) -> None:
+        """Forget all of it."""
+        image.remove_topic(self.name)
+        image.deletions.pop(self.name, None)
+        image.unreadable.pop(self.name, None)
+        image.removals.pop(self.name, None)
+        image.forget_former(self.name)

@@ -1,0 +1,347 @@
+"""Deletion of topics: requests, commands to delete, and the end of the nodes (V8, V22).
+
+A topic is queued below `/admin/delete_topics`. Every live broker that has replicas of it is sent to
+delete them. When all have answered, its nodes go, the request last. A client is answered then, or
+when its time is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from tidelog.controller.answers import Result
+from tidelog.controller.command_builder import CommandBuilder
+from tidelog.controller.commands import EPOCH_DURING_DELETE
+from tidelog.controller.draft import Draft
+from tidelog.controller.events import Event
+from tidelog.controller.image import Change, Image
+from tidelog.controller.orders import Order, Rank
+from tidelog.controller.records import Deletion, Topic
+from tidelog.controller.settings import TopicDefaults
+from tidelog.controller.settlement import Settlement
+from tidelog.controller.topics.changes import TopicGone
+from tidelog.controller.writes import Outcome, Write
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.names import is_internal_topic
+from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsRead(Event):
+    """The names below `/admin/delete_topics` (V8)."""
+
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsAsked(Event):
+    """A client asks for topics to be deleted."""
+
+    ticket: int
+    request: DeleteTopicsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRemoved:
+    """The nodes of a deleted topic are gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableTopicDeleted:
+    """A topic is deleted although its node cannot be read."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRequested(Change):
+    """`/admin/delete_topics/T` exists."""
+
+    name: str
+
+    def apply(self, image: Image) -> None:
+        """The topic is on its way out from now on."""
+        image.deletions.setdefault(self.name, Deletion())
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionCommanded(Change):
+    """Brokers were sent to delete; these replicas have not answered."""
+
+    name: str
+    replicas: Mapping[int, tuple[TopicPartition, ...]]
+
+    def apply(self, image: Image) -> None:
+        """Wait for them."""
+        assert all(broker_id in image.brokers for broker_id in self.replicas), f"dead: {self}"
+        waiting = {broker_id: dict.fromkeys(held) for broker_id, held in self.replicas.items()}
+        image.deletions[self.name] = Deletion(commanded=True, waiting=waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicReplicas(Order):
+    """Let brokers delete the replicas of a topic, and forget its partitions.
+
+    Nobody knows which brokers hold replicas of a topic whose node cannot be read: every broker is
+    sent everything, and sets them aside as strays (V35).
+    """
+
+    name: str
+    topic_partitions: Sequence[TopicPartition]
+    replicas: Mapping[int, tuple[TopicPartition, ...]]
+    is_unreadable: bool
+
+    rank: ClassVar[Rank] = Rank.TOPIC_DELETION
+
+    def give(self, builder: CommandBuilder) -> None:
+        """Add the end of the partitions, and the stops."""
+        for topic_partition in self.topic_partitions:
+            builder.send_metadata(topic_partition)
+        for broker_id, held in self.replicas.items():
+            for topic_partition in held:
+                builder.delete_replica(broker_id, topic_partition, EPOCH_DURING_DELETE)
+        if self.is_unreadable:
+            builder.send_everything_to_all()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeletion(Write):
+    """Make `/admin/delete_topics/T`."""
+
+    name: str
+
+    def settle(self, outcome: Outcome, settlement: Settlement) -> None:
+        """The topic is on its way out, whoever queued it."""
+        settlement.apply(DeletionRequested(self.name))
+        settlement.agenda.look_at_requests(settlement.image)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopic(Write):
+    """Remove a deleted topic's subtree and configuration, its request last; `topic` None: its node
+    could not be read."""
+
+    name: str
+    topic: Topic | None
+
+    def settle(self, outcome: Outcome, settlement: Settlement) -> None:
+        """Forget the topic."""
+        settlement.apply(TopicGone(self.name))
+        settlement.notices.add(TopicRemoved(self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetDeletion(Write):
+    """Remove a request to delete a topic that does not exist."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class DeletedTopic:
+    """One topic of a request, as far as it is known."""
+
+    name: str | None
+    topic_id: TopicId
+
+
+@dataclass(slots=True)
+class DeleteTopicsAnswer:
+    """Answer to DeleteTopics: given when the topics are gone, or when the client's time is over."""
+
+    ticket: int
+    results: list[Result[DeletedTopic]] = field(default_factory=list)
+    #: Topics whose nodes are not gone yet.
+    waiting: dict[str, None] = field(default_factory=dict)
+
+    def copy(self) -> DeleteTopicsAnswer:
+        """An independent copy."""
+        return DeleteTopicsAnswer(
+            self.ticket, [replace(result) for result in self.results], dict(self.waiting)
+        )
+
+    def give_up(self) -> None:
+        """The client's time is over; the deletion goes on."""
+        for result in self.results:
+            if result.subject.name in self.waiting:
+                result.error = ErrorCode.REQUEST_TIMED_OUT
+                result.message = "the deletion goes on"
+        self.waiting.clear()
+
+    def message(self) -> DeleteTopicsResponse:
+        """The answer as it stands."""
+        return DeleteTopicsResponse(
+            responses=[
+                DeletableTopicResult(
+                    name=result.subject.name,
+                    topic_id=result.subject.topic_id,
+                    error_code=result.error,
+                    error_message=result.message,
+                )
+                for result in self.results
+            ]
+        )
+
+
+class Deletions:
+    """The deletions of one term, and the clients that wait for them."""
+
+    __slots__ = ("_forgotten", "_given_up", "_new", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: list[DeleteTopicsAnswer] = []
+        #: Answers to requests that the decision in flight takes up.
+        self._new: list[DeleteTopicsAnswer] = []
+        #: Tickets of clients whose time was over before their request was decided.
+        self._given_up: dict[int, None] = {}
+        #: Requests to delete what cannot be deleted, of the decision that is made.
+        self._forgotten: dict[str, None] = {}
+
+    def read(self, event: DeletionsRead, draft: Draft) -> None:
+        """Take over requests that were left in the store (V8)."""
+        image = draft.image
+        for name in event.names:
+            exists = name in image.topics or name in image.unreadable
+            exists = exists and not is_internal_topic(name)
+            if exists and draft.settings.topic_defaults.deletion_enabled:
+                image.apply(DeletionRequested(name))
+            else:
+                self._forgotten[name] = None
+
+    def delete_topics(self, asked: DeleteTopicsAsked, draft: Draft) -> None:
+        """Queue topics for deletion (V22); their answer comes when they are gone."""
+        request, image = asked.request, draft.image
+        answer = DeleteTopicsAnswer(asked.ticket)
+        self._new.append(answer)
+        wanted = request.topics or [DeleteTopicState(name) for name in request.topic_names]
+        for one in wanted:
+            try:
+                name, topic_id = deletion_target(one, image, draft.settings.topic_defaults)
+            except KafkaError as error:
+                refused = DeletedTopic(one.name, one.topic_id)
+                answer.results.append(Result(refused, error.code, error.message))
+                continue
+            answer.results.append(Result(DeletedTopic(name, topic_id)))
+            answer.waiting[name] = None
+            if name not in draft.queued and not image.is_deleting(name):
+                draft.queued[name] = None
+                draft.add(QueueDeletion(name))
+
+    def write(self, draft: Draft) -> None:
+        """Remove topics of which no replica is left, and requests that cannot be done."""
+        for name, deletion in draft.image.deletions.items():
+            if deletion.done:
+                draft.add(RemoveTopic(name, draft.image.topics.get(name)))
+        forgotten, self._forgotten = self._forgotten, {}
+        for name in forgotten:
+            draft.add(ForgetDeletion(name))
+
+    def settle(self, settlement: Settlement) -> None:
+        """Send brokers to delete the topics that were queued since."""
+        image = settlement.image
+        for name, deletion in list(image.deletions.items()):
+            if deletion.commanded:
+                continue
+            order = deletion_order(name, image)
+            settlement.apply(DeletionCommanded(name, order.replicas))
+            settlement.orders.append(order)
+            if order.is_unreadable:
+                settlement.notices.add(UnreadableTopicDeleted(name))
+
+    # clients
+
+    def answers(self, removed: Sequence[TopicRemoved]) -> list[tuple[int, Any]]:
+        """The answers to clients whose topics are all gone, or whose time is over."""
+        for answer in self._waiting:
+            for one in removed:
+                answer.waiting.pop(one.name, None)
+        for answer in self._new:
+            if answer.ticket in self._given_up:
+                del self._given_up[answer.ticket]
+                answer.give_up()
+        waiting, self._new = [*self._waiting, *self._new], []
+        self._waiting = [answer for answer in waiting if answer.waiting]
+        return [(answer.ticket, answer.message()) for answer in waiting if not answer.waiting]
+
+    def give_up(self, ticket: int) -> Any | None:
+        """The time of a client is over: the answer, None while its request is not decided (the
+        answer then comes as soon as it is)."""
+        for answer in self._waiting:
+            if answer.ticket == ticket:
+                self._waiting.remove(answer)
+                answer.give_up()
+                return answer.message()
+        self._given_up[ticket] = None
+        return None
+
+    def copy(self) -> Deletions:
+        """An independent copy."""
+        other = Deletions()
+        other._waiting = [answer.copy() for answer in self._waiting]
+        other._new = [answer.copy() for answer in self._new]
+        other._given_up = dict(self._given_up)
+        return other
+
+
+def has_work(image: Image) -> bool:
+    """Whether a deletion is due without another event."""
+    return any(one.done or not one.commanded for one in image.deletions.values())
+
+
+def deletion_order(name: str, image: Image) -> DeleteTopicReplicas:
+    """What brokers are sent for a topic that is queued for deletion."""
+    topic, is_unreadable = image.topics.get(name), name in image.unreadable
+    if topic is None:
+        return DeleteTopicReplicas(name, (), {}, is_unreadable)
+    return DeleteTopicReplicas(name, topic.partitions, _live_replicas(topic, image), is_unreadable)
+
+
+def _live_replicas(topic: Topic, image: Image) -> dict[int, tuple[TopicPartition, ...]]:
+    """Replicas of a topic on live brokers, those that a reassignment takes away included."""
+    held: dict[int, list[TopicPartition]] = {}
+    for topic_partition in topic.partitions:
+        for replica in topic.assignments[topic_partition.partition]:
+            if replica in image.brokers:
+                held.setdefault(replica, []).append(topic_partition)
+    return {broker_id: tuple(partitions) for broker_id, partitions in held.items()}
+
+
+def deletion_target(
+    wanted: DeleteTopicState, image: Image, defaults: TopicDefaults
+) -> tuple[str, TopicId]:
+    """Name and id of the topic to delete; raises KafkaError."""
+    if not defaults.deletion_enabled:
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+    if wanted.name is None:
+        name = image.topic_name(wanted.topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        _check_deletable(name)
+        return name, wanted.topic_id
+    if wanted.topic_id != ZERO_TOPIC_ID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is given by name or by id, not both")
+    _check_deletable(wanted.name)
+    topic = image.topics.get(wanted.name)
+    if topic is not None:
+        return topic.name, topic.topic_id
+    if wanted.name in image.unreadable:
+        return wanted.name, ZERO_TOPIC_ID
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name!r}")
+
+
+def _check_deletable(name: str) -> None:
+    if is_internal_topic(name):
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"internal topic {name!r} cannot be deleted: brokers keep their own records in it",
+        )
