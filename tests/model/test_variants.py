@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 from tests.model.test_models import LIMIT, show
-from tests.mutants import Mutant, MutantGoneError
 from tests.support.models import bounce_model, failover_model, isr_model, log_model
 from tests.support.models.explorer import Model, explore
 from tests.support.models.variants import (
@@ -17,6 +16,7 @@ from tests.support.models.variants import (
     Variant,
     in_force,
 )
+from tests.support.mutants import Mutant, MutantGoneError
 
 #: What holds is as large as the healthy model: at smaller bounds here, at full ones in the soak.
 LOG_BOUNDS = log_model.Bounds(2, 2, 2)

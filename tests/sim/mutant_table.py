@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutants import MUTANTS, Mutant, importable
 from tests.support.models.variants import finding
+from tests.support.mutants import MUTANTS, Mutant, importable
 
 from tidelog.sim.run import run_seed
 
@@ -33,9 +33,9 @@ _HEAD = """\
 Brokers with one safety rule taken out, each of which the simulator or a model catches. `make test`
 replays the seed that is named here, and replays it without the mutant, which shows nothing until
 then. `make soak` searches other seeds and counts those that catch each mutant (`python -m
-tests.mutants`). In a checkout, `tidelog sim replay SEED --profile PROFILE --mutant
-tests.mutants:NAME` prints a kill step by step. `python -m tests.sim.mutant_table` writes this page,
-with `--search` after a search of up to 200 seeds each.
+tests.support.mutants`). In a checkout, `tidelog sim replay SEED --profile PROFILE --mutant
+tests.support.mutants:NAME` prints a kill step by step. `python -m tests.sim.mutant_table` writes
+this page, with `--search` after a search of up to 200 seeds each.
 
 | mutant | rule | what it does | profile | seed | events | found by |
 |---|---|---|---|---:|---:|---|

@@ -57,7 +57,15 @@ Call = Callable[[Sequence[Step]], list[str]]
 def before(minutes: float, cores: int) -> list[list[Step]]:
     """What goes before the simulator: steps that run side by side, one set after the other."""
     share = minutes * MUTANTS_AND_MODELS
-    mutants: tuple[str, ...] = (PYTHON, "-m", "tests.mutants", "--seeds", "0..199", "--kills", "1")
+    mutants: tuple[str, ...] = (
+        PYTHON,
+        "-m",
+        "tests.support.mutants",
+        "--seeds",
+        "0..199",
+        "--kills",
+        "1",
+    )
     mutants += ("--minutes", f"{share:.2f}", "--jobs", str(max(1, cores - 1)))
     return [
         [

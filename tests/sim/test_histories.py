@@ -7,7 +7,7 @@ to be silent here.
 from __future__ import annotations
 
 import pytest
-from tests.mutants import MUTANTS, applied
+from tests.support.mutants import MUTANTS, applied
 
 from tidelog.history import HistoryChecker, Operation, Report
 from tidelog.sim.run import SeedRun, run_seed

@@ -2,8 +2,8 @@
 
 The recorded seed must catch it, and shows nothing without the mutant until then. What a seed does
 changes with every change of the brokers: `python -m tests.sim.mutant_table --search NAME` records
-another seed, and `make soak` counts the seeds that catch each (`python -m tests.mutants`). What no
-seed shows must be found by a model (`tests/model/test_variants.py`).
+another seed, and `make soak` counts the seeds that catch each (`python -m tests.support.mutants`).
+What no seed shows must be found by a model (`tests/model/test_variants.py`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from tests.mutants import MUTANTS, importable
 from tests.sim.mutant_table import load
 from tests.support.models.variants import finding
+from tests.support.mutants import MUTANTS, importable
 
 from tidelog.sim.run import run_seed
 

@@ -7,7 +7,7 @@ import multiprocessing
 from collections.abc import Generator
 
 import pytest
-from tests.mutants import importable
+from tests.support.mutants import importable
 
 from tidelog.cli.seed_workers import SeedFailedError, run_in_processes
 from tidelog.sim.job import Job

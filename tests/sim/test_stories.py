@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.mutants import MUTANTS, importable
 from tests.sim.mutant_table import load
+from tests.support.mutants import MUTANTS, importable
 
 from tidelog.sim.disk import Loss
 from tidelog.sim.job import Job

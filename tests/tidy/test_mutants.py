@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.mutants import MUTANTS
 from tests.sim.mutant_table import SEEDS, TABLE, load, render
+from tests.support.mutants import MUTANTS
 from tests.support.rules import rule_ids
 
 

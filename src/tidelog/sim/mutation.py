@@ -2,7 +2,7 @@
 
 A job names its mutant as text, `MODULE:NAME`, because a worker is another process: it imports the
 module and takes the attribute. This package has no mutants. Those of the project's own tests are
-`tests.mutants:NAME`, importable in a checkout.
+`tests.support.mutants:NAME`, importable in a checkout.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def load(name: str) -> Mutant:
     if not attribute or not all(word.isidentifier() for word in module_name.split(".")):
         raise MutantNotFoundError(
             f"no mutant {name!r}: MODULE:NAME is expected, in a checkout of tidelog"
-            f" tests.mutants:{attribute or module_name}"
+            f" tests.support.mutants:{attribute or module_name}"
         )
     try:
         found = getattr(importlib.import_module(module_name), attribute)

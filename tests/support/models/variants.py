@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tests.mutants import MUTANTS, Mutant
 from tests.support.models.replicas import Answer, Fetch, Replica
+from tests.support.mutants import MUTANTS, Mutant
 
 from tidelog.controller.partitions.isr import Verdict
 from tidelog.controller.writes import Written

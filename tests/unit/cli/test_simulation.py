@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.mutants import MUTANTS, Mutant, importable
 from tests.support.cli import run
+from tests.support.mutants import MUTANTS, Mutant, importable
 
 from tidelog.cli import seed_search, simulation
 from tidelog.history import Operation, read_history
@@ -185,9 +185,9 @@ class TestRun:
             ["--seeds", "x"],
             ["--seeds", "-3..2"],
             ["--mutant", "nobody"],
-            ["--mutant", "tests.mutants:nobody"],
+            ["--mutant", "tests.support.mutants:nobody"],
             ["--mutant", "tests.no_mutants:nobody"],
-            ["--mutant", "tests.mutants:MUTANTS"],
+            ["--mutant", "tests.support.mutants:MUTANTS"],
             ["--profile", "nothing"],
             ["--jobs", "0"],
             ["--seeds", "0..99999999999999999999"],

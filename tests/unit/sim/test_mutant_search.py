@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: which seeds are tried, what is printed, which exit code."""
+"""`python -m tests.support.mutants`: which seeds are tried, what is printed, which exit code."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
-from tests.mutants import MUTANTS, Mutant, importable
-from tests.mutants import __main__ as command
-from tests.mutants.search import MutantSearch
+from tests.support.mutants import MUTANTS, Mutant, importable
+from tests.support.mutants import __main__ as command
+from tests.support.mutants.search import MutantSearch
 
 from tidelog.sim import job as jobs
 from tidelog.sim.job import Job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.mutants import MUTANTS, importable
+from tests.support.mutants import MUTANTS, importable
 
 from tidelog.replication import truncation
 from tidelog.sim.mutation import MutantNotFoundError, applied, load
@@ -29,13 +29,13 @@ def test_every_mutant_is_importable_by_its_name(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("kip101_only", r"MODULE:NAME is expected, .* tests\.mutants:kip101_only"),
-        ("tests.mutants:", "MODULE:NAME is expected"),
+        ("kip101_only", r"MODULE:NAME is expected, .* tests\.support\.mutants:kip101_only"),
+        ("tests.support.mutants:", "MODULE:NAME is expected"),
         (":kip101_only", "MODULE:NAME is expected"),
         ("..mutants:kip101_only", "MODULE:NAME is expected"),
         ("tests.no_mutants:kip101_only", "No module named 'tests.no_mutants'"),
-        ("tests.mutants:kip101", "no mutant 'kip101'; there are kip101_only"),
-        ("tests.mutants:MUTANTS", "an object with `profile` and `in_force` is one"),
+        ("tests.support.mutants:kip101", "no mutant 'kip101'; there are kip101_only"),
+        ("tests.support.mutants:MUTANTS", "an object with `profile` and `in_force` is one"),
         ("json:nothing", "module 'json' has no attribute 'nothing'"),
     ],
 )

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.mutants import MUTANTS, Mutant, MutantGoneError, applied
-from tests.mutants.mutant import Catalogue
+from tests.support.mutants import MUTANTS, Mutant, MutantGoneError, applied
+from tests.support.mutants.mutant import Catalogue
 
 from tidelog.sim.profiles import PROFILES
 

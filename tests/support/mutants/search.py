@@ -1,4 +1,4 @@
-"""The search for seeds that catch mutants, for `python -m tests.mutants`.
+"""The search for seeds that catch mutants, for `python -m tests.support.mutants`.
 
 In rounds, one seed of each mutant that is still looked for, so that a search whose time ends has
 tried every mutant: one that any seed catches does not wait for another that few catch.

@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: count the seeds that catch each mutant; `--help` lists the options."""
+"""`python -m tests.support.mutants`: count the seeds that catch each mutant."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import time
 from typing import Annotated
 
 import typer
-from tests.mutants import MUTANTS, importable
-from tests.mutants.search import MutantSearch
+from tests.support.mutants import MUTANTS, importable
+from tests.support.mutants.search import MutantSearch
 
 from tidelog.cli.help import HelpCommand
 from tidelog.cli.output import print_line, say
@@ -28,7 +28,7 @@ app = typer.Typer(
 )
 
 
-@app.command(cls=HelpCommand, epilog="Example: python -m tests.mutants --seeds 0..29")
+@app.command(cls=HelpCommand, epilog="Example: python -m tests.support.mutants --seeds 0..29")
 def mutants(
     seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..29",
     mutant: Annotated[str, typer.Option(help="One of them, by name; else all.")] = "",
@@ -82,9 +82,9 @@ def main() -> None:
     """Run the command and exit with its code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        app(prog_name="python -m tests.mutants")
+        app(prog_name="python -m tests.support.mutants")
     except TidelogError as error:
-        say(f"tests.mutants: {error}")
+        say(f"tests.support.mutants: {error}")
         sys.exit(1)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from tests.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import Catalogue
 
 from tidelog.replication.isr import target_isr
 

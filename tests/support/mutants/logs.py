@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import Catalogue
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import PRODUCER_BATCHES_REMEMBERED

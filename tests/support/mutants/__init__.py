@@ -1,8 +1,8 @@
 """Mutants: brokers with one rule broken, which the checkers must catch.
 
-The simulator takes a mutant by its importable name, `tests.mutants:NAME`: each mutant is an
-attribute of this package. `python -m tests.mutants` searches for seeds that catch each mutant;
-tests/sim/test_mutants.py replays the recorded ones.
+The simulator takes a mutant by its importable name, `tests.support.mutants:NAME`: each mutant is an
+attribute of this package. `python -m tests.support.mutants` searches for seeds that catch each
+mutant; tests/sim/test_mutants.py replays the recorded ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from tests.mutants import (
+from tests.support.mutants import (
     control,
     disks,
     groups,
@@ -24,7 +24,7 @@ from tests.mutants import (
     serving,
     sessions,
 )
-from tests.mutants.mutant import Mutant, MutantGoneError
+from tests.support.mutants.mutant import Mutant, MutantGoneError
 
 from tidelog.sim.suggestions import nearest_first
 
