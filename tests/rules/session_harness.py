@@ -6,12 +6,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from tests.support.store.clusters import SimCluster
-from tidelog.sim.store import SimStoreClient
 
 from tidelog.broker.broker import Broker
 from tidelog.core.config import BrokerConfig
 from tidelog.metadata import layout
 from tidelog.metadata.store import Node
+from tidelog.sim.sim_store import SimStoreClient
 
 TIMEOUT_MS = 1000
 
