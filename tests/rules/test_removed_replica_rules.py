@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from tests.support.broker.connections import FakeBroker, FakeTransport, frame
+from tests.support.broker.directory import FakeLog
 from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
-    FakeLog,
     a_cluster,
     errors,
     replicate,

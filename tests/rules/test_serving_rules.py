@@ -10,10 +10,10 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from tests.support.broker.directory import FakeLog
 from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
-    FakeLog,
     a_cluster,
     replicate,
     settle,

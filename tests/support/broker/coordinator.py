@@ -8,11 +8,11 @@ from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
+from tests.support.broker.directory import FakeLog
 from tests.support.broker.fakes import (
     CONNECTION,
     FakeBroker,
     FakeClock,
-    FakeLog,
     errors,
     settle,
     state,

@@ -8,11 +8,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from tests.support.broker.directory import FakeLog
 from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
     FakeBroker,
-    FakeLog,
     a_cluster,
     errors,
     replicate,
