@@ -11,7 +11,7 @@ from tidelog.broker.broker import Broker
 from tidelog.core.config import BrokerConfig
 from tidelog.metadata import layout
 from tidelog.metadata.store import Node
-from tidelog.sim.store import SimStoreClient
+from tidelog.sim.sim_store import SimStoreClient
 
 TIMEOUT_MS = 1000
 
