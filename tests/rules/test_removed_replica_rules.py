@@ -13,13 +13,13 @@ from tests.support.broker.connections import FakeBroker, FakeTransport, frame
 from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
-    FakeLog,
     a_cluster,
     errors,
     replicate,
     settle,
     state,
 )
+from tests.support.broker.logs import FakeLog
 
 from tidelog.broker.apis import api_versions, cards, error_response, handlers
 from tidelog.broker.cluster_view import ClusterView

@@ -15,13 +15,13 @@ import pytest
 from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
-    FakeLog,
     a_cluster,
     errors,
     replicate,
     settle,
     state,
 )
+from tests.support.broker.logs import FakeLog
 
 from tidelog.broker.apis import update_metadata
 from tidelog.core.completion import Completion

@@ -13,12 +13,12 @@ import pytest
 from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
-    FakeLog,
     a_cluster,
     replicate,
     settle,
     state,
 )
+from tests.support.broker.logs import FakeLog
 
 from tidelog.broker.apis import produce
 from tidelog.broker.replicas.role import NoRole

@@ -13,11 +13,11 @@ import pytest
 from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
-    FakeLog,
     a_cluster,
     settle,
     state,
 )
+from tests.support.broker.logs import FakeLog
 from tests.support.log import TP, LogHarness, batch_of, directory_of, drive
 
 from tidelog.broker.cluster_view import PartitionView, TopicView

@@ -12,11 +12,11 @@ from tests.support.broker.fakes import (
     CONNECTION,
     FakeBroker,
     FakeClock,
-    FakeLog,
     errors,
     settle,
     state,
 )
+from tests.support.broker.logs import FakeLog
 from tests.support.requests.of_groups import GROUP, join_group
 
 from tidelog.broker.apis import modules

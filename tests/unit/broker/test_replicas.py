@@ -12,13 +12,13 @@ from tests.support.broker.fakes import (
     T0,
     TOPIC_ID,
     FakeBroker,
-    FakeLog,
     a_cluster,
     errors,
     replicate,
     settle,
     state,
 )
+from tests.support.broker.logs import FakeLog
 
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.types import TopicPartition

@@ -1,0 +1,253 @@
+"""Log directories in memory. A record is one byte, its leader epoch, so histories are comparable.
+
+A log that is slow keeps its completions until `finish`. Every call that changes a log is listed in
+`calls`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from tidelog.core.completion import Completion
+from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.types import TopicPartition
+from tidelog.log.producer_state import ProducerState
+
+
+class FakeLog:
+    """One byte a record: its leader epoch."""
+
+    def __init__(self, topic_partition: TopicPartition, topic_id: bytes) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.metadata_unsynced = False
+        self.config: Any = None
+        #: Taken instead of the one segment that holds the records.
+        self.set_segments: list[Any] | None = None
+        self.log_start_offset = 0
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerState()
+        self.records = bytearray()
+        self.is_slow = False
+        #: Records below may go with the next retention.
+        self.removable = 0
+        self.calls: list[tuple[str, Any]] = []
+        self.append_error: BaseException | None = None
+        self._planned: list[Callable[[], None]] = []
+        self._unfinished: list[Callable[[], None]] = []
+
+    def flush(self) -> Completion[None]:
+        """Writes down nothing; what was not written down is from now on."""
+        self.calls.append(("flush", self.topic_id))
+        self.metadata_unsynced = False
+        return Completion.of(None)
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log_start_offset + len(self.records)
+
+    next_offset = log_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.records)
+
+    @property
+    def segments(self) -> list[Any]:
+        if self.set_segments is not None:
+            return self.set_segments
+        index = SimpleNamespace(floor=lambda offset: offset - self.log_start_offset)
+        return [
+            SimpleNamespace(
+                base_offset=self.log_start_offset,
+                size_bytes=self.size_bytes,
+                index=index,
+                max_timestamp_ms=1_000 * self.log_end_offset if self.records else -1,
+            )
+        ]
+
+    def fill(self, *epochs: int) -> None:
+        """Put records of these epochs into the log."""
+        for epoch in epochs:
+            self.epochs.assign(epoch, self.log_end_offset)
+            self.records.append(epoch)
+
+    def plan_leader_append(
+        self, records: Any, leader_epoch: int, now_ms: int, checked: Any = None
+    ) -> Completion[Any]:
+        return self._plan(bytes([leader_epoch]) * len(records))
+
+    def plan_follower_append(self, records: Any) -> Completion[Any]:
+        return self._plan(bytes(records))
+
+    def _plan(self, data: bytes) -> Completion[Any]:
+        completion: Completion[Any] = Completion()
+        error = self.append_error
+
+        def write() -> None:
+            if error is not None:
+                completion.fail(error)
+                return
+            base_offset = self.log_end_offset
+            self.fill(*data)
+            completion.resolve(
+                SimpleNamespace(
+                    base_offset=base_offset,
+                    last_offset=self.log_end_offset - 1,
+                    log_append_time_ms=-1,
+                )
+            )
+
+        self._planned.append(write)
+        return completion
+
+    def submit_planned(self) -> None:
+        planned, self._planned = self._planned, []
+        for write in planned:
+            if self.is_slow:
+                self._unfinished.append(write)
+            else:
+                write()
+
+    def finish(self) -> None:
+        """The slow disk gets done with everything."""
+        unfinished, self._unfinished = self._unfinished, []
+        for write in unfinished:
+            write()
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool) -> Any:
+        first = offset - self.log_start_offset
+        data = bytes(self.records[first : end_offset - self.log_start_offset])[:max_bytes]
+        return Completion.of(SimpleNamespace(data=memoryview(data)))
+
+    def _change(self, name: str, offset: int, change: Callable[[], None]) -> Completion[None]:
+        completion: Completion[None] = Completion()
+
+        def run() -> None:
+            self.calls.append((name, offset))
+            change()
+            completion.resolve(None)
+
+        if self.is_slow:
+            self._unfinished.append(run)
+        else:
+            run()
+        return completion
+
+    def truncate_to(self, offset: int) -> Completion[None]:
+        def change() -> None:
+            del self.records[offset - self.log_start_offset :]
+            self.epochs.truncate_from_end(offset)
+
+        return self._change("truncate_to", offset, change)
+
+    def truncate_fully_and_start_at(self, offset: int) -> Completion[None]:
+        def change() -> None:
+            self.records.clear()
+            self.log_start_offset = offset
+            self.epochs.clear()
+
+        return self._change("truncate_fully_and_start_at", offset, change)
+
+    def configured(self, config: Any) -> None:
+        self.config = config
+
+    def advance_log_start(self, offset: int) -> bool:
+        self.calls.append(("advance_log_start", offset))
+        if offset <= self.log_start_offset:
+            return False
+        del self.records[: offset - self.log_start_offset]
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def max_timestamp(self) -> Completion[Any]:
+        return self.offset_for_timestamp(self.log_end_offset - 1, self.log_end_offset)
+
+    def enforce_retention(self, now_ms: int, high_watermark: int) -> Completion[int]:
+        if 0 < self.removable <= high_watermark:
+            self.advance_log_start(self.removable)
+        return Completion.of(0)
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        self.epochs.assign(epoch, start_offset)
+
+    def offset_for_timestamp(self, timestamp: int, end_offset: int) -> Completion[Any]:
+        """Record N has timestamp N."""
+        if self.log_start_offset <= timestamp < end_offset:
+            return Completion.of((timestamp, timestamp, self.epochs.epoch_at(timestamp)))
+        return Completion.of(None)
+
+
+class FakeDirectory:
+    """A log directory in memory."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, Any] = {}
+        self.strays: dict[str, Any] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.deleted: list[TopicPartition] = []
+        self.set_aside_logs: list[TopicPartition] = []
+        self.calls: list[tuple[str, Any]] = []
+        self.error: BaseException | None = None
+        self.wall_ms: Callable[[], int] = lambda: 0
+        #: What new replicas keep their records in.
+        self.log_type: type[FakeLog] = FakeLog
+
+    def _done(self, value: Any = None) -> Completion[Any]:
+        return Completion.failed(self.error) if self.error else Completion.of(value)
+
+    def create_many(self, replicas: list[tuple[TopicPartition, bytes, Any]]) -> Completion[Any]:
+        if self.error is not None:
+            return Completion.failed(self.error)
+        self.calls.append(("create_many", len(replicas)))
+        logs = []
+        for topic_partition, topic_id, config in replicas:
+            log = self.logs[topic_partition] = self.log_type(topic_partition, topic_id)
+            log.config = config
+            logs.append(log)
+        return Completion.of(logs)
+
+    def delete(self, topic_partition: TopicPartition) -> Completion[None]:
+        self.deleted.append(topic_partition)
+        del self.logs[topic_partition]
+        return self._done()
+
+    def set_aside(
+        self, topic_partition: TopicPartition, high_watermark: int = 0
+    ) -> Completion[None]:
+        self.set_aside_logs.append(topic_partition)
+        del self.logs[topic_partition]
+        name = str(topic_partition)
+        self.strays[name] = SimpleNamespace(name=name, since_ms=self.wall_ms(), is_held=False)
+        return self._done()
+
+    def hold_strays(self, held: list[str]) -> Completion[None]:
+        for name in held:
+            self.strays[name].is_held = True
+        return self._done()
+
+    def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
+        old = [
+            name
+            for name, stray in self.strays.items()
+            if not stray.is_held and now_ms - stray.since_ms >= delay_ms
+        ]
+        for name in old:
+            del self.strays[name]
+        return self._done(len(old))
+
+    def write_high_watermarks(self, offsets: dict[TopicPartition, int]) -> Completion[None]:
+        if self.error is None:
+            self.high_watermarks = dict(offsets)
+        return self._done()
+
+    def checkpoint(self) -> Completion[None]:
+        self.calls.append(("checkpoint", None))
+        return self._done()
+
+    def flush_due(self, now_ms: int) -> Completion[None]:
+        self.calls.append(("flush_due", now_ms))
+        return self._done()
