@@ -38,16 +38,7 @@ TO_HIGH_WATERMARK = -1
 class LeaderRole:
     """One leadership of a hosted replica."""
 
-    __slots__ = (
-        "_context",
-        "_log",
-        "_partition",
-        "_planned",
-        "_services",
-        "_watchers",
-        "core",
-        "late",
-    )
+    __slots__ = ("_context", "_log", "_partition", "_services", "_watchers", "core", "late")
 
     is_assigned: ClassVar[bool] = True
     is_leader: ClassVar[bool] = True
@@ -66,7 +57,6 @@ class LeaderRole:
         self._services = context.services
         self._log = partition.log
         self._watchers = partition.watchers
-        self._planned = context.appends
         self.core = core
         self.late = LateAppends(partition, self) if late is None else late
         self.late.role = self
@@ -92,7 +82,7 @@ class LeaderRole:
         if partition.topic_partition.topic == CONSUMER_OFFSETS:
             context.coordinators.role_taken(partition, core.leader_epoch)
         self.examine()
-        self._watchers.log_end_moved(self._partition)
+        self._watchers.log_end_moved(partition)
 
     def end(self) -> None:
         """Answer everything that waits, as the leadership is over (V38)."""
@@ -119,7 +109,7 @@ class LeaderRole:
             except CostlyBatch:
                 pass
         completion = late.add(records, acks, now_ms)
-        self._planned.add_late(self._partition)
+        self._context.appends.add_late(self._partition)
         return completion
 
     def plan(
@@ -145,7 +135,7 @@ class LeaderRole:
         except (KafkaError, StorageError) as error:
             self.refused(records, error)
             raise
-        self._planned.add(partition, planned)
+        self._context.appends.add(partition, planned)
         return planned
 
     def refused(self, records: Buffer, error: KafkaError | StorageError) -> None:

@@ -83,11 +83,6 @@ class Partition:
         return self.log.topic_id
 
     @property
-    def has_role(self) -> bool:
-        """Whether the controller gave this replica a role that has not ended."""
-        return self.role.is_assigned
-
-    @property
     def is_leader(self) -> bool:
         """Whether this replica leads."""
         return self.role.is_leader
@@ -120,6 +115,11 @@ class Partition:
     def has_topic_id(self, topic_id: TopicId) -> bool:
         """Whether a request that names `topic_id` means this replica's topic (V23, G4)."""
         return commands.topic_id_matches(self.log.topic_id, topic_id)
+
+    @property
+    def has_role(self) -> bool:
+        """Whether the controller gave this replica a role that has not ended."""
+        return self.role.is_assigned
 
     def has_role_of(self, leader_epoch: int) -> bool:
         """Whether this replica has a role, and has it under this leader epoch."""
@@ -168,7 +168,7 @@ class Partition:
             if not completion.done:
                 # Not the last one alone: a repeated batch is done with its original.
                 completion.then(self._log_grew)
-                self._track(completion)
+                self.track(completion)
                 is_all_written = False
         if planned:
             self.role.log_grew()
@@ -197,8 +197,6 @@ class Partition:
         self.log.configured(config)
         self.role.minimum_changed(min_insync_replicas)
 
-    # what is under way
-
     def is_quiet(self) -> bool:
         """Whether nothing is under way on the log, planned appends written."""
         self.flush_appends()
@@ -217,12 +215,9 @@ class Partition:
     def track(self, completion: Completion[Any]) -> None:
         """An operation on the log is under way: no role may be taken before it is done."""
         if not completion.done:
-            self._track(completion)
-
-    def _track(self, completion: Completion[Any]) -> None:
-        if len(self._pending) > 8:
-            self._pending = [one for one in self._pending if not one.done]
-        self._pending.append(completion)
+            if len(self._pending) > 8:
+                self._pending = [pending for pending in self._pending if not pending.done]
+            self._pending.append(completion)
 
     # changing roles
 
@@ -243,6 +238,7 @@ class Partition:
         if latest_epoch != state.leader_epoch:
             # Followers reconcile with this entry, even if no record of the epoch ever comes.
             log.assign_epoch(state.leader_epoch, log_end_offset)
+        topic_config = self._context.topic_config(self.topic_partition.topic)
         core = LeaderReplica(
             broker_id=services.broker_id,
             broker_epoch=services.broker_epoch,
@@ -252,9 +248,7 @@ class Partition:
             epoch_start_offset=log_end_offset,
             log_end_offset=log_end_offset,
             high_watermark=self._starting_high_watermark(),
-            min_insync_replicas=self._context.topic_config(
-                self.topic_partition.topic
-            ).min_insync_replicas,
+            min_insync_replicas=topic_config.min_insync_replicas,
             max_lag_ms=services.config.replica_lag_time_max_ms,
             max_lag_bytes=services.config.replica_lag_max_bytes,
             is_eligible=services.view.is_alive,
