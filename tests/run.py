@@ -1,13 +1,14 @@
 """Run the parts of the test suite, and tell how each went.
 
 `python tests/run.py check` is lint, types, contracts, tidy and unit tests; `test` is everything;
-further words choose single parts. A part is a command, or a pytest run over one folder of tests/:
-a folder that is not named here still runs. Parts run side by side, one per core (`--jobs`), and
-what they print is shown when they end: first those that only compute, then those of real
-processes, which have timeouts to meet and wait more than they compute. Each part has a time limit,
-counts come from pytest's JUnit files, skips are listed with their reasons, processes that a part
-left behind are an error. The last line is `N passed, N failed, N skipped` with the reasons of the
-skips; the exit code is 0 only if nothing failed.
+further words choose single parts. A part is a command, or a pytest run over one folder of tests/: a
+folder that is not named here still runs. The parts of `soak` are what `make test` leaves to `make
+soak`. Parts run side by side, one per core (`--jobs`), and what they print is shown when they end:
+first those that only compute, then those of real processes, which have timeouts to meet and wait
+more than they compute. Each part has a time limit, counts come from pytest's JUnit files, skips are
+listed with their reasons, processes that a part left behind are an error. The last line is `N
+passed, N failed, N skipped` with the reasons of the skips; the exit code is 0 only if nothing
+failed.
 """
 
 from __future__ import annotations
@@ -142,6 +143,24 @@ SEEDS = ("tests/sim/test_seeds.py",)
 OWN_STORE = tuple(
     f"tests/cluster/test_{name}.py" for name in ("chaos", "histories", "kafka_peers", "zookeeper")
 )
+#: Tests of clusters to which the store makes no difference: disks, memory, bytes that clients send,
+#: the command line. `make test` runs them on the embedded store, `make soak` on ZooKeeper as well.
+ANY_STORE = tuple(
+    f"tests/cluster/test_{name}.py"
+    for name in (
+        "bad_input",
+        "command_line",
+        "configurations",
+        "first_use",
+        "full_disk",
+        "group_abuse",
+        "late_frames",
+        "long_requests",
+        "protocol_abuse",
+        "receive_memory",
+        "refused_requests",
+    )
+)
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
 COMPUTING = ("sim", "rules", "wire_oracles", "breaks", "model")
 
@@ -168,14 +187,23 @@ def all_parts() -> list[Part]:
 
 def cluster_on_zookeeper() -> Part:
     """The tests of clusters once more, every cluster on a ZooKeeper server of its own."""
-    return pytest_part(
-        "zookeeper",
-        "tests/cluster",
-        *(f"--ignore={path}" for path in OWN_STORE),
-        limit_s=1200,
-        has_processes=True,
-        variables=(("TIDELOG_TEST_STORE", "zookeeper"),),
-    )
+    others = (*OWN_STORE, *ANY_STORE)
+    return on_zookeeper("zookeeper", "tests/cluster", *(f"--ignore={path}" for path in others))
+
+
+def on_zookeeper(name: str, *words: str) -> Part:
+    store = (("TIDELOG_TEST_STORE", "zookeeper"),)
+    return pytest_part(name, *words, limit_s=1200, has_processes=True, variables=store)
+
+
+def soak_parts() -> list[Part]:
+    """What `make test` leaves to `make soak`: tests marked so, and tests on the other store."""
+    marked = [path for path in TESTS.rglob("test_*.py") if "@pytest.mark.soak" in path.read_text()]
+    folders = sorted({f"tests/{path.relative_to(TESTS).parts[0]}" for path in marked})
+    return [
+        pytest_part("marked", *folders, "--soak", limit_s=1800, has_processes=True),
+        on_zookeeper("any_store", *ANY_STORE),
+    ]
 
 
 class Runner:
@@ -233,6 +261,8 @@ class Runner:
             if is_pytest:
                 words = (*words, *PYTEST_OPTIONS, f"--junitxml={results}")
             environment = {**os.environ, **dict(part.variables), MARK: mark}
+            # Hundreds of processes would compile the same modules, a quarter of each one's start.
+            environment.pop("PYTHONDONTWRITEBYTECODE", None)
             limit_s = part.limit_s - (time.monotonic() - started)
             code = self._call(words, limit_s, environment, out)
             if is_pytest and results.exists():
@@ -362,23 +392,22 @@ def report(outcomes: list[Outcome], seconds: float) -> bool:
 
 def chosen(words: list[str]) -> list[Part]:
     """The parts that the command line asks for; exits with 2 for a name that is none."""
-    parts = {part.name: part for part in all_parts()}
+    sets = {"check": check_parts(), "test": all_parts(), "soak": soak_parts()}
+    parts = {part.name: part for each in (sets["test"], sets["soak"]) for part in each}
     names: list[str] = []
     for word in words or ["test"]:
-        if word == "test":
-            names += list(parts) if len(words) <= 1 else []
-        elif word == "check":
-            names += [part.name for part in check_parts()] if len(words) <= 1 else []
+        if word in sets:
+            names += [part.name for part in sets[word]] if len(words) <= 1 else []
         elif word in parts:
             names.append(word)
         else:
-            sys.exit(f"no part {word!r}: check, test or one of {', '.join(parts)}")
+            sys.exit(f"no part {word!r}: {', '.join(sets)} or one of {', '.join(parts)}")
     return [parts[name] for name in dict.fromkeys(names)]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the tests part by part.")
-    parser.add_argument("parts", nargs="*", help="check, test, or names of parts")
+    parser.add_argument("parts", nargs="*", help="check, test, soak, or names of parts")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--jobs", type=int, default=cores, help="parts side by side (%(default)s)")
     options = parser.parse_args()

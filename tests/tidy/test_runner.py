@@ -75,7 +75,9 @@ def test_a_part_that_fails_or_does_not_end_is_a_failure_with_its_reason(
 
 def test_a_part_has_variables_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT", "kept")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     text = "import os, sys; sys.exit([os.environ['KEPT'], os.environ['MADE']] != ['kept', 'made'])"
+    text += "; sys.exit('PYTHONDONTWRITEBYTECODE' in os.environ)"
     words = (sys.executable, "-c", text)
     [outcome] = Runner(tmp_path).run([Part("one", (words,), variables=(("MADE", "made"),))], jobs=1)
     assert (outcome.passed, outcome.failed) == (1, 0)
@@ -86,6 +88,24 @@ def test_clusters_are_tested_on_both_stores() -> None:
     assert "tests/cluster" in parts["cluster"].commands[0]
     assert "tests/cluster" in parts["zookeeper"].commands[0]
     assert parts["zookeeper"].variables == (("TIDELOG_TEST_STORE", "zookeeper"),)
+
+
+def test_what_is_left_out_on_one_store_is_left_to_the_soak() -> None:
+    of_test = {part.name: part for part in run.all_parts()}
+    of_soak = {part.name: part for part in run.soak_parts()}
+    assert of_test.keys().isdisjoint(of_soak)
+    left_out = [
+        word.removeprefix("--ignore=")
+        for word in of_test["zookeeper"].commands[0]
+        if word.startswith("--ignore=")
+    ]
+    assert [path for path in left_out if not (run.ROOT / path).is_file()] == []
+    soaked = of_soak["any_store"]
+    assert soaked.variables == of_test["zookeeper"].variables
+    assert [
+        path for path in left_out if path not in run.OWN_STORE and path not in soaked.commands[0]
+    ] == []
+    assert "--soak" in of_soak["marked"].commands[0]
 
 
 def test_tests_are_counted_with_the_reasons_of_skips(tmp_path: Path) -> None:
