@@ -137,8 +137,9 @@ MATRIX = sorted(
     for pattern in ("test_matrix.py", "test_tools*.py")
     for path in (TESTS / "clients").glob(pattern)
 )
-#: Of tests/sim, what is a part of its own: whole runs of recorded seeds, half of its time.
-SEEDS = ("tests/sim/test_seeds.py",)
+#: Of tests/sim, what is a part of its own: whole runs of seeds, half of its time. Both look at some
+#: of the same runs.
+SEEDS = ("tests/sim/test_seeds.py", "tests/sim/test_scenarios_fire.py")
 #: Tests of clusters that bring a store of their own: they are the same whatever the others run on.
 OWN_STORE = tuple(
     f"tests/cluster/test_{name}.py" for name in ("chaos", "histories", "kafka_peers", "zookeeper")
