@@ -26,7 +26,7 @@ help:  ## show this list
 demo: $(RUN_READY)  ## three brokers, real flights through two kills, PySpark, a proof and a plot (STORE=zookeeper)
 	$(BIN)/python -m tidelog.cli.demo --store $(STORE)
 
-check: $(TEST_READY)  ## lint, types, contracts, tidy and unit tests: three minutes
+check: $(TEST_READY)  ## lint, types, contracts, tidy and unit tests: two minutes
 	$(BIN)/python tests/run.py check $(PARTS)
 
 test: $(TEST_READY)  ## everything that proves it, with the time of each part

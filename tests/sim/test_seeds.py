@@ -106,5 +106,5 @@ def test_seeds_of_all_profiles_are_mixed() -> None:
 @pytest.mark.xfail(strict=True, reason="needs eligible leader replicas (rules E1, E2, E4)")
 def test_the_last_replica_standing_may_lose_unsynced_data_and_lead_again() -> None:
     seeds = (4, 10, 20, 33)  # every third seed or so shows it
-    violations = [run_seed(seed, "last_replica_standing").violation for seed in seeds]
-    assert violations == [""] * 4
+    for seed in seeds:
+        assert run_seed(seed, "last_replica_standing").violation == ""
