@@ -3,12 +3,12 @@
 `python tests/run.py check` is lint, types, contracts, tidy and unit tests; `test` is everything;
 further words choose single parts. A part is a command, or a pytest run over one folder of tests/: a
 folder that is not named here still runs. The parts of `soak` are what `make test` leaves to `make
-soak`. Parts run side by side, one per core (`--jobs`), and what they print is shown when they end:
-first those that only compute, then those of real processes, which have timeouts to meet and wait
-more than they compute. Each part has a time limit, counts come from pytest's JUnit files, skips are
-listed with their reasons, processes that a part left behind are an error. The last line is `N
-passed, N failed, N skipped` with the reasons of the skips; the exit code is 0 only if nothing
-failed.
+soak`. Parts run side by side, and what they print is shown when they end: first those that only
+compute, one per core (`--jobs`), then those of real processes, which have timeouts to meet and wait
+more than they compute, one more than there are cores. Each part has a time limit, counts come from
+pytest's JUnit files, skips are listed with their reasons, processes that a part left behind are an
+error. The last line is `N passed, N failed, N skipped` with the reasons of the skips; the exit code
+is 0 only if nothing failed.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def check_parts() -> list[Part]:
     ]
 
 
-#: Folders of tests/ that have a time limit of their own, in the order in which they run.
+#: Folders of tests/, in the order of the table, and other parts with a time limit of their own.
 LIMITS_S = {
     "sim": 1200,
     "model": 900,
@@ -130,20 +130,25 @@ LIMITS_S = {
     "testing": 900,
     "guide": 900,
     "spark": 900,
+    "matrix": 1500,
 }
-#: Of tests/clients, what is a part of its own: it takes longer than all others there together.
-MATRIX = sorted(
-    path.relative_to(ROOT).as_posix()
-    for pattern in ("test_matrix.py", "test_tools*.py")
-    for path in (TESTS / "clients").glob(pattern)
-)
-#: Of tests/sim, what is a part of its own: whole runs of seeds, half of its time. Both look at some
-#: of the same runs.
-SEEDS = ("tests/sim/test_seeds.py", "tests/sim/test_scenarios_fire.py")
 #: Tests of clusters that bring a store of their own: they are the same whatever the others run on.
 OWN_STORE = tuple(
     f"tests/cluster/test_{name}.py" for name in ("chaos", "histories", "kafka_peers", "zookeeper")
 )
+#: Of a folder, what is a part of its own: no part may take much longer than all others.
+SPLIT = {
+    # Whole runs of seeds; both look at some of the same runs.
+    "sim": {"seeds": ("tests/sim/test_seeds.py", "tests/sim/test_scenarios_fire.py")},
+    "clients": {
+        "matrix": ("tests/clients/test_matrix.py",),
+        "tools": tuple(
+            f"tests/clients/{path.name}"
+            for path in sorted((TESTS / "clients").glob("test_tools*.py"))
+        ),
+    },
+    "cluster": {"own_store": OWN_STORE},
+}
 #: Tests of clusters to which the store makes no difference: disks, memory, bytes that clients send,
 #: the command line. `make test` runs them on the embedded store, `make soak` on ZooKeeper as well.
 ANY_STORE = tuple(
@@ -172,15 +177,13 @@ def all_parts() -> list[Part]:
     others = [name for name in folders if name not in ("unit", "tidy", *LIMITS_S)]
     for name in (*LIMITS_S, *others):
         if (TESTS / name).is_dir() and has_tests(name):
-            limit_s, has_processes = LIMITS_S.get(name, 600), name not in COMPUTING
+            limit_s, is_real = LIMITS_S.get(name, 600), name not in COMPUTING
             words = [f"tests/{name}"]
-            own = {"clients": MATRIX, "sim": SEEDS}.get(name, ())
-            words += [f"--ignore={path}" for path in own]
-            parts.append(pytest_part(name, *words, limit_s=limit_s, has_processes=has_processes))
-        if name == "sim":
-            parts.append(pytest_part("seeds", *SEEDS, limit_s=limit_s))
-        if name == "clients":
-            parts.append(pytest_part("matrix", *MATRIX, limit_s=1500, has_processes=True))
+            split = SPLIT.get(name, {})
+            words += [f"--ignore={path}" for files in split.values() for path in files]
+            for part, paths in {name: tuple(words), **split}.items():
+                limit_s = LIMITS_S.get(part, limit_s)
+                parts.append(pytest_part(part, *paths, limit_s=limit_s, has_processes=is_real))
         if name == "cluster":
             parts.append(cluster_on_zookeeper())
     return parts
@@ -229,7 +232,7 @@ class Runner:
                     print(f"\n=== {part.name}", flush=True)
                     outcomes[part.name] = self._run(part, None)
             else:
-                outcomes |= self._side_by_side(now, jobs)
+                outcomes |= self._side_by_side(now, jobs + has_processes)
         return [outcomes[part.name] for part in parts]
 
     def _side_by_side(self, parts: list[Part], jobs: int) -> dict[str, Outcome]:

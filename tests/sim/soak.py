@@ -67,7 +67,7 @@ def before(minutes: float, cores: int) -> list[list[Step]]:
         [
             Step(
                 "clients",
-                (PYTHON, "tests/run.py", "clients", "matrix"),
+                (PYTHON, "tests/run.py", "clients", "matrix", "tools"),
                 minutes * CLIENTS * 60,
                 (("TIDELOG_TEST_CLIENTS", "all"),),
             ),

@@ -13,14 +13,14 @@ import pytest
 from tests import run
 from tests.run import Outcome, Part, Runner
 
-#: Two parts that end only if both run at the same time: each waits for the other's file.
+#: Parts that end only if all run at the same time: each waits for the others' files.
 MEET = """
 import pathlib, sys
-mine, other = map(pathlib.Path, sys.argv[1:])
+mine, *others = map(pathlib.Path, sys.argv[1:])
 mine.touch()
-while not other.exists():
+while not all(other.exists() for other in others):
     pass
-print("met", other.name)
+print("met", *(other.name for other in others))
 """
 
 
@@ -43,6 +43,16 @@ def test_parts_that_only_compute_run_side_by_side_and_show_what_they_print(
     told = capfd.readouterr().out
     assert "=== one" in told and "met b" in told
     assert "=== two" in told and "met a" in told
+
+
+def test_parts_with_processes_are_one_more_than_the_cores(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in "abc"]
+    parts = [
+        python(str(number), MEET, *files[number:], *files[:number], has_processes=True)
+        for number in range(3)
+    ]
+    outcomes = Runner(tmp_path).run(parts, jobs=2)
+    assert [(one.passed, one.failed) for one in outcomes] == [(1, 0)] * 3
 
 
 def test_what_has_processes_runs_when_all_else_has_ended(tmp_path: Path) -> None:
