@@ -1,4 +1,7 @@
-"""For all tests: rule ids in markers must exist, and `--rule V17` runs what holds one rule."""
+"""For all tests: rule ids in markers must exist, and `--rule V17` runs what holds one rule.
+
+Tests with the mark `soak` are left to `make soak`: `--soak` runs them, and no others.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ draws.load_profile()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rule", action="append", default=[], help="run only tests of this rule")
+    parser.addoption("--soak", action="store_true", help="run only what is left to `make soak`")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     known = rule_ids()
     wanted = config.getoption("--rule")
+    soaks = config.getoption("--soak")
     unknown = [rule for rule in wanted if rule not in known]
     if unknown:
         raise pytest.UsageError(f"no such rule: {', '.join(unknown)}")
@@ -27,10 +32,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for rule in named:
             if rule not in known:
                 raise pytest.UsageError(f"{item.nodeid} names rule {rule!r}, which does not exist")
-        if not wanted or any(rule in wanted for rule in named):
+        is_chosen = not wanted or any(rule in wanted for rule in named)
+        if is_chosen and soaks == (item.get_closest_marker("soak") is not None):
             kept.append(item)
-    if wanted:
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    if len(kept) < len(items):
+        left = frozenset(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in left])
         items[:] = kept
 
 

@@ -1,13 +1,14 @@
 """Run the parts of the test suite, and tell how each went.
 
 `python tests/run.py check` is lint, types, contracts, tidy and unit tests; `test` is everything;
-further words choose single parts. A part is a command, or a pytest run over one folder of tests/:
-a folder that is not named here still runs. Parts run side by side, one per core (`--jobs`), and
-what they print is shown when they end: first those that only compute, then those of real
-processes, which have timeouts to meet and wait more than they compute. Each part has a time limit,
-counts come from pytest's JUnit files, skips are listed with their reasons, processes that a part
-left behind are an error. The last line is `N passed, N failed, N skipped` with the reasons of the
-skips; the exit code is 0 only if nothing failed.
+further words choose single parts. A part is a command, or a pytest run over one folder of tests/: a
+folder that is not named here still runs. The parts of `soak` are what `make test` leaves to `make
+soak`. Parts run side by side, and what they print is shown when they end: first those that only
+compute, one per core (`--jobs`), then those of real processes, which have timeouts to meet and wait
+more than they compute, one more than there are cores. Each part has a time limit, counts come from
+pytest's JUnit files, skips are listed with their reasons, processes that a part left behind are an
+error. The last line is `N passed, N failed, N skipped` with the reasons of the skips; the exit code
+is 0 only if nothing failed.
 """
 
 from __future__ import annotations
@@ -111,11 +112,12 @@ def check_parts() -> list[Part]:
         command("contracts", "lint-imports"),
         pytest_part("tidy", "tests/tidy"),
         decisions(),
-        pytest_part("unit", "tests/unit", *ignored),
+        # The longest of these: it begins first.
+        pytest_part("unit", "tests/unit", *ignored, limit_s=900),
     ]
 
 
-#: Folders of tests/ that have a time limit of their own, in the order in which they run.
+#: Folders of tests/, in the order of the table, and other parts with a time limit of their own.
 LIMITS_S = {
     "sim": 1200,
     "model": 900,
@@ -129,18 +131,42 @@ LIMITS_S = {
     "testing": 900,
     "guide": 900,
     "spark": 900,
+    "matrix": 1500,
 }
-#: Of tests/clients, what is a part of its own: it takes longer than all others there together.
-MATRIX = sorted(
-    path.relative_to(ROOT).as_posix()
-    for pattern in ("test_matrix.py", "test_tools*.py")
-    for path in (TESTS / "clients").glob(pattern)
-)
-#: Of tests/sim, what is a part of its own: whole runs of recorded seeds, half of its time.
-SEEDS = ("tests/sim/test_seeds.py",)
 #: Tests of clusters that bring a store of their own: they are the same whatever the others run on.
 OWN_STORE = tuple(
     f"tests/cluster/test_{name}.py" for name in ("chaos", "histories", "kafka_peers", "zookeeper")
+)
+#: Of a folder, what is a part of its own: no part may take much longer than all others.
+SPLIT: dict[str, dict[str, tuple[str, ...]]] = {
+    # Whole runs of seeds; both look at some of the same runs.
+    "sim": {"seeds": ("tests/sim/test_seeds.py", "tests/sim/test_scenarios_fire.py")},
+    "clients": {
+        "matrix": ("tests/clients/test_matrix.py",),
+        "tools": tuple(
+            f"tests/clients/{path.name}"
+            for path in sorted((TESTS / "clients").glob("test_tools*.py"))
+        ),
+    },
+    "cluster": {"own_store": OWN_STORE},
+}
+#: Tests of clusters to which the store makes no difference: disks, memory, bytes that clients send,
+#: the command line. `make test` runs them on the embedded store, `make soak` on ZooKeeper as well.
+ANY_STORE = tuple(
+    f"tests/cluster/test_{name}.py"
+    for name in (
+        "bad_input",
+        "command_line",
+        "configurations",
+        "first_use",
+        "full_disk",
+        "group_abuse",
+        "late_frames",
+        "long_requests",
+        "protocol_abuse",
+        "receive_memory",
+        "refused_requests",
+    )
 )
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
 COMPUTING = ("sim", "rules", "wire_oracles", "breaks", "model")
@@ -152,15 +178,13 @@ def all_parts() -> list[Part]:
     others = [name for name in folders if name not in ("unit", "tidy", *LIMITS_S)]
     for name in (*LIMITS_S, *others):
         if (TESTS / name).is_dir() and has_tests(name):
-            limit_s, has_processes = LIMITS_S.get(name, 600), name not in COMPUTING
+            limit_s, is_real = LIMITS_S.get(name, 600), name not in COMPUTING
             words = [f"tests/{name}"]
-            own = {"clients": MATRIX, "sim": SEEDS}.get(name, ())
-            words += [f"--ignore={path}" for path in own]
-            parts.append(pytest_part(name, *words, limit_s=limit_s, has_processes=has_processes))
-        if name == "sim":
-            parts.append(pytest_part("seeds", *SEEDS, limit_s=limit_s))
-        if name == "clients":
-            parts.append(pytest_part("matrix", *MATRIX, limit_s=1500, has_processes=True))
+            split = SPLIT.get(name, {})
+            words += [f"--ignore={path}" for files in split.values() for path in files]
+            for part, paths in {name: tuple(words), **split}.items():
+                limit_s = LIMITS_S.get(part, limit_s)
+                parts.append(pytest_part(part, *paths, limit_s=limit_s, has_processes=is_real))
         if name == "cluster":
             parts.append(cluster_on_zookeeper())
     return parts
@@ -168,14 +192,23 @@ def all_parts() -> list[Part]:
 
 def cluster_on_zookeeper() -> Part:
     """The tests of clusters once more, every cluster on a ZooKeeper server of its own."""
-    return pytest_part(
-        "zookeeper",
-        "tests/cluster",
-        *(f"--ignore={path}" for path in OWN_STORE),
-        limit_s=1200,
-        has_processes=True,
-        variables=(("TIDELOG_TEST_STORE", "zookeeper"),),
-    )
+    others = (*OWN_STORE, *ANY_STORE)
+    return on_zookeeper("zookeeper", "tests/cluster", *(f"--ignore={path}" for path in others))
+
+
+def on_zookeeper(name: str, *words: str) -> Part:
+    store = (("TIDELOG_TEST_STORE", "zookeeper"),)
+    return pytest_part(name, *words, limit_s=1200, has_processes=True, variables=store)
+
+
+def soak_parts() -> list[Part]:
+    """What `make test` leaves to `make soak`: tests marked so, and tests on the other store."""
+    marked = [path for path in TESTS.rglob("test_*.py") if "@pytest.mark.soak" in path.read_text()]
+    folders = sorted({f"tests/{path.relative_to(TESTS).parts[0]}" for path in marked})
+    return [
+        pytest_part("marked", *folders, "--soak", limit_s=1800, has_processes=True),
+        on_zookeeper("any_store", *ANY_STORE),
+    ]
 
 
 class Runner:
@@ -200,7 +233,7 @@ class Runner:
                     print(f"\n=== {part.name}", flush=True)
                     outcomes[part.name] = self._run(part, None)
             else:
-                outcomes |= self._side_by_side(now, jobs)
+                outcomes |= self._side_by_side(now, jobs + has_processes)
         return [outcomes[part.name] for part in parts]
 
     def _side_by_side(self, parts: list[Part], jobs: int) -> dict[str, Outcome]:
@@ -233,6 +266,8 @@ class Runner:
             if is_pytest:
                 words = (*words, *PYTEST_OPTIONS, f"--junitxml={results}")
             environment = {**os.environ, **dict(part.variables), MARK: mark}
+            # Hundreds of processes would compile the same modules, a quarter of each one's start.
+            environment.pop("PYTHONDONTWRITEBYTECODE", None)
             limit_s = part.limit_s - (time.monotonic() - started)
             code = self._call(words, limit_s, environment, out)
             if is_pytest and results.exists():
@@ -361,23 +396,22 @@ def report(outcomes: list[Outcome], seconds: float) -> bool:
 
 def chosen(words: list[str]) -> list[Part]:
     """The parts that the command line asks for; exits with 2 for a name that is none."""
-    parts = {part.name: part for part in all_parts()}
+    sets = {"check": check_parts(), "test": all_parts(), "soak": soak_parts()}
+    parts = {part.name: part for each in (sets["test"], sets["soak"]) for part in each}
     names: list[str] = []
     for word in words or ["test"]:
-        if word == "test":
-            names += list(parts) if len(words) <= 1 else []
-        elif word == "check":
-            names += [part.name for part in check_parts()] if len(words) <= 1 else []
+        if word in sets:
+            names += [part.name for part in sets[word]] if len(words) <= 1 else []
         elif word in parts:
             names.append(word)
         else:
-            sys.exit(f"no part {word!r}: check, test or one of {', '.join(parts)}")
+            sys.exit(f"no part {word!r}: {', '.join(sets)} or one of {', '.join(parts)}")
     return [parts[name] for name in dict.fromkeys(names)]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the tests part by part.")
-    parser.add_argument("parts", nargs="*", help="check, test, or names of parts")
+    parser.add_argument("parts", nargs="*", help="check, test, soak, or names of parts")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--jobs", type=int, default=cores, help="parts side by side (%(default)s)")
     options = parser.parse_args()

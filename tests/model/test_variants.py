@@ -19,8 +19,12 @@ from tests.support.models.variants import (
 from tests.support.mutants import Mutant, MutantGoneError
 
 #: What holds is as large as the healthy model: at smaller bounds here, at full ones in the soak.
-LOG_BOUNDS = log_model.Bounds(2, 2, 2)
 SOUND_BOUNDS = log_model.Bounds(2, 2, 1)
+#: What is broken shows at the smallest bounds that let it: two leaders after the first, or two
+#: records.
+TERMS_BOUNDS = log_model.Bounds(1, 1, 2)
+RECORDS_BOUNDS = log_model.Bounds(2, 2, 1)
+NEEDS_RECORDS = ("expand_without_epoch_rule",)
 #: Where answers to fetches come again: what one truncation needs, and no more.
 SPLIT_BOUNDS = log_model.Bounds(1, 2, 1, split=True)
 #: Where a change comes when its leader leads no more, and is not refused.
@@ -31,7 +35,9 @@ def model_of(variant: Variant) -> Model:
     if "stale_fetch_answer_applied" in variant.mutants:
         return log_model.LogModel(SPLIT_BOUNDS)
     if variant.name in LOG_VARIANTS:
-        return log_model.LogModel(LOG_BOUNDS if variant.breaks else SOUND_BOUNDS)
+        needs_records = variant.name in NEEDS_RECORDS
+        broken_bounds = RECORDS_BOUNDS if needs_records else TERMS_BOUNDS
+        return log_model.LogModel(broken_bounds if variant.breaks else SOUND_BOUNDS)
     if variant.name in ISR_VARIANTS:
         is_fenced = "deposed_leader_alters_isr" not in variant.mutants
         return isr_model.IsrModel(isr_model.DEFAULT if is_fenced else VOID_BOUNDS)

@@ -3,11 +3,11 @@
 `python -m tests.sim.soak --minutes N`: the search of mutants on all cores but one and the larger
 models on that one take up to a third of the time, all clients up to a sixth, and beside them real
 brokers on an ensemble of ZooKeeper servers, all killed in turns. Chaos strikes a cluster on each
-store, side by side, for a sixth of the time, ten minutes at most. What is left, a third of it at
-least, is for the simulator: the seeds that are kept, then fresh ones of all profiles on all
-cores. Then the coverage table of both is printed, and a state that none of them reached is a
-failure. What does not end in its share is ended, and told; every step that failed is told at the
-end, and the exit code is 1.
+store, side by side, for a sixth of the time, ten minutes at most. Then come the tests that `make
+test` leaves out, to their end. What is left, a third of the time at least, is for the simulator:
+the seeds that are kept, then fresh ones of all profiles on all cores. Then the coverage table of
+both is printed, and a state that none of them reached is a failure. What does not end in its share
+is ended, and told; every step that failed is told at the end, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def before(minutes: float, cores: int) -> list[list[Step]]:
         [
             Step(
                 "clients",
-                (PYTHON, "tests/run.py", "clients", "matrix"),
+                (PYTHON, "tests/run.py", "clients", "matrix", "tools"),
                 minutes * CLIENTS * 60,
                 (("TIDELOG_TEST_CLIENTS", "all"),),
             ),
@@ -87,6 +87,7 @@ def before(minutes: float, cores: int) -> list[list[Step]]:
             ),
         ],
         [chaos(minutes, store) for store in ("embedded", "zookeeper")],
+        [Step("tests", (PYTHON, "tests/run.py", "soak"))],
     ]
 
 

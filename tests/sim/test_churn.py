@@ -101,9 +101,9 @@ def test_an_election_that_never_was_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(PartitionAdmin, "elect_leaders", boastful)
     weights = {"crash_leader": 3.0, "crash_any": 2.0}
-    violations = [
+    violations = (
         runs(monkeypatch, seed, ["leaders_elected"], weights).violation for seed in range(3)
-    ]
+    )
     assert any("was said to be elected" in violation for violation in violations)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.sim.runs import result_of
 
 from tidelog.sim.checkers.published_state import PublishedPartition
 from tidelog.sim.checkers.replica_logs import LogKey
-from tidelog.sim.run import SeedRun, run_seed
+from tidelog.sim.run import SeedRun
 
 SEEDS = range(3)
 
@@ -17,7 +18,7 @@ def reached(profile: str, seeds: range = SEEDS) -> dict[str, int]:
     """How often a profile's scenario was played in a few seeds, and which states they reached."""
     found: dict[str, int] = {}
     for seed in seeds:
-        result = run_seed(seed, profile)
+        result = result_of(seed, profile)
         assert not result.violation, f"seed {seed} of {profile}: {result.violation}"
         for name, count in {"scenario": 0, **result.faults, **result.marks}.items():
             found[name] = found.get(name, 0) + count

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.sim.runs import result_of
 
 from tidelog.sim.faults import KINDS
 from tidelog.sim.known_seeds import KnownSeed, read_seeds
@@ -20,7 +21,8 @@ from tidelog.sim.workload.churn import VALUES
 
 KNOWN = Path(__file__).with_name("known_seeds.txt")
 RARE = Path(__file__).with_name("rare_seeds.txt")
-DEFAULT_SEEDS = range(1000, 1030)
+DEFAULT_SEEDS = range(1000, 1016)
+FURTHER_SEEDS = range(1016, 1030)
 SOUND = [name for name, profile in PROFILES.items() if not profile.known_defect]
 OTHER_PROFILES = [name for name in SOUND if name != "default"]
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(2)]
@@ -47,6 +49,13 @@ def test_nothing_is_violated(seed: int, totals: Totals) -> None:
     assert not result.violation, complain("default", seed, result.violation, result.recent)
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", FURTHER_SEEDS)
+def test_nothing_is_violated_in_further_seeds(seed: int) -> None:
+    result = run_seed(seed)
+    assert not result.violation, complain("default", seed, result.violation, result.recent)
+
+
 def test_it_was_worth_looking(totals: Totals) -> None:
     if totals.runs < len(DEFAULT_SEEDS):
         pytest.skip("counts the runs above, which were not all made")
@@ -57,7 +66,7 @@ def test_it_was_worth_looking(totals: Totals) -> None:
 
 @pytest.mark.parametrize(("profile", "seed"), OTHER_SEEDS)
 def test_nothing_is_violated_under_other_profiles(profile: str, seed: int) -> None:
-    result = run_seed(seed, profile)
+    result = result_of(seed, profile)
     assert not result.violation, complain(profile, seed, result.violation, result.recent)
 
 
@@ -72,7 +81,10 @@ def test_topics_were_altered_and_grew_on_the_way() -> None:
 
 @pytest.mark.parametrize("known", known_seeds(), ids=lambda known: f"{known.profile}-{known.seed}")
 def test_a_seed_that_once_found_something_finds_nothing_now(known: KnownSeed) -> None:
-    result = run_seed(known.seed, known.profile, chosen=known.faults)
+    if known.faults:
+        result = run_seed(known.seed, known.profile, chosen=known.faults)
+    else:
+        result = result_of(known.seed, known.profile)
     assert not result.violation, complain(
         known.profile, known.seed, result.violation, result.recent
     )
@@ -80,7 +92,7 @@ def test_a_seed_that_once_found_something_finds_nothing_now(known: KnownSeed) ->
 
 @pytest.mark.parametrize("rare", known_seeds(RARE), ids=lambda rare: rare.cause)
 def test_a_rare_state_is_reached(rare: KnownSeed) -> None:
-    result = run_seed(rare.seed, rare.profile)
+    result = result_of(rare.seed, rare.profile)
     assert not result.violation, complain(rare.profile, rare.seed, result.violation, result.recent)
     assert result.marks.get(rare.cause), f"look for another seed that reaches {rare.cause}"
 
@@ -94,5 +106,5 @@ def test_seeds_of_all_profiles_are_mixed() -> None:
 @pytest.mark.xfail(strict=True, reason="needs eligible leader replicas (rules E1, E2, E4)")
 def test_the_last_replica_standing_may_lose_unsynced_data_and_lead_again() -> None:
     seeds = (4, 10, 20, 33)  # every third seed or so shows it
-    violations = [run_seed(seed, "last_replica_standing").violation for seed in seeds]
-    assert violations == [""] * 4
+    for seed in seeds:
+        assert run_seed(seed, "last_replica_standing").violation == ""

@@ -33,13 +33,14 @@ class TestTime:
         names = [step.name for step in told]
         assert names[:4] == ["mutants", "models", "clients", "histories"]
         assert names[4:6] == ["chaos on embedded", "chaos on zookeeper"]
-        assert names[6:] == ["known_seeds.txt", "rare_seeds.txt", "simulation", "coverage"]
+        assert names[6] == "tests"
+        assert names[7:] == ["known_seeds.txt", "rare_seeds.txt", "simulation", "coverage"]
         words = next(step.words for step in told if step.name == "simulation")
         assert words[words.index("--coverage") + 1] == "/kept" == told[-1].words[-1]
         return float(words[words.index("--minutes") + 1])
 
     def test_the_simulator_has_what_is_left_and_a_third_at_least(self) -> None:
-        assert self.minutes_of(30, 60.0) == 25
+        assert self.minutes_of(30, 60.0) == 24
         assert self.minutes_of(30, 1_200.0) == 10
 
     @pytest.mark.parametrize(("minutes", "share"), [(6, 1), (60, 10), (600, 10)])

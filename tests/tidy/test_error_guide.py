@@ -36,7 +36,7 @@ def answered() -> set[str]:
     found = set()
     for package in ANSWERING:
         for source in python_sources(below=f"src/tidelog/{package}/"):
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 match node:
                     case ast.Attribute(value=ast.Name(id="ErrorCode"), attr=name):
                         found.add(name)
@@ -49,7 +49,7 @@ def said() -> tuple[str, ...]:
     return tuple(
         node.value
         for source in python_sources(below="src/tidelog/")
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
 

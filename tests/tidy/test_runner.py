@@ -13,14 +13,14 @@ import pytest
 from tests import run
 from tests.run import Outcome, Part, Runner
 
-#: Two parts that end only if both run at the same time: each waits for the other's file.
+#: Parts that end only if all run at the same time: each waits for the others' files.
 MEET = """
 import pathlib, sys
-mine, other = map(pathlib.Path, sys.argv[1:])
+mine, *others = map(pathlib.Path, sys.argv[1:])
 mine.touch()
-while not other.exists():
+while not all(other.exists() for other in others):
     pass
-print("met", other.name)
+print("met", *(other.name for other in others))
 """
 
 
@@ -43,6 +43,16 @@ def test_parts_that_only_compute_run_side_by_side_and_show_what_they_print(
     told = capfd.readouterr().out
     assert "=== one" in told and "met b" in told
     assert "=== two" in told and "met a" in told
+
+
+def test_parts_with_processes_are_one_more_than_the_cores(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in "abc"]
+    parts = [
+        python(str(number), MEET, *files[number:], *files[:number], has_processes=True)
+        for number in range(3)
+    ]
+    outcomes = Runner(tmp_path).run(parts, jobs=2)
+    assert [(one.passed, one.failed) for one in outcomes] == [(1, 0)] * 3
 
 
 def test_what_has_processes_runs_when_all_else_has_ended(tmp_path: Path) -> None:
@@ -75,7 +85,9 @@ def test_a_part_that_fails_or_does_not_end_is_a_failure_with_its_reason(
 
 def test_a_part_has_variables_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT", "kept")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     text = "import os, sys; sys.exit([os.environ['KEPT'], os.environ['MADE']] != ['kept', 'made'])"
+    text += "; sys.exit('PYTHONDONTWRITEBYTECODE' in os.environ)"
     words = (sys.executable, "-c", text)
     [outcome] = Runner(tmp_path).run([Part("one", (words,), variables=(("MADE", "made"),))], jobs=1)
     assert (outcome.passed, outcome.failed) == (1, 0)
@@ -86,6 +98,24 @@ def test_clusters_are_tested_on_both_stores() -> None:
     assert "tests/cluster" in parts["cluster"].commands[0]
     assert "tests/cluster" in parts["zookeeper"].commands[0]
     assert parts["zookeeper"].variables == (("TIDELOG_TEST_STORE", "zookeeper"),)
+
+
+def test_what_is_left_out_on_one_store_is_left_to_the_soak() -> None:
+    of_test = {part.name: part for part in run.all_parts()}
+    of_soak = {part.name: part for part in run.soak_parts()}
+    assert of_test.keys().isdisjoint(of_soak)
+    left_out = [
+        word.removeprefix("--ignore=")
+        for word in of_test["zookeeper"].commands[0]
+        if word.startswith("--ignore=")
+    ]
+    assert [path for path in left_out if not (run.ROOT / path).is_file()] == []
+    soaked = of_soak["any_store"]
+    assert soaked.variables == of_test["zookeeper"].variables
+    assert [
+        path for path in left_out if path not in run.OWN_STORE and path not in soaked.commands[0]
+    ] == []
+    assert "--soak" in of_soak["marked"].commands[0]
 
 
 def test_tests_are_counted_with_the_reasons_of_skips(tmp_path: Path) -> None:

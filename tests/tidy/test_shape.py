@@ -63,7 +63,7 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 def test_no_class_or_function_has_a_name_that_says_nothing() -> None:
     found = []
     for source in python_sources(below="src/"):
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 name = node.name.lower()
                 if node.name not in KAFKAS_NAMES and any(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ def marks(source: str) -> Iterator[str]:
             yield str(argument.value) if isinstance(argument, ast.Constant) else ""
 
 
+@cache
 def marks_of_the_brokers() -> list[str]:
     return [
         name

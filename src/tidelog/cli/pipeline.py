@@ -21,7 +21,7 @@ from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
 from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
 from tidelog.core.errors import ConfigError, TidelogError
-from tidelog.local.extras import install_command
+from tidelog.runtime.extras import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

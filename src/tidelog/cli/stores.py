@@ -35,7 +35,6 @@ from tidelog.runtime.stores import transfer
 from tidelog.runtime.stores.opening import make_store, zookeeper_servers
 from tidelog.runtime.stores.sqlite_database import raise_ids
 from tidelog.runtime.stores.transfer import SavedTree, TransferError
-from tidelog.runtime.stores.zookeeper_chroot import create_chroot
 
 _EXIT_DIFFERENT = 1
 _SHOWN_BYTES = 60
@@ -75,6 +74,9 @@ def create(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
         servers = zookeeper_servers(named.config)
         if not servers.chroot:
             raise ConfigError(f"{store}: there is no chroot in it: .../NAME expected")
+        # Here alone: what moves an embedded store needs no client of ZooKeeper.
+        from tidelog.runtime.stores.zookeeper_chroot import create_chroot
+
         made = asyncio.run(create_chroot(servers, int(timeout * 1000), say))
         print_line(f"{servers}: {'made' if made else 'is there already'}")
 

@@ -34,7 +34,7 @@ from tidelog.local.listeners import client_endpoint, config_of_broker
 from tidelog.local.ports import LOOPBACK, free_ports
 from tidelog.local.processes import ProcessIdentity
 from tidelog.local.readiness import PROBE_PREFIX
-from tidelog.runtime.stores.zookeeper_servers import SCHEME, parse_servers
+from tidelog.runtime.stores.zookeeper_servers import SCHEME, parse_servers, require_client
 
 _STATE_VERSION = 1
 #: One machine notices a killed process at once; this is for stopped and hanging ones.
@@ -251,11 +251,13 @@ def check_store(store: str, config: Mapping[str, str]) -> None:
         raise LocalClusterError(
             f"store {store} and metadata.store={config['metadata.store']}: give one of them"
         )
-    if store.startswith(SCHEME):
-        try:
+    try:
+        if store.startswith(SCHEME):
             parse_servers(store)
-        except TidelogError as error:
-            raise LocalClusterError(str(error)) from error
+        if store == ZOOKEEPER or store.startswith(SCHEME):
+            require_client(f"store {store}")
+    except TidelogError as error:
+        raise LocalClusterError(str(error)) from error
 
 
 def check_config(

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.local.errors import LocalClusterError
-from tidelog.local.extras import install_command
 from tidelog.local.java import find_java
 from tidelog.local.ports import LOOPBACK
 from tidelog.local.processes import ProcessIdentity, from_lasting_thread
+from tidelog.runtime.extras import install_command
 
 #: ZooKeeper 3.9 runs on Java 8, the jars of its package are built for 11 and later here.
 _OLDEST_JAVA = 11

@@ -90,7 +90,8 @@ class _Codec:
         self.version = version
         self.flexible = flexible
         self.header_flexible = header_flexible
-        self.in_view = has_records(message, version)
+        #: Known when the decoder is.
+        self.in_view = False
         self._decoder: Decoder | None = None
         self._encoder: Encoder | None = None
 
@@ -98,6 +99,7 @@ class _Codec:
         """The message in `frame[offset:]`, which it must fill if `exact`; raises ProtocolError."""
         decoder = self._decoder
         if decoder is None:
+            self.in_view = has_records(self.message, self.version)
             decoder = self._decoder = build_decoder(self.message, self.version, self.flexible)
         end = len(frame)
         try:

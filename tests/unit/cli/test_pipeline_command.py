@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tidelog.cli.app import command_tree
 from tidelog.core.errors import ConfigError, TidelogError
-from tidelog.local.extras import install_command
+from tidelog.runtime.extras import install_command
 
 runner = CliRunner()
 

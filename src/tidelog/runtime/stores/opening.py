@@ -13,7 +13,7 @@ from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError
 from tidelog.metadata.store import MetadataStore
 from tidelog.runtime.stores.sqlite import SqliteStore
-from tidelog.runtime.stores.zookeeper_servers import Servers, Tls, parse_servers
+from tidelog.runtime.stores.zookeeper_servers import Servers, Tls, parse_servers, require_client
 
 
 def make_store(
@@ -31,11 +31,12 @@ def make_store(
     timeout_ms = config.metadata_session_timeout_ms
     if directory is not None:
         return SqliteStore(directory, loop, session_timeout_ms=timeout_ms, log=log)
+    servers = zookeeper_servers(config)
     # Here alone: a broker on the embedded store needs no memory for a client of ZooKeeper.
     from tidelog.runtime.stores.zookeeper import ZookeeperStore
 
     return ZookeeperStore(
-        zookeeper_servers(config),
+        servers,
         loop,
         session_timeout_ms=timeout_ms,
         connect_timeout_ms=config.zookeeper_connection_timeout_ms,
@@ -45,8 +46,12 @@ def make_store(
 
 
 def zookeeper_servers(config: BrokerConfig) -> Servers:
-    """The servers of `metadata.store` and how the keys `zookeeper.*` want them reached."""
+    """The servers of `metadata.store` and how the keys `zookeeper.*` want them reached.
+
+    Raises ConfigError for keys that cannot be used, and where ZooKeeper's client is not installed.
+    """
     servers = parse_servers(config.metadata_store)
+    require_client(f"metadata.store={config.metadata_store}")
     keystore = config.zookeeper_ssl_keystore_location
     tls = None
     if config.zookeeper_ssl_client_enable:

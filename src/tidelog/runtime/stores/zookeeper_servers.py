@@ -1,13 +1,14 @@
 """Which ZooKeeper servers, and how they are reached: addresses, chroot, TLS, credentials.
 
 `metadata.store=zookeeper://host:port[,host:port][/chroot]`. Knows no sessions and opens nothing.
+ZooKeeper's client, kazoo, is an extra (`zookeeper` of pyproject.toml); nothing here needs it.
 """
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
-
-from kazoo.hosts import collect_hosts
+from urllib.parse import urlsplit
 
 from tidelog.core.errors import ConfigError
 from tidelog.metadata.paths import is_path
@@ -61,13 +62,34 @@ def parse_servers(text: str) -> Servers:
     if not all(names):
         raise ConfigError(f"{text}: a server without a name; {expected}")
     try:
-        found, _ = collect_hosts(",".join(names))
+        addresses = tuple(_host_and_port(name) for name in names)
     except ValueError as error:
         raise ConfigError(f"{text}: {error}; {expected}") from error
-    addresses = tuple((host, port) for host, port in found)
     if len(set(addresses)) != len(addresses):
         raise ConfigError(f"{text}: a server is named twice; {expected}")
     return Servers(addresses, chroot)
+
+
+def require_client(setting: str) -> None:
+    """Raise ConfigError where ZooKeeper's client, which `setting` needs, is not installed."""
+    try:
+        importlib.import_module("kazoo")
+    except ImportError as error:
+        # Here alone: a broker that has the client reads no metadata of installed packages.
+        from tidelog.runtime.extras import install_command
+
+        raise ConfigError(
+            f"{setting} needs ZooKeeper's client, kazoo, which is not installed:"
+            f" {install_command('zookeeper')}"
+        ) from error
+
+
+def _host_and_port(name: str) -> tuple[str, int]:
+    """Return what `host`, `host:port` or `[address]:port` names; ValueError."""
+    parts = urlsplit(f"//{name}")
+    if not parts.hostname:
+        raise ValueError(f"{name!r} names no host")
+    return parts.hostname.strip(), parts.port or _DEFAULT_PORT
 
 
 def _address(host: str, port: int) -> str:

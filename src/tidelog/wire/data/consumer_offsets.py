@@ -13,11 +13,11 @@ not be read as one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.wire.primitives import Buffer
 from tidelog.wire.schema import array, binary, int32, int64, string
+from tidelog.wire.structs import dataclass
 from tidelog.wire.versioned import UnknownVersion, Versioned, version_of
 
 

@@ -9,10 +9,10 @@ hands both on unread; it reads subscriptions where it must know which topics a g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.wire.schema import array, binary, int32, string
+from tidelog.wire.structs import dataclass
 from tidelog.wire.versioned import Versioned
 
 #: The protocol type of the groups whose members speak this.

@@ -5,9 +5,8 @@ Version 2 may answer PRODUCER_FENCED, 3 is flexible, 4 may answer TRANSACTION_AB
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, int16, int32, int64, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

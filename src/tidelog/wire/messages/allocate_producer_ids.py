@@ -5,9 +5,8 @@ Flexible from its only version (KIP-730).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, int16, int32, int64
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

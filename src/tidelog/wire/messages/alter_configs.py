@@ -5,9 +5,8 @@ Version 2 is flexible. IncrementalAlterConfigs (44) has taken its place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ PartitionData; here their names begin with Request or Response.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, int8, int16, int32, int64, uuid
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

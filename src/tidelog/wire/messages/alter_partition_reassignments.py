@@ -6,9 +6,9 @@ Both are flexible (KIP-455); version 1 can forbid a change of the replication fa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, boolean, int16, int32, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

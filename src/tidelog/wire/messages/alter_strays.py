@@ -5,9 +5,8 @@ An API of ours (G5). Flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, int8, int16, int32, int64, string
+from tidelog.wire.structs import dataclass
 
 #: `action` of a request.
 DELETE, RESTORE = 0, 1

@@ -7,9 +7,8 @@ flexible and names the client's software, 4 allows features with a lowest level 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

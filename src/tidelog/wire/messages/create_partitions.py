@@ -6,9 +6,9 @@ Version 2 is flexible, 3 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, boolean, int16, int32, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

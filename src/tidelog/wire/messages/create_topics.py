@@ -8,9 +8,9 @@ THROTTLING_QUOTA_EXCEEDED (KIP-599), 7 answers topic ids.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, string, uuid
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ Version 4 is flexible, 5 answers error messages, 6 names topics by name or id (`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, int16, int32, string, uuid
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -5,9 +5,8 @@ Both are flexible; version 1 asks for brokers or controllers (KIP-919).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ type and documentation (KIP-569), 4 is flexible.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

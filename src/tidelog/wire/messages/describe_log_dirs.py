@@ -7,9 +7,9 @@ volume (KIP-827).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ It is flexible.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, boolean, int16, int32, nested, string, uuid
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

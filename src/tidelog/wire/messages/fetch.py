@@ -10,10 +10,10 @@ by `last_fetched_epoch` (KIP-595), 13 names topics by id (KIP-516), 15 moves the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.primitives import Records
 from tidelog.wire.schema import Api, array, int8, int16, int32, int64, nested, records, string, uuid
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(frozen=True, slots=True)

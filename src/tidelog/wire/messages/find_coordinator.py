@@ -8,9 +8,9 @@ request and answers in `coordinators` (KIP-699), 5 may answer TRANSACTION_ABORTA
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, int8, int16, int32, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -6,9 +6,8 @@ Version 2 is flexible, 3 lets a producer go on with its id after INVALID_PRODUCE
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, int16, int32, int64, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

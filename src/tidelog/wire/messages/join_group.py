@@ -8,9 +8,8 @@ MEMBER_ID_REQUIRED with its id, under which it joins again (KIP-394), 5 brings s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, binary, boolean, int16, int32, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ Two tagged fields are ours (V71); brokers that do not know them pass over them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
+from tidelog.wire.structs import dataclass
 
 #: Far from the tags that Kafka gives, as are the keys of our own APIs.
 FIRST_LEADER_EPOCH_TAG = 20_000

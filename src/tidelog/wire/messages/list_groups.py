@@ -7,9 +7,9 @@ Version 1 brings the throttle time, 3 is flexible, 4 filters by state and answer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, int16, int32, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

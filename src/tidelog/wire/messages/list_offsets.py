@@ -7,9 +7,8 @@ epoch for fencing, 6 is flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, int8, int16, int32, int64, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

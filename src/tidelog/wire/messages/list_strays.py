@@ -5,9 +5,8 @@ An API of ours: Kafka deletes its strays and lists none (G5). Flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string, uuid
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

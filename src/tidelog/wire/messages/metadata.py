@@ -9,9 +9,9 @@ them in requests (KIP-516). Version 13 has an error of the whole answer (KIP-110
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import Api, array, boolean, int16, int32, string, uuid
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -7,9 +7,8 @@ protocol: it may answer STALE_MEMBER_EPOCH, and GROUP_ID_NOT_FOUND.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, int16, int32, int64, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -6,9 +6,8 @@ current leader epoch, 3 tells who asks (-2: anyone, beyond the high watermark), 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, int16, int32, int64, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -7,10 +7,9 @@ and its address (KIP-951), 11 adds the error TRANSACTION_ABORTABLE. With acks 0 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.primitives import Records
 from tidelog.wire.schema import Api, array, int16, int32, int64, nested, records, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

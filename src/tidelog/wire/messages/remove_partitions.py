@@ -6,9 +6,8 @@ CreatePartitions, whose opposite it is; flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, boolean, int16, int32, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -6,9 +6,8 @@ Answered before the full command comes. Flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, int16, int32, int64
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -5,9 +5,8 @@ Version 1 answers the session's lifetime (KIP-368), 2 is flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, binary, int16, int64, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

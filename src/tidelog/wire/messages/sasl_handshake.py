@@ -6,9 +6,9 @@ Version 1 has the tokens that follow travel in SaslAuthenticate. No version is f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.schema import NEVER_FLEXIBLE, Api, array, int16, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

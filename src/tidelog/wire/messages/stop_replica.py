@@ -6,9 +6,8 @@ flag of each partition (KIP-570), 4 the flag of KRaft controllers (KIP-866). Bot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

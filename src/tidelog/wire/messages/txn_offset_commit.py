@@ -6,9 +6,8 @@ may answer TRANSACTION_ABORTABLE.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.wire.schema import Api, array, int16, int32, int64, string
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -8,10 +8,10 @@ field is ours (V71); brokers that do not know it pass over it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.wire.messages.leader_and_isr import FIRST_LEADER_EPOCH_TAG
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
+from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

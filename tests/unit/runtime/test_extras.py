@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.local import extras
-from tidelog.local.extras import install_command
+from tidelog.runtime import extras
+from tidelog.runtime.extras import install_command
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -66,7 +66,8 @@ def test_every_extra_that_a_message_or_guide_names_is_there() -> None:
         # Nothing is published yet: the index would give another project's package, or none.
         assert "pip install 'tidelog[" not in text, path
         assert 'pip install "tidelog[' not in text, path
-        named += [each.partition("]")[0] for each in text.split("pip install '.[")[1:]]
+        for each in text.split("pip install '.[")[1:]:
+            named += each.partition("]")[0].split(",")
         named += [each.partition('"')[0] for each in text.split('install_command("')[1:]]
     assert len(named) >= 5
     assert [each for each in named if each not in known] == []

@@ -1,0 +1,51 @@
+"""Makes the classes of messages: dataclasses that generate a method when it is first called.
+
+There are 300 such classes, and a process uses few of them. Generating the methods of all of them
+was an eighth of the time that a broker or a command needs to start. From its first call on, a
+method is the one that `dataclasses` generates. Type checkers see `dataclasses.dataclass` itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+#: Methods that are generated late, with the option of `dataclasses` that asks for each.
+_LATE: Final = {"__init__": "init", "__repr__": "repr", "__eq__": "eq"}
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+
+    def dataclass(*, slots: bool, frozen: bool = False) -> Any:
+        """Return a decorator that makes a dataclass; frozen ones, which are few, at once."""
+        if frozen:
+            return dataclasses.dataclass(slots=slots, frozen=True)
+        return lambda declared: _with_late_methods(declared, slots)
+
+
+def _with_late_methods(declared: type, slots: bool) -> Any:
+    made: Any = dataclasses.dataclass(slots=slots, init=False, repr=False, eq=False)(declared)
+    for name in _LATE:
+        setattr(made, name, _late(made, name))
+    # As every class whose instances are compared by value and may change.
+    made.__hash__ = None
+    return made
+
+
+def _late(made: type, name: str) -> Any:
+    """Return a method that replaces itself by the generated one, and calls that."""
+
+    def method(self: Any, *values: Any, **named: Any) -> Any:
+        generated = _generated(made, name)
+        setattr(made, name, generated)
+        return generated(self, *values, **named)
+
+    return method
+
+
+def _generated(made: type, name: str) -> Any:
+    """Return the method as `dataclasses` generates it for a class of the same fields."""
+    options: Any = {option: method == name for method, option in _LATE.items()}
+    fields = [(each.name, each.type, each) for each in dataclasses.fields(made)]
+    return getattr(dataclasses.make_dataclass(made.__name__, fields, **options), name)
