@@ -33,7 +33,7 @@ from tests.support.controller.values import (
 )
 from tests.support.store.clusters import interrupt
 
-from tidelog.broker.controller.runtime import ControllerShell
+from tidelog.broker.controller.runtime import ControllerRuntime
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.controller.topics.changes import TopicFound
@@ -111,13 +111,13 @@ def test_there_is_one_controller_and_when_it_goes_one_of_the_others_wins(
 @pytest.mark.rule("V1", "V3")
 def test_of_all_that_race_one_alone_takes_office(monkeypatch: pytest.MonkeyPatch) -> None:
     took_office: list[int] = []
-    serve = ControllerShell._serve
+    serve = ControllerRuntime._serve
 
-    async def recorded(shell: ControllerShell, claim: Any) -> None:
+    async def recorded(shell: ControllerRuntime, claim: Any) -> None:
         took_office.append(claim.controller_epoch)
         await serve(shell, claim)
 
-    monkeypatch.setattr(ControllerShell, "_serve", recorded)
+    monkeypatch.setattr(ControllerRuntime, "_serve", recorded)
     with controller_harness(5) as five:
         five.controller().crash()
         five.pass_time(500)

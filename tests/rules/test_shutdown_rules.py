@@ -174,7 +174,7 @@ async def _stopping(**config: str) -> tuple[FakeBroker, list[Any], asyncio.Task[
         (message, on_answer)
     )
     await broker.command(told(is_new=True))
-    task = asyncio.ensure_future(broker.handing_over.run())
+    task = asyncio.ensure_future(broker.controlled_shutdown.run())
     await settle()
     return broker, asked, task
 

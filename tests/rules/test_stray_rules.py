@@ -21,13 +21,13 @@ from tests.support.broker.fakes import (
 from tests.support.log import TP, LogHarness, batch_of, directory_of, drive
 
 from tidelog.broker.cluster_view import PartitionView, TopicView
-from tidelog.broker.replicas.stray_replicas import Strays
+from tidelog.broker.replicas.stray_recovery import StrayRecovery
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.stray_replicas import Recovered, Stray, StrayFound, StrayState
-from tidelog.replication.strays import Assigned, Present, Returning, check
+from tidelog.replication.stray_checks import Assigned, Present, Returning, check
 from tidelog.wire.messages.alter_strays import (
     DELETE,
     RESTORE,
@@ -182,7 +182,7 @@ def a_broker(leader: int, leader_epoch: int = 1) -> tuple[Any, FakeStrays]:
     broker.replicas.directories = [broker.directory]
     view = PartitionView(leader, leader_epoch, (1, 2), (1,), (), 0)
     broker.view.topics["t"] = TopicView("t", TOPIC_ID, {0: view})
-    broker.strays = Strays(broker.services, broker.replicas, broker.commands)
+    broker.strays = StrayRecovery(broker.services, broker.replicas, broker.commands)
     broker.strays.ask_for_commands = lambda: broker.directory.calls.append(("asked", None))
     return broker, FakeStrays(broker.directory)
 

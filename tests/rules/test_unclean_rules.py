@@ -221,7 +221,7 @@ def test_a_real_replica_reports_its_recovery() -> None:
         broker = a_cluster(2)[2]
         submitted: list[Any] = []
         anybody: Any = broker
-        anybody.isr_changes.submit = lambda partition, change: submitted.append(change)
+        anybody.alter_partition_manager.submit = lambda partition, change: submitted.append(change)
         await broker.command(role(-1, isr=(1,), replicas=(1, 2), is_new=True))
         await led_uncleanly(broker)
         [change] = submitted

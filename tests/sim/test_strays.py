@@ -16,7 +16,7 @@ from tests.sim.fault_harness import TOPIC, FaultHarness, fault_harness
 from tidelog.client.fetching import FetchOptions, LogReader
 from tidelog.client.producing import LogWriter
 from tidelog.client.steps import Operation
-from tidelog.client.strays import StrayAction, StrayAdmin, StrayReplica
+from tidelog.client.stray_requests import StrayAction, StrayAdmin, StrayReplica
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.metadata.layout import partition_state_path, topic_path

@@ -28,10 +28,14 @@ def test_every_link_leads_to_a_file(document: Path) -> None:
     assert missing == []
 
 
-def test_the_life_of_a_record_names_code_that_exists() -> None:
-    document = ROOT / "docs/internals/life-of-a-record.md"
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("life-of-a-record", 30), ("life-of-an-isr-change", 15), ("life-of-a-failover", 15)],
+)
+def test_the_life_of_a_thing_names_code_that_exists(name: str, least: int) -> None:
+    document = ROOT / f"docs/internals/{name}.md"
     named = [(text, target) for text, target in links(document) if text.startswith("`")]
-    assert len(named) >= 30
+    assert len(named) >= least
     assert [
         f"{text} in {target}"
         for text, target in named

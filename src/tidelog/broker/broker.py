@@ -22,23 +22,23 @@ from tidelog.broker.cluster_view import ClusterView
 from tidelog.broker.configs.config_store import ConfigStore
 from tidelog.broker.configs.live_configs import LiveConfigs
 from tidelog.broker.controller.drains import Drains
-from tidelog.broker.controller.runtime import ControllerShell
-from tidelog.broker.coordinators.groups import GroupCoordinators
+from tidelog.broker.controller.runtime import ControllerRuntime
+from tidelog.broker.coordinators.group_coordinators import GroupCoordinators
 from tidelog.broker.events.cluster_events import ClusterEvents
 from tidelog.broker.membership.auto_creation import AutoCreation
-from tidelog.broker.membership.controlled_shutdown import HandingOver
+from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
 from tidelog.broker.membership.producer_ids import ProducerIds
 from tidelog.broker.membership.self_fencing import SelfFencing
 from tidelog.broker.membership.session import Session
 from tidelog.broker.membership.store_trouble import StoreTrouble
 from tidelog.broker.peers import Peers
-from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.planned_appends import PlannedAppends
-from tidelog.broker.replicas.replica_set import Replicas
-from tidelog.broker.replicas.stray_replicas import Strays
+from tidelog.broker.replicas.replica_set import ReplicaSet
+from tidelog.broker.replicas.stray_recovery import StrayRecovery
 from tidelog.broker.replicas.takeovers import Takeovers
 from tidelog.broker.server.admission import Admission
 from tidelog.broker.server.dispatch import Dispatcher
@@ -73,7 +73,7 @@ class Broker:
         self.auto_creation = AutoCreation(services)
         self.cluster_events = ClusterEvents(services, self.producer_ids, self.auto_creation)
         self._make_replicas()
-        self.controller = ControllerShell(services, self.cluster_events, Drains(services))
+        self.controller = ControllerRuntime(services, self.cluster_events, Drains(services))
         self.config_store = ConfigStore(services)
         self.live_configs = LiveConfigs(services, self.replicas, self.controller)
         self._make_membership()
@@ -105,25 +105,25 @@ class Broker:
             services, self.appends.submit, self.dispatcher.request_failed
         )
         self.takeovers = Takeovers(services, self.cluster_events)
-        self.isr_changes = IsrChanges(services)
-        self.replicas = Replicas(
+        self.alter_partition_manager = AlterPartitionManager(services)
+        self.replicas = ReplicaSet(
             services,
             self.appends,
-            self.isr_changes,
+            self.alter_partition_manager,
             self.takeovers,
             self.groups,
             self.cluster_events,
         )
         self.fetchers = Fetchers(services)
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
-        self.strays = Strays(services, self.replicas, self.commands)
+        self.strays = StrayRecovery(services, self.replicas, self.commands)
         config = services.config
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
 
     def _make_membership(self) -> None:
         services = self.services
         self.fencing = SelfFencing(services, self.admission)
-        self.handing_over = HandingOver(services, self.replicas)
+        self.controlled_shutdown = ControlledShutdown(services, self.replicas)
         self.store_trouble = StoreTrouble(services, apis.error_response)
         self.session = Session(services, self.fencing, self, self.server.advertised_endpoints)
 
@@ -134,14 +134,14 @@ class Broker:
             admission=self.admission,
             replicas=self.replicas,
             commands=self.commands,
-            isr_changes=self.isr_changes,
+            alter_partition_manager=self.alter_partition_manager,
             fetch_sessions=self.fetch_sessions,
             strays=self.strays,
             groups=self.groups,
             controller=self.controller,
             producer_ids=self.producer_ids,
             auto_creation=self.auto_creation,
-            shutdown=self.handing_over,
+            controlled_shutdown=self.controlled_shutdown,
             store_trouble=self.store_trouble,
             config_store=self.config_store,
             live_configs=self.live_configs,
@@ -189,7 +189,7 @@ class Broker:
             return
         self._told_to_stop = True
         services = self.services
-        await self.handing_over.run()
+        await self.controlled_shutdown.run()
         self.dispatcher.is_stopping = True
         epoch = services.broker_epoch
         await self.controller.close()
@@ -212,7 +212,7 @@ class Broker:
         self.server.close_listeners()
         self.fetch_sessions.close()
         self.server.close_connections()
-        self.isr_changes.close()
+        self.alter_partition_manager.close()
         self.services.peers.close()
 
     async def _open_directories(self) -> None:

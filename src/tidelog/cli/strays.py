@@ -27,7 +27,7 @@ from tidelog.cli.target import (
     choose_target,
 )
 from tidelog.client.cluster import ClusterMetadata
-from tidelog.client.strays import StrayAction, StrayAltered, StrayReplica
+from tidelog.client.stray_requests import StrayAction, StrayAltered, StrayReplica
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import ZERO_TOPIC_ID, topic_id_to_text
 from tidelog.runtime.blocking import BlockingClient

@@ -33,7 +33,7 @@ from tidelog.client.producing import LogWriter
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.sending import RecordSender, SendOptions
 from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, NotSent, Operation, Pause, T
-from tidelog.client.strays import StrayAction, StrayAdmin, StrayAltered, StrayReplica
+from tidelog.client.stray_requests import StrayAction, StrayAdmin, StrayAltered, StrayReplica
 from tidelog.client.upkeep import Election, ElectionType, LogDirectory, PartitionAdmin
 from tidelog.client.versions import (
     ASKED_VERSIONS,

@@ -136,7 +136,7 @@ async def _serve(config: BrokerConfig, turns: TurnSelector) -> int:
     log.info("broker %d started on %s", config.broker_id, _addresses(broker))
     await stopping.wait()
     log.info("broker %d is stopping", config.broker_id)
-    await broker.handing_over.run()
+    await broker.controlled_shutdown.run()
     watchdog.stop()
     await broker.stop()
     log.info("broker %d stopped", config.broker_id)
@@ -170,7 +170,7 @@ def _on_signals(loop: asyncio.AbstractEventLoop, broker: Broker) -> asyncio.Even
 
     def told() -> None:
         if stopping.is_set():
-            broker.handing_over.give_up()
+            broker.controlled_shutdown.give_up()
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -19,18 +19,18 @@ from tests.support.ports import FakeTracer, StandingClock
 from tidelog.broker import apis
 from tidelog.broker.apis import fetch, leader_and_isr, list_offsets, stop_replica
 from tidelog.broker.cluster_view import ClusterView, PartitionView, TopicView
-from tidelog.broker.coordinators.groups import GroupCoordinators
+from tidelog.broker.coordinators.group_coordinators import GroupCoordinators
 from tidelog.broker.events.cluster_events import ClusterEvents
 from tidelog.broker.membership.auto_creation import AutoCreation
-from tidelog.broker.membership.controlled_shutdown import HandingOver
+from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
 from tidelog.broker.membership.producer_ids import ProducerIds
-from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.partition import Partition
 from tidelog.broker.replicas.planned_appends import PlannedAppends
-from tidelog.broker.replicas.replica_set import Replicas
+from tidelog.broker.replicas.replica_set import ReplicaSet
 from tidelog.broker.replicas.takeovers import Takeovers
 from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.fence import Fence
@@ -279,12 +279,12 @@ class FakeBroker:
         self.auto_creation = AutoCreation(services)
         self.cluster_events = ClusterEvents(services, ProducerIds(services), self.auto_creation)
         self.takeovers = Takeovers(services, self.cluster_events)
-        self.isr_changes = IsrChanges(services)
+        self.alter_partition_manager = AlterPartitionManager(services)
         self.groups = GroupCoordinators(services, self.appends.submit, self.request_failed)
-        self.replicas = Replicas(
+        self.replicas = ReplicaSet(
             services,
             self.appends,
-            self.isr_changes,
+            self.alter_partition_manager,
             self.takeovers,
             self.groups,
             self.cluster_events,
@@ -292,7 +292,7 @@ class FakeBroker:
         self.replicas.directories = [self.directory]  # type: ignore[list-item]  # a fake
         self.fetchers = Fetchers(services)
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
-        self.shutdown = self.handing_over = HandingOver(services, self.replicas)
+        self.shutdown = self.controlled_shutdown = ControlledShutdown(services, self.replicas)
 
     @property
     def config(self) -> BrokerConfig:
@@ -398,7 +398,7 @@ class FakeBroker:
             broker_id: BrokerInfo(broker_id, -1, (Endpoint("PLAINTEXT", "h", broker_id),))
             for broker_id in alive
         }
-        self.isr_changes.controller_changed()
+        self.alter_partition_manager.controller_changed()
         self.shutdown.view_changed()
         self.replicas.view_changed()
 

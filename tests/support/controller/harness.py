@@ -16,7 +16,7 @@ from tests.support.broker.fakes import services_of
 from tests.support.controller.values import topic_id
 from tests.support.ports import FakeTracer
 
-from tidelog.broker.controller.runtime import ControllerShell
+from tidelog.broker.controller.runtime import ControllerRuntime
 from tidelog.broker.events.cluster_events import ClusterEvents
 from tidelog.broker.membership.producer_ids import ProducerIds
 from tidelog.broker.server.requests import Pending
@@ -305,7 +305,7 @@ class Candidate:
         self.services = services_of(self)
         self.producer_ids = ProducerIds(self.services)
         self.cluster_events = ClusterEvents(self.services, self.producer_ids, self.auto_creation)
-        self.controller = ControllerShell(self.services, self.cluster_events, self.drains)
+        self.controller = ControllerRuntime(self.services, self.cluster_events, self.drains)
         self.tasks.spawn("main", self._main())
 
     @property
@@ -512,7 +512,7 @@ class ControllerHarness:
         )
         return self.brokers[found]
 
-    def ask(self, candidate: Candidate, ask: Callable[[ControllerShell], Any]) -> list[Any]:
+    def ask(self, candidate: Candidate, ask: Callable[[ControllerRuntime], Any]) -> list[Any]:
         """A request to a broker's controller; the answer appears in the list."""
         answers: list[Any] = []
         reply = ask(candidate.controller)
@@ -522,7 +522,7 @@ class ControllerHarness:
             answers.append(reply)
         return answers
 
-    def answer(self, candidate: Candidate, ask: Callable[[ControllerShell], Any]) -> Any:
+    def answer(self, candidate: Candidate, ask: Callable[[ControllerRuntime], Any]) -> Any:
         """The answer to a request, once it is there."""
         answers = self.ask(candidate, ask)
         self.until(lambda: bool(answers))

@@ -65,7 +65,7 @@ def last_isr_forgotten(original: Any) -> Any:
     "V3",
     "tidelog.broker.controller.store_writer:StoreWriter._transact",
     "tidelog.broker.controller.store_writer:StoreWriter._settle",
-    "tidelog.broker.controller.runtime:ControllerShell._check_claim",
+    "tidelog.broker.controller.runtime:ControllerRuntime._check_claim",
     profile="unlucky_elections",
 )
 def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -> Any:

@@ -51,7 +51,7 @@ def loaded_to_hw_only(_: Any) -> Any:
 
 @_breaks(
     "G1",
-    "tidelog.broker.coordinators.groups:GroupCoordinators.role_ended",
+    "tidelog.broker.coordinators.group_coordinators:GroupCoordinators.role_ended",
     "tidelog.group.partitions:GroupPartitions.load",
     profile="leader_returns",
 )

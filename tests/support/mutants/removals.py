@@ -34,7 +34,9 @@ def former_life_continued(_: Any) -> Any:
 
 
 @_breaks(
-    "V35", "tidelog.broker.replicas.stray_replicas:Strays._check_latest", profile="mislaid_topics"
+    "V35",
+    "tidelog.broker.replicas.stray_recovery:StrayRecovery._check_latest",
+    profile="mislaid_topics",
 )
 def older_stray_returns(_: Any) -> Any:
     """A stray is restored though the broker has a later one with more records."""

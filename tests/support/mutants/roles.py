@@ -241,7 +241,9 @@ def lost_leadership_acknowledges(original: Any) -> Any:
     return leadership_lost
 
 
-@_breaks("V36", "tidelog.broker.replicas.delayed_fetch:FetchWait._look", profile="slow_followers")
+@_breaks(
+    "V36", "tidelog.broker.replicas.delayed_fetch:DelayedFetch._look", profile="slow_followers"
+)
 def consumers_read_uncommitted(original: Any) -> Any:
     """Consumers are given all that the leader has."""
 

@@ -49,7 +49,7 @@ async def a_leader(**config: str) -> tuple[FakeBroker, Controller, asyncio.Task[
     broker.see(1, 2, 3, controller_id=2)
     controller = Controller(broker)
     await broker.command(state(is_new=True))
-    stopping = asyncio.ensure_future(broker.handing_over.run())
+    stopping = asyncio.ensure_future(broker.controlled_shutdown.run())
     await settle()
     return broker, controller, stopping
 
@@ -67,7 +67,7 @@ def test_it_asks_under_its_own_epoch_and_goes_when_nothing_remains() -> None:
         await controller.answer(ControlledShutdownResponse())
         assert stopping.done()
         assert "handed over what it led in 0 ms" in said(broker)
-        await broker.handing_over.run()
+        await broker.controlled_shutdown.run()
         assert len(controller.asked) == 1, "once is enough"
 
     run(story())
@@ -147,13 +147,13 @@ def test_an_error_that_nobody_knows_is_told_by_its_number() -> None:
 def test_told_once_more_to_stop_it_waits_no_longer() -> None:
     async def story() -> None:
         broker, controller, stopping = await a_leader()
-        broker.handing_over.give_up()
+        broker.controlled_shutdown.give_up()
         await settle()
         assert stopping.done(), "while the answer is awaited"
         broker, controller, stopping = await a_leader()
         await controller.answer(LEFT)
         assert not stopping.done()
-        broker.handing_over.give_up()
+        broker.controlled_shutdown.give_up()
         await settle()
         assert stopping.done(), "between two attempts"
         assert len(controller.asked) == 1
@@ -188,11 +188,11 @@ def test_nobody_is_asked_where_that_is_switched_off_or_of_no_use() -> None:
         alone = a_cluster(1)[1]
         controller = Controller(alone)
         await alone.command(state(is_new=True))
-        await alone.handing_over.run()
+        await alone.controlled_shutdown.run()
         assert controller.asked == [], "nobody else is alive"
         empty = a_cluster()[2]
         controller = Controller(empty)
-        await empty.handing_over.run()
+        await empty.controlled_shutdown.run()
         assert controller.asked == [], "there is nothing to hand over"
         assert not empty.services.identity.is_leaving
         del broker

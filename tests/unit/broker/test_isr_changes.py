@@ -156,9 +156,9 @@ def test_a_leader_that_rests_withdraws_what_was_not_sent() -> None:
         broker, controller = await a_leader_of(0)
         await broker.command(state(partition=1, isr=(1, 3), is_new=True))
         broker.partition(TopicPartition("t", 1)).role.follower_fetched(2, 102, 0, 0, 0)
-        assert len(broker.isr_changes) == 1
+        assert len(broker.alter_partition_manager) == 1
         await broker.stop(TopicPartition("t", 1))
-        assert len(broker.isr_changes) == 0
+        assert len(broker.alter_partition_manager) == 0
         controller.answer({0: 0})
         await settle()
         assert controller.waiting == []
@@ -169,10 +169,10 @@ def test_a_leader_that_rests_withdraws_what_was_not_sent() -> None:
 def test_after_the_end_nothing_is_sent_and_answers_mean_nothing() -> None:
     async def story() -> None:
         broker, controller = await a_leader_of(0)
-        broker.isr_changes.close()
+        broker.alter_partition_manager.close()
         controller.answer({0: 0})
         assert isr_of(broker, 0) == (1, 3)
-        broker.isr_changes._send()
+        broker.alter_partition_manager._send()
         assert controller.asked == 1
 
     run(story())

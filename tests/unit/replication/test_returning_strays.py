@@ -11,7 +11,7 @@ import pytest
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicPartition
-from tidelog.replication.strays import Assigned, Present, Returning, check
+from tidelog.replication.stray_checks import Assigned, Present, Returning, check
 
 STRAY = Returning(TopicPartition("lost", 3), b"i" * 16, 10, 20, 5)
 FREE = Assigned(b"i" * 16, NO_LEADER, 5, 5, (4, 7), (7,))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.replicas.delayed_fetch import FetchWait
+from tidelog.broker.replicas.delayed_fetch import DelayedFetch
 from tidelog.broker.replicas.fetch_checks import note_follower
 from tidelog.broker.replicas.fetch_sessions import (
     FINAL_EPOCH,
@@ -65,7 +65,7 @@ def handle(context: ApiContext, request: Request) -> FetchResponse | Pending:
             if partition is not None:
                 checked[item] = partition
     limit = context.services.config.fetch_max_bytes if replica_id < 0 else message.max_bytes
-    fetch = FetchWait(
+    fetch = DelayedFetch(
         context.services,
         context.replicas,
         session,

@@ -34,8 +34,8 @@ def handle(context: ApiContext, request: Request) -> UpdateMetadataResponse:
             context.services.tracer.event(
                 "brokers_told", brokers=tuple(context.services.view.brokers)
             )
-        context.isr_changes.controller_changed()
-        context.shutdown.view_changed()
+        context.alter_partition_manager.controller_changed()
+        context.controlled_shutdown.view_changed()
         context.replicas.view_changed()
         if not context.admission.is_open:
             context.admission.changed()

@@ -1,7 +1,7 @@
 """The controller of the cluster, as far as it is this broker: race, load, decide, write, command.
 
 Every broker watches `/controller` and races for it when it goes (V3, V40). The winner loads all
-state (V41), then turns: what watches announced is read (`announcements`), all events are decided
+state (V41), then turns: what watches announced is read (`store_watches`), all events are decided
 together, the decision is made durable, its commands are queued, its answers given; in this order
 (V2). Decisions are `tidelog.controller`'s. A term of office ends with the session, or when a newer
 controller shows; whoever waits is told NOT_CONTROLLER. A flow that the store never answers is
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.controller.announcements import Announcements
 from tidelog.broker.controller.draining import Draining, GroupProgress
 from tidelog.broker.controller.observed_store import ObservedStore
+from tidelog.broker.controller.store_watches import StoreWatches
 from tidelog.broker.controller.store_writer import DeposedError
 from tidelog.broker.controller.term import RETRY_MS, Claim, Refusal, Term, Waiting, report
 from tidelog.broker.server.requests import Pending
@@ -79,7 +79,7 @@ _HEARD_LIMIT_MS = 1_000
 _LOOK_AGAIN_MS = 5_000
 
 
-class ControllerShell:
+class ControllerRuntime:
     """This broker's part in controlling the cluster."""
 
     def __init__(
@@ -96,7 +96,7 @@ class ControllerShell:
         self._closing = False
         self._next_ticket = 0
         self._claim_changed = True
-        self._announcements = Announcements(services, self._wake, self._noticed)
+        self._store_watches = StoreWatches(services, self._wake, self._noticed)
 
     @property
     def is_active(self) -> bool:
@@ -160,12 +160,12 @@ class ControllerShell:
     def configs_changed(self, topics: Iterable[str]) -> None:
         """The configuration of these topics has changed: a controller reads it again (V13)."""
         if self._term is not None:
-            self._announcements.configs_changed(topics)
+            self._store_watches.configs_changed(topics)
 
     def every_config_changed(self) -> None:
         """The configuration of any topic may have changed."""
         if self._term is not None:
-            self._announcements.every_config_changed()
+            self._store_watches.every_config_changed()
 
     def defaults_changed(self) -> None:
         """The configuration of this broker has changed."""
@@ -424,7 +424,7 @@ class ControllerShell:
         self.services.tracer.event("controller_elected", epoch=claim.controller_epoch)
         self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
         term.events.elected()
-        await self._announcements.load(term)
+        await self._store_watches.load(term)
         term.balancing.begin()
         self.services.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
         while self._term is term:
@@ -440,9 +440,9 @@ class ControllerShell:
             self.offer(SweepDue())
         unreadable = [name for name in image.unreadable if not image.is_deleting(name)]
         if unreadable:
-            self._announcements.read_again(unreadable)
+            self._store_watches.read_again(unreadable)
         if image.unreadable_states:
-            self._announcements.read_states_again()
+            self._store_watches.read_states_again()
         self.services.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
 
     async def _turn(self, term: Term) -> None:
@@ -450,7 +450,7 @@ class ControllerShell:
         if self._claim_changed:
             self._claim_changed = False
             await term.patiently(self._check_claim)
-        await self._announcements.refresh(term)
+        await self._store_watches.refresh(term)
         while former := term.controller.wanted_former():
             wanted = list(former)
             term.controller.offer(await term.patiently(partial(term.reader.former, wanted)))
@@ -489,10 +489,10 @@ class ControllerShell:
         report(self.services, term.claim.controller_epoch, effects)
         term.balancing.decided()
         # They are to be watched.
-        self._announcements.look_at(one.name for one in effects.notices.of(TopicCreated))
+        self._store_watches.look_at(one.name for one in effects.notices.of(TopicCreated))
         outdated = [one.name for one in effects.notices.of(TopicOutdated)]
         if outdated:
-            self._announcements.read_again(outdated)
+            self._store_watches.read_again(outdated)
         if not term.is_draining and removal.to_drain(term.controller.image):
             term.is_draining = True
             drain = Draining(

@@ -22,7 +22,7 @@ from tidelog.wire.messages.controlled_shutdown import (
 from tidelog.wire.registry import CONTROLLED_SHUTDOWN
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.replica_set import Replicas
+    from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
 
 _VERSION = 3
@@ -31,10 +31,10 @@ _PURPOSE = "controlled-shutdown"
 _NAMED = 20
 
 
-class HandingOver:
+class ControlledShutdown:
     """What one broker hands over before it stops."""
 
-    def __init__(self, services: Services, replicas: Replicas) -> None:
+    def __init__(self, services: Services, replicas: ReplicaSet) -> None:
         self._services = services
         self._replicas = replicas
         self._wake = Signal(services.ports.loop)

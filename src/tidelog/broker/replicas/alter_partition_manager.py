@@ -37,7 +37,7 @@ _PURPOSE = "isr-changes"
 _Sent = dict[tuple[TopicId, int], tuple[Partition, IsrChange]]
 
 
-class IsrChanges:
+class AlterPartitionManager:
     """The queue of one broker."""
 
     def __init__(self, services: Services) -> None:

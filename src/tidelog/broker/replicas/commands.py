@@ -35,7 +35,7 @@ from tidelog.wire.messages.stop_replica import (
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.fetchers import Fetchers
-    from tidelog.broker.replicas.replica_set import Replicas
+    from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
     from tidelog.log.config import LogConfig
     from tidelog.log.log_directory import LogDirectory
@@ -60,7 +60,7 @@ class _LeaderAndIsr:
     def __init__(
         self,
         services: Services,
-        replicas: Replicas,
+        replicas: ReplicaSet,
         fetchers: Fetchers,
         release: Callable[[Partition], Awaitable[None]],
         request: LeaderAndIsrRequest,
@@ -307,7 +307,7 @@ class _LeaderAndIsr:
 class ReplicaCommands:
     """Carries out the controller's commands on this broker's replicas, one after another."""
 
-    def __init__(self, services: Services, replicas: Replicas, fetchers: Fetchers) -> None:
+    def __init__(self, services: Services, replicas: ReplicaSet, fetchers: Fetchers) -> None:
         self._services = services
         self._replicas = replicas
         self._fetchers = fetchers

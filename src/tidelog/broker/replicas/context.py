@@ -14,7 +14,7 @@ from tidelog.core.types import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+    from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.takeovers import Takeovers
@@ -40,7 +40,7 @@ class PartitionContext:
 
     services: Services
     appends: PlannedAppends
-    isr_changes: IsrChanges
+    alter_partition_manager: AlterPartitionManager
     takeovers: Takeovers
     coordinators: Coordinators
     events: ClusterEvents

@@ -29,7 +29,7 @@ from tidelog.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
-    from tidelog.broker.replicas.replica_set import Replicas
+    from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import LogSlice
@@ -61,7 +61,7 @@ class _Read:
         return self._partition.role is not self._role
 
 
-class FetchWait:
+class DelayedFetch:
     """One fetch under way: reads, waits, answers once."""
 
     __slots__ = (
@@ -84,7 +84,7 @@ class FetchWait:
     def __init__(
         self,
         services: Services,
-        replicas: Replicas,
+        replicas: ReplicaSet,
         session: FetchSession,
         version: int,
         min_bytes: int,

@@ -15,7 +15,7 @@ from tidelog.core.types import NO_EPOCH, EpochEnd, TopicPartition
 if TYPE_CHECKING:
     from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
     from tidelog.broker.replicas.partition import Partition
-    from tidelog.broker.replicas.replica_set import Replicas
+    from tidelog.broker.replicas.replica_set import ReplicaSet
 
 
 class Refusal(NamedTuple):
@@ -28,7 +28,7 @@ class Refusal(NamedTuple):
 
 
 def readable(
-    replicas: Replicas, session: FetchSession, item: SessionPartition
+    replicas: ReplicaSet, session: FetchSession, item: SessionPartition
 ) -> Partition | Refusal:
     """The replica that may be read for a session's partition from its fetch offset on."""
     partition = _find(replicas, item)
@@ -57,7 +57,7 @@ def readable(
     return partition
 
 
-def _find(replicas: Replicas, item: SessionPartition) -> Partition | ErrorCode:
+def _find(replicas: ReplicaSet, item: SessionPartition) -> Partition | ErrorCode:
     if item.topic_partition is None:
         topic = replicas.published_topic_name(item.key[0])  # type: ignore[arg-type]
         if topic is None:
@@ -73,7 +73,7 @@ def _find(replicas: Replicas, item: SessionPartition) -> Partition | ErrorCode:
 
 
 def note_follower(
-    replicas: Replicas, session: FetchSession, item: SessionPartition, now_ms: int
+    replicas: ReplicaSet, session: FetchSession, item: SessionPartition, now_ms: int
 ) -> Partition | None:
     """Report to the partition what its follower has (V60); return the partition, which may be read.
 
@@ -97,7 +97,7 @@ def note_follower(
 
 
 def _note_refusal(
-    replicas: Replicas, session: FetchSession, refusal: Refusal, partition: Partition, now_ms: int
+    replicas: ReplicaSet, session: FetchSession, refusal: Refusal, partition: Partition, now_ms: int
 ) -> None:
     """A follower of the present leader epoch, with a log that is not ours yet (V80)."""
     if refusal.diverging is not None:

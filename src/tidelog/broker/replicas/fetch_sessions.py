@@ -18,7 +18,7 @@ from tidelog.core import limits
 from tidelog.core.types import NO_BROKER_EPOCH, TopicId, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.delayed_fetch import FetchWait
+    from tidelog.broker.replicas.delayed_fetch import DelayedFetch
     from tidelog.broker.replicas.partition import Partition
 
 #: Session epochs (KIP-227).
@@ -123,7 +123,7 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.dirty: dict[SessionPartition, None] = {}
-        self.waiting: FetchWait | None = None
+        self.waiting: DelayedFetch | None = None
 
     def remove(self, key: PartitionKey) -> SessionPartition | None:
         """Forget one partition; returns it if it was there."""

@@ -45,12 +45,12 @@ def run(
                 tracer.mark("acks_waiting_at_small_isr")
             watchers.isr_below_minimum(partition, below_minimum(partition, core))
         elif isinstance(effect, SendAlterPartition):
-            context.isr_changes.submit(partition, effect.change)
+            context.alter_partition_manager.submit(partition, effect.change)
         elif isinstance(effect, WithdrawAlterPartition):
             tracer.mark("isr_change_withdrawn")
-            context.isr_changes.withdraw(partition)
+            context.alter_partition_manager.withdraw(partition)
         elif isinstance(effect, RetryAlterPartition):
-            context.isr_changes.retry(partition, effect.change)
+            context.alter_partition_manager.retry(partition, effect.change)
         else:
             raise InvariantError(f"{effect} is not an effect of a leader")
 

@@ -93,7 +93,7 @@ class LeaderRole:
             context.coordinators.role_ended(partition)
         partition.flush_appends()
         self.late.refuse()
-        context.isr_changes.withdraw(partition)
+        context.alter_partition_manager.withdraw(partition)
         if self._watchers.acks_waiting:
             self._services.tracer.mark("acks_waiting_at_lost_leadership")
         self._watchers.leadership_lost(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)

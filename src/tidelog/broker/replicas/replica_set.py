@@ -38,7 +38,7 @@ from tidelog.replication import commands
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+    from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
     from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.server.requests import Request
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 _STORE_RETRY_MS = 50
 
 
-class Replicas:
+class ReplicaSet:
     """The replicas of one broker."""
 
     def __init__(
         self,
         services: Services,
         appends: PlannedAppends,
-        isr_changes: IsrChanges,
+        alter_partition_manager: AlterPartitionManager,
         takeovers: Takeovers,
         coordinators: Coordinators,
         events: ClusterEvents,
@@ -67,7 +67,7 @@ class Replicas:
         self._context = PartitionContext(
             services,
             appends,
-            isr_changes,
+            alter_partition_manager,
             takeovers,
             coordinators,
             events,

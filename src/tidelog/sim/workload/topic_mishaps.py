@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from tidelog.client.fetching import FetchOptions, LogReader
 from tidelog.client.producing import LogWriter
-from tidelog.client.strays import StrayAction, StrayAdmin
+from tidelog.client.stray_requests import StrayAction, StrayAdmin
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.metadata.layout import partition_state_path, topic_path

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidelog.broker.configs.config_store import ConfigStore
     from tidelog.broker.configs.live_configs import LiveConfigs
-    from tidelog.broker.controller.runtime import ControllerShell
-    from tidelog.broker.coordinators.groups import GroupCoordinators
+    from tidelog.broker.controller.runtime import ControllerRuntime
+    from tidelog.broker.coordinators.group_coordinators import GroupCoordinators
     from tidelog.broker.membership.auto_creation import AutoCreation
-    from tidelog.broker.membership.controlled_shutdown import HandingOver
+    from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
     from tidelog.broker.membership.producer_ids import ProducerIds
     from tidelog.broker.membership.store_trouble import StoreTrouble
-    from tidelog.broker.replicas.alter_partition_manager import IsrChanges
+    from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
     from tidelog.broker.replicas.commands import ReplicaCommands
     from tidelog.broker.replicas.fetch_sessions import FetchSessions
-    from tidelog.broker.replicas.replica_set import Replicas
-    from tidelog.broker.replicas.stray_replicas import Strays
+    from tidelog.broker.replicas.replica_set import ReplicaSet
+    from tidelog.broker.replicas.stray_recovery import StrayRecovery
     from tidelog.broker.server.admission import Admission
     from tidelog.broker.server.dispatch import Dispatcher
     from tidelog.broker.services import Services
@@ -34,16 +34,16 @@ class ApiContext:
     services: Services
     dispatcher: Dispatcher
     admission: Admission
-    replicas: Replicas
+    replicas: ReplicaSet
     commands: ReplicaCommands
-    isr_changes: IsrChanges
+    alter_partition_manager: AlterPartitionManager
     fetch_sessions: FetchSessions
-    strays: Strays
+    strays: StrayRecovery
     groups: GroupCoordinators
-    controller: ControllerShell
+    controller: ControllerRuntime
     producer_ids: ProducerIds
     auto_creation: AutoCreation
-    shutdown: HandingOver
+    controlled_shutdown: ControlledShutdown
     store_trouble: StoreTrouble
     config_store: ConfigStore
     live_configs: LiveConfigs

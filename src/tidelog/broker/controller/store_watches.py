@@ -34,7 +34,7 @@ class Reading(Enum):
     DELETIONS = "requests to delete topics"
 
 
-class Announcements:
+class StoreWatches:
     """Those to one broker; of use in its terms of office, each of which begins with `load`."""
 
     def __init__(self, services: Services, wake: Signal, noticed: Callable[[], None]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError, TidelogError
 from tidelog.core.types import NO_BROKER_EPOCH, TopicPartition
 from tidelog.log.stray_replicas import Recovered, StrayFound
-from tidelog.replication import strays
+from tidelog.replication import stray_checks as strays
 from tidelog.wire.messages.alter_strays import (
     DELETE,
     RESTORE,
@@ -39,7 +39,7 @@ from tidelog.wire.registry import REQUEST_COMMANDS
 if TYPE_CHECKING:
     from tidelog.broker.replicas.commands import ReplicaCommands
     from tidelog.broker.replicas.partition import Partition
-    from tidelog.broker.replicas.replica_set import Replicas
+    from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory
 
@@ -48,10 +48,10 @@ _TIMEOUT_MS = 2_000
 _RETRY_MS = 50
 
 
-class Strays:
+class StrayRecovery:
     """The strays of one broker."""
 
-    def __init__(self, services: Services, replicas: Replicas, commands: ReplicaCommands) -> None:
+    def __init__(self, services: Services, replicas: ReplicaSet, commands: ReplicaCommands) -> None:
         self._services = services
         self._replicas = replicas
         self._commands = commands
