@@ -425,8 +425,7 @@ def test_only_conflicting_partitions_are_read_and_decided_again() -> None:
     assert len(writes) == 4
     writes, _ = step(controller)
     assert list(state_writes(writes)) == [TopicPartition("t", 2)]
-    assert isinstance(writes[0], WritePartitionState)
-    assert writes[0].expected_epoch == 30
+    assert isinstance(writes[0], WritePartitionState) and writes[0].expected_epoch == 30
 
 
 @pytest.mark.rule("V15", "V16")

@@ -152,7 +152,8 @@ class BounceModel(LogModel):
 
     def first(self) -> State:
         """Replica 1 leads in epoch 0, all are in sync in their first lives, everybody knows."""
-        born: Lives = tuple(Life(1, UP, NO_BROKER_EPOCH) for _ in REPLICAS)  # type: ignore[assignment]
+        life = Life(1, UP, NO_BROKER_EPOCH)
+        born: Lives = (life, life, life)
         state = lifecycle.first_state(REPLICAS, registered(born), 1)
         assert state is not None
         replicas = [Replica(number) for number in REPLICAS]
