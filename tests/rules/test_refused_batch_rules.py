@@ -61,6 +61,21 @@ def test_a_batch_behind_one_that_a_small_isr_kept_out_gets_the_same_error() -> N
 
 
 @pytest.mark.rule("V38")
+def test_a_batch_of_a_known_producer_gets_the_error_of_the_refused_one_before_it() -> None:
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await leader.command(state(isr=(1,), is_new=True))
+        leader.log().producers.append(BatchView(batch(0)), 0)
+        leader.partition().configured(leader.log().config, 2)
+        error = refused(leader, 1)
+        assert isinstance(error, KafkaError) and error.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert behind(leader, 2) == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert behind(leader, 1) == ErrorCode.NONE
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
 def test_a_batch_behind_one_that_came_before_the_leadership_gets_the_same_error() -> None:
     """The client has heard of the leader before the leader has."""
 

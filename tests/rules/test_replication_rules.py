@@ -529,3 +529,13 @@ def test_a_newer_partition_epoch_discards_what_was_pending_and_all_are_examined_
     assert leader.change_accepted(change, (1, 2), 5, 12, 0)[0] == IsrCommitted()
     assert leader.isr.committed == (1, 2)
     assert not leader.is_wanted(again)
+
+
+@pytest.mark.rule("V38")
+def test_a_log_that_is_cut_lower_than_asked_takes_the_high_watermark_along() -> None:
+    """A log is cut at the batch that contains the offset."""
+    follower = a_follower(log_end_offset=10, high_watermark=9)
+    follower.answered(follower.position, 0, EpochEnd(4, 8), LeaderEpochs(), 9, 0, False)
+    assert (follower.is_busy, follower.high_watermark) == (True, 8)
+    follower.truncated(0, 6, 4)
+    assert follower.high_watermark == 6
